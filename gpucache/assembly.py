@@ -1,0 +1,194 @@
+"""Puts the concrete parts together from settings: the one place where they meet.
+
+The CLI and the library come through here, and so do worker processes, which get plain values and
+assemble their own parts. Owns no behaviour beyond choosing parts.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+
+from gpucache.backends.interface import Backend, Launch
+from gpucache.backends.registry import backend_names, load_backend
+from gpucache.caches.interface import Cache
+from gpucache.caches.own import OwnCache
+from gpucache.engine.bench import Prepare, Timed, Workers
+from gpucache.engine.evict import trim
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import build, find, get_or_build
+from gpucache.engine.prepare import prepare
+from gpucache.engine.samples import take_sample
+from gpucache.engine.trials import try_load, try_rebuild
+from gpucache.engine.verify import Try
+from gpucache.engine.warm import Build, Job
+from gpucache.errors import CacheUnusableError
+from gpucache.model import Artifact, Device, Target
+from gpucache.outcomes import Built, Hit, Location, Sample
+from gpucache.settings import Settings
+from gpucache.store import DirectoryStore, MemoryStore, RootMissing, RootRefused, check_root
+
+
+def backends() -> Mapping[str, Backend]:
+    """Our backends by name; no GPU stack is loaded by having them."""
+    return {name: load_backend(name) for name in backend_names()}
+
+
+def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
+    """The user's own store; raises CacheUnusableError with the remedy."""
+    root = settings.require_root()
+    state = check_root(root)
+    if isinstance(state, RootRefused):
+        raise CacheUnusableError(state.reason)
+    return DirectoryStore(root, writable=not settings.read_only, shared=shared)
+
+
+def open_cache(settings: Settings) -> OwnCache:
+    """The user's own store as one cache among others."""
+    store = open_store(settings)
+    return OwnCache(store, locate(settings))
+
+
+def locate(settings: Settings) -> Location:
+    """Where our cache lives, what decided that, and what is wrong with the place."""
+    root = settings.require_root()
+    return Location(
+        cache=OwnCache.name,
+        root=str(root),
+        decided_by=settings.root_origin,
+        enabled=not settings.disabled,
+        limit_bytes=settings.max_size_bytes,
+        problems=tuple(_problems(root, settings)),
+    )
+
+
+def open_layers(settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False) -> Layers:
+    """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
+    user: DirectoryStore | None = None
+    unusable = ""
+    try:
+        user = open_store(settings, shared=shared)
+    except CacheUnusableError as error:
+        unusable = str(error)
+    systems = tuple(
+        DirectoryStore(path, writable=False)
+        for path in settings.system_dirs
+        if not isinstance(check_root(path), RootRefused | RootMissing)
+    )
+    limit = settings.max_size_bytes
+    keep = partial(_trim, user, settings, limit) if user is not None and limit is not None else None
+    return Layers(
+        memory=memory,
+        user=user,
+        systems=systems,
+        disabled=settings.disabled,
+        read_only=settings.read_only,
+        require=settings.require,
+        trim=keep,
+        unusable=unusable,
+    )
+
+
+def worker_build(settings: Settings, *, shared: bool) -> Build:
+    """The function that ``warm`` runs in workers."""
+    return partial(_build_job, settings, shared)
+
+
+def bench_workers() -> Workers:
+    """The functions that ``bench`` runs in fresh processes."""
+    return Workers(_prime, _launches, _sample)
+
+
+def load_trial(cache: Cache) -> Try:
+    """What ``verify --load`` does with an entry."""
+    return partial(try_load, cache, _load)
+
+
+def rebuild_trial(cache: Cache, devices: Sequence[Device]) -> Try:
+    """What ``verify --rebuild`` does with an entry."""
+    return partial(try_rebuild, cache, devices, _rebuild)
+
+
+@cache
+def process_memory(limit_bytes: int) -> MemoryStore:
+    """The memory layer of this process."""
+    return MemoryStore(limit_bytes)
+
+
+def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
+    backend = load_backend(job.request.target.backend)
+    prepared = prepare(backend, job.request, job.toolchain, os.environ)
+    layers = open_layers(settings, shared=shared)
+    compile_ = partial(backend.compile, job.request, prepared.compilation)
+    found = find(layers, prepared)
+    if isinstance(found, Hit):
+        return found
+    return build(layers, prepared, compile_, found, wait_s=job.wait_s)
+
+
+def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:
+    artifact, target = item
+    return load_backend(target.backend).load(artifact, target)
+
+
+def _rebuild(job: Job) -> Artifact:
+    backend = load_backend(job.request.target.backend)
+    return backend.compile(job.request, backend.plan(job.request, job.toolchain, os.environ))
+
+
+def _at(root: str) -> Layers:
+    """A benchmark's own cache, without a memory layer."""
+    return open_layers(Settings(root=Path(root), root_origin="bench"))
+
+
+def _prime(wanted: Prepare) -> Hit | Built:
+    backend = load_backend(wanted.job.request.target.backend)
+    prepared = prepare(backend, wanted.job.request, wanted.job.toolchain, os.environ)
+    compile_ = partial(backend.compile, wanted.job.request, prepared.compilation)
+    return get_or_build(_at(wanted.root), prepared, compile_)
+
+
+def _launches(wanted: Prepare) -> tuple[Launch, ...]:
+    request = wanted.job.request
+    backend = load_backend(request.target.backend)
+    return backend.launches(request, backend.plan(request, wanted.job.toolchain, os.environ))
+
+
+def _sample(timed: Timed) -> Sample:
+    os.environ.update(timed.job.environment)
+    backend = load_backend(timed.job.request.target.backend)
+    return take_sample(timed.job, backend, _at(timed.root), os.environ)
+
+
+def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:
+    return trim(OwnCache(store, locate(settings)), limit, time.time_ns())
+
+
+def _problems(root: Path, settings: Settings) -> list[str]:
+    """What is wrong with the place, each with the remedy."""
+    if settings.disabled:
+        return ["GPUCACHE_DISABLE is set, so no program uses it; unset it"]
+    state = check_root(root)
+    if isinstance(state, RootRefused):
+        return [state.reason]
+    problems = []
+    if isinstance(state, RootMissing):
+        nearest = next(parent for parent in root.parents if parent.exists())
+        if not os.access(nearest, os.W_OK):
+            problems.append(f"it does not exist and cannot be made in {nearest}; set GPUCACHE_DIR")
+    elif not os.access(root, os.W_OK) and not settings.read_only:
+        problems.append(
+            "it cannot be written, so nothing new is kept; set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1"
+        )
+    with suppress(OSError):
+        if root.is_relative_to(Path("/tmp").resolve()):
+            problems.append("it lies in /tmp and is lost at the next boot; set GPUCACHE_DIR")
+    for path in settings.system_dirs:
+        system = check_root(path)
+        if isinstance(system, RootMissing):
+            problems.append(f"the system root {path} does not exist; correct GPUCACHE_SYSTEM_DIRS")
+        elif isinstance(system, RootRefused):
+            problems.append(system.reason)
+    return problems

@@ -1,0 +1,1 @@
+"""Compilers: the interface, the registry, and one folder for each family."""

@@ -1,0 +1,64 @@
+"""CUDA C++ through NVRTC, which needs neither a GPU nor a driver for named architectures.
+
+Owns the backend object and its lazy doors to the modules that load NVRTC or the driver. Importing
+this loads no GPU stack.
+"""
+
+from collections.abc import Mapping
+
+from gpucache.backends.cuda import options
+from gpucache.backends.interface import Compilation, Launch, Session
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+
+
+class CUDABackend:
+    """See ``gpucache.backends.interface.Backend``."""
+
+    name = "cuda"
+    language = Language.CUDA_CPP
+    suffix = ".cu"
+
+    def artifact_kind(self, target: Target) -> ArtifactKind:
+        """PTX for a virtual architecture, a cubin for a real one."""
+        return ArtifactKind.PTX if target.name.startswith("compute_") else ArtifactKind.CUBIN
+
+    def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+        """How a request will be compiled; raises OptionError."""
+        return options.plan(request, toolchain, environ)
+
+    def devices(self) -> list[Device]:
+        """GPUs that a driver shows, and every architecture that NVRTC can build for."""
+        from gpucache.backends.cuda import devices
+
+        return devices.probe()
+
+    def toolchain(self, target: Target) -> Toolchain:
+        """NVRTC as loaded in this process; raises TargetError or NoDeviceError."""
+        from gpucache.backends.cuda import nvrtc
+
+        return nvrtc.toolchain(target)
+
+    def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
+        """Compile with NVRTC; raises CompileError with its log."""
+        from gpucache.backends.cuda import nvrtc
+
+        return nvrtc.compile_source(request, compilation)
+
+    def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
+        """Load on the first GPU of the target's architecture; raises CompileError or NoDeviceError."""
+        from gpucache.backends.cuda import devices
+
+        return devices.load(artifact, target)
+
+    def open_session(self, target: Target) -> Session:
+        """NVRTC, and where a GPU of the target is here, a context on it."""
+        from gpucache.backends.cuda import devices
+
+        return devices.CUDASession(target)
+
+    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:  # noqa: ARG002
+        """None: NVRTC does not compile late, so a start is measured without a launch."""
+        return ()
+
+
+BACKEND = CUDABackend()

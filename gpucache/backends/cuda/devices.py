@@ -1,0 +1,195 @@
+"""GPUs that a CUDA driver shows, and architectures NVRTC builds for without one; loading artifacts.
+
+No driver is an ordinary state here: the architectures are still there. Loads the driver when asked.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from gpucache.backends.cuda import nvrtc
+from gpucache.backends.interface import Compilation, Launch
+from gpucache.errors import CompileError, GpucacheError, NoDeviceError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Target
+
+NO_DRIVER = "no CUDA driver is installed; programs can be built for named architectures, not loaded"
+
+
+def probe() -> list[Device]:
+    """GPUs first, then every architecture of NVRTC that no GPU here has."""
+    gpus = _gpus()
+    here = {gpu.target for gpu in gpus}
+    try:
+        return [*gpus, *(row for row in _architectures() if row.target not in here)]
+    except GpucacheError as error:
+        return [*gpus, _broken("NVRTC", str(error))]
+
+
+def load(artifact: Artifact, target: Target) -> tuple[str, ...]:
+    """Load on the first GPU that runs the target and name its kernels; raises CompileError or NoDeviceError."""
+    driver = _driver()
+    device = _enter(driver, target)
+    try:
+        library = _load_library(driver, artifact)
+        names = _kernels(driver, library)
+        driver.cuLibraryUnload(library)
+        return names
+    finally:
+        driver.cuDevicePrimaryCtxRelease(device)
+
+
+class CUDASession:
+    """One start: NVRTC alone, or with a GPU of the target where one is here."""
+
+    def __init__(self, target: Target) -> None:
+        self._artifact: Artifact | None = None
+        self._library: Any = None
+        self._driver: Any = None
+        nvrtc.check_target(target)
+        with suppress(NoDeviceError):
+            driver = _driver()
+            _enter(driver, target)
+            self._driver = driver
+
+    def build(self, request: BuildRequest, compilation: Compilation) -> None:
+        """Compile with NVRTC, and load where there is a GPU."""
+        self.load(nvrtc.compile_source(request, compilation))
+
+    def load(self, artifact: Artifact) -> bool:
+        """Load as a CUDA library; False without a GPU."""
+        if self._driver is None:
+            return False
+        self._library = _load_library(self._driver, artifact)
+        return True
+
+    def create_kernels(self) -> bool:
+        """Get every kernel; False without a GPU."""
+        if self._library is None:
+            return False
+        _kernels(self._driver, self._library)
+        return True
+
+    def launch(self, launches: Sequence[Launch]) -> bool:  # noqa: ARG002 - none are planned for CUDA
+        """No launch: the signature of a CUDA kernel is not in its cubin."""
+        return False
+
+
+def _enter(driver: Any, target: Target) -> Any:
+    """Make the primary context of a fitting GPU current; the device."""
+    device = _device_for(driver, target)
+    context = _check(driver, driver.cuDevicePrimaryCtxRetain(device))
+    _check(driver, driver.cuCtxSetCurrent(context))
+    return device
+
+
+def _load_library(driver: Any, artifact: Artifact) -> Any:
+    if artifact.kind is ArtifactKind.LTOIR:
+        raise NoDeviceError("LTO-IR is linked before it is loaded, so it cannot be tried alone")
+    # The driver wants PTX to end in a zero byte.
+    image = artifact.payload + (b"\0" if artifact.kind is ArtifactKind.PTX else b"")
+    status, library = driver.cuLibraryLoadData(image, None, None, 0, None, None, 0)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise CompileError(f"the driver rejected it ({status.name})")
+    return library
+
+
+def _kernels(driver: Any, library: Any) -> tuple[str, ...]:
+    count = _check(driver, driver.cuLibraryGetKernelCount(library))
+    kernels = _check(driver, driver.cuLibraryEnumerateKernels(count, library))
+    return tuple(_check(driver, driver.cuKernelGetName(kernel)).decode() for kernel in kernels)
+
+
+def _device_for(driver: Any, target: Target) -> Any:
+    virtual = target.name.startswith("compute_")
+    wanted = int("".join(character for character in target.name if character.isdigit()))
+    for device, major, minor in _present(driver):
+        number = major * 10 + minor
+        if number == wanted or (virtual and number >= wanted):
+            return device
+    raise NoDeviceError(f"no GPU here runs {target}")
+
+
+def _present(driver: Any) -> list[tuple[Any, int, int]]:
+    attribute = driver.CUdevice_attribute
+    found = []
+    for ordinal in range(_check(driver, driver.cuDeviceGetCount())):
+        device = _check(driver, driver.cuDeviceGet(ordinal))
+        major, minor = (
+            _check(driver, driver.cuDeviceGetAttribute(which, device))
+            for which in (
+                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )
+        )
+        found.append((device, major, minor))
+    return found
+
+
+def _gpus() -> list[Device]:
+    try:
+        driver = _driver()
+        version = _check(driver, driver.cuDriverGetVersion())
+        present = _present(driver)
+    except NoDeviceError as error:
+        return [_broken("CUDA driver", str(error))]
+    rows: dict[Target, Device] = {}
+    for device, major, minor in present:
+        target = Target("cuda", f"sm_{major}{minor}")
+        name = _check(driver, driver.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
+        rows.setdefault(target, _gpu(target, name, f"{version // 1000}.{version % 1000 // 10}"))
+    return list(rows.values())
+
+
+def _gpu(target: Target, name: str, version: str) -> Device:
+    try:
+        toolchain = nvrtc.toolchain(target)
+    except GpucacheError as error:
+        return Device(target, "cuda", name, version, available=False, detail=str(error))
+    return Device(
+        target, "cuda", name, version, available=True, detail=f"GPU, CUDA {version}", toolchain=toolchain
+    )
+
+
+def _architectures() -> list[Device]:
+    major, minor = nvrtc.version()
+    detail = f"NVRTC {major}.{minor} builds for it without a device"
+    return [
+        Device(
+            target=Target("cuda", f"{kind}_{number}"),
+            backend="cuda",
+            name=f"{word} {number}",
+            driver_version="",
+            available=True,
+            detail=detail,
+            toolchain=nvrtc.toolchain(Target("cuda", f"{kind}_{number}")),
+            present=False,
+        )
+        for kind, word in (("sm", "architecture"), ("compute", "PTX for"))
+        for number in nvrtc.architectures()
+    ]
+
+
+def _broken(name: str, detail: str) -> Device:
+    return Device(None, "cuda", name, "", available=False, detail=detail, present=False)
+
+
+def _driver() -> Any:
+    """``cuda.bindings.driver``, initialised; raises NoDeviceError with a plain sentence."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise NoDeviceError(f"cuda-python does not load ({error}); reinstall it") from None
+    try:
+        (status,) = driver.cuInit(0)
+    except RuntimeError:  # what the bindings raise when libcuda does not load
+        raise NoDeviceError(NO_DRIVER) from None
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise NoDeviceError(f"the CUDA driver does not start ({status.name})")
+    return driver
+
+
+def _check(driver: Any, answer: tuple[Any, ...]) -> Any:
+    status, *results = answer
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise NoDeviceError(f"the CUDA driver answered {status.name}")
+    return results[0] if results else None

@@ -1,0 +1,148 @@
+"""NVRTC through ``cuda.bindings.nvrtc``: compiling, and who compiles. Needs no driver.
+
+Must not know of keys or stores. Programs are compiled under one fixed file name, since NVRTC puts
+it into symbols; the program's own name is put back into messages.
+"""
+
+import re
+import time
+from functools import cache
+from typing import Any
+
+from gpucache.backends.cuda.libraries import nvrtc_build_ids
+from gpucache.backends.cuda.options import FILE_NAME
+from gpucache.backends.interface import Compilation
+from gpucache.errors import CompileError, NoDeviceError, TargetError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolchain
+
+_TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
+_IDENTITY = ("architecture",)
+_RESULTS = {ArtifactKind.CUBIN: "CUBIN", ArtifactKind.PTX: "PTX", ArtifactKind.LTOIR: "LTOIR"}
+_MISSING = "NVRTC is not installed or does not load ({}); 'pip install gpucache[embedded]' brings it"
+
+
+def architectures() -> tuple[int, ...]:
+    """The architecture numbers NVRTC builds for, such as 80 and 90; raises NoDeviceError."""
+    return tuple(_call(_nvrtc().nvrtcGetSupportedArchs))
+
+
+def version() -> tuple[int, int]:
+    """NVRTC's version; raises NoDeviceError where there is none."""
+    try:
+        major, minor = _call(_nvrtc().nvrtcVersion)
+    except RuntimeError as error:  # what the bindings raise when the library does not load
+        raise NoDeviceError(_MISSING.format(str(error).partition("\n")[0])) from None
+    return major, minor
+
+
+def toolchain(target: Target) -> Toolchain:
+    """NVRTC and its builtins library as this process runs them, for an architecture."""
+    check_target(target)
+    return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
+
+
+@cache
+def _compiler_fields() -> tuple[tuple[str, str], ...]:
+    major, minor = version()
+    nvrtc, builtins = nvrtc_build_ids((major, minor))
+    return (
+        ("NVRTC version", f"{major}.{minor}"),
+        ("NVRTC build id", nvrtc),
+        ("NVRTC builtins build id", builtins),
+    )
+
+
+def check_target(target: Target) -> None:
+    """Raise TargetError unless NVRTC builds for the target."""
+    match = _TARGET.fullmatch(target.name)
+    major, minor = version()
+    numbers = architectures()
+    if match is None or int(match[2]) not in numbers:
+        raise TargetError(
+            f"NVRTC {major}.{minor} does not build for {str(target)!r}; it builds for "
+            f"cuda:sm_N and cuda:compute_N with N one of {', '.join(map(str, numbers))}"
+        )
+
+
+def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
+    """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
+    _check_kind(request)
+    api = _nvrtc()
+    started = time.perf_counter_ns()
+    handle = _create(request)
+    try:
+        for expression in request.name_expressions:
+            _call(api.nvrtcAddNameExpression, handle, expression.encode())
+        options = [option.encode(errors="surrogateescape") for option in compilation.command]
+        (status,) = api.nvrtcCompileProgram(handle, len(options), options)
+        log = _log(handle, request)
+        if status != api.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"{request.program.name} does not compile: {_text(status)}", log)
+        return Artifact(
+            kind=request.artifact_kind,
+            payload=_output(handle, _RESULTS[request.artifact_kind]),
+            build_log=log,
+            compile_ns=time.perf_counter_ns() - started,
+            lowered_names=_lowered(handle, request.name_expressions),
+        )
+    finally:
+        api.nvrtcDestroyProgram(handle)
+
+
+def _check_kind(request: BuildRequest) -> None:
+    virtual = request.target.name.startswith("compute_")
+    if request.artifact_kind is ArtifactKind.CUBIN and virtual:
+        raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
+
+
+def _create(request: BuildRequest) -> Any:
+    source = request.program.source
+    if b"\0" in source:
+        raise CompileError(f"{request.program.name} holds a zero byte, at which NVRTC would stop reading")
+    return _call(_nvrtc().nvrtcCreateProgram, source, FILE_NAME.encode(), 0, [], [])
+
+
+def _log(handle: Any, request: BuildRequest) -> str:
+    api = _nvrtc()
+    size = _call(api.nvrtcGetProgramLogSize, handle)
+    if size <= 1:
+        return ""
+    buffer = bytes(size)  # NVRTC fills it in place
+    _call(api.nvrtcGetProgramLog, handle, buffer)
+    text = buffer.decode("utf-8", "replace").strip("\0\n ")
+    return text.replace(f'"{FILE_NAME}"', f'"{request.program.name}"').replace(
+        f"{FILE_NAME}(", f"{request.program.name}("
+    )
+
+
+def _output(handle: Any, kind: str) -> bytes:
+    api = _nvrtc()
+    payload = bytes(_call(getattr(api, f"nvrtcGet{kind}Size"), handle))  # filled in place
+    _call(getattr(api, f"nvrtcGet{kind}"), handle, payload)
+    return payload
+
+
+def _lowered(handle: Any, expressions: tuple[str, ...]) -> dict[str, str]:
+    get = _nvrtc().nvrtcGetLoweredName
+    return {name: _call(get, handle, name.encode()).decode() for name in expressions}
+
+
+def _call(function: Any, *arguments: Any) -> Any:
+    """Call NVRTC; the one result, or a tuple of several; raises CompileError on its error code."""
+    status, *results = function(*arguments)
+    if status != _nvrtc().nvrtcResult.NVRTC_SUCCESS:
+        raise CompileError(f"NVRTC answered {_text(status)} to {function.__name__}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _text(status: Any) -> str:
+    return str(status.name).removeprefix("NVRTC_ERROR_").replace("_", " ").lower()
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise NoDeviceError(_MISSING.format(error)) from None
+    return nvrtc

@@ -1,0 +1,106 @@
+"""What of a request reaches NVRTC: canonical options, search rule, environment. Pure.
+
+Must not import cuda: the plan of a build is made where no GPU stack is loaded.
+"""
+
+import re
+from collections.abc import Mapping
+
+from gpucache.backends.interface import Compilation
+from gpucache.backends.options import Spelling, absolute, environment, read, split
+from gpucache.errors import OptionError
+from gpucache.keys import KeyInputs
+from gpucache.model import ArtifactKind, BuildRequest, Toolchain
+from gpucache.sources import Place, SearchRule
+
+FILE_NAME = "program.cu"
+"""NVRTC puts the file name into symbols, so every program is compiled under this one."""
+
+_SPELLINGS = (
+    Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D")),
+    Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U")),
+    Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I")),
+    Spelling("-include", ("--pre-include=", "-include="), ("--pre-include", "-include")),
+    Spelling("-std=", ("--std=", "-std="), ("--std", "-std")),
+    Spelling("-arch=", ("--gpu-architecture=", "-arch="), ("--gpu-architecture", "-arch")),
+    Spelling("-maxrregcount=", ("--maxrregcount=", "-maxrregcount="), ("--maxrregcount", "-maxrregcount")),
+    Spelling("-Xptxas=", ("--ptxas-options=", "-Xptxas="), ("--ptxas-options", "-Xptxas")),
+    Spelling("-Xcudafe=", ("-Xcudafe=",), ("-Xcudafe",)),
+)
+_SIDE_EFFECTS = re.compile(
+    r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep\w*)(=.*)?"
+)
+_LTO = re.compile(r"-dlto|--dlink-time-opt")
+_OPTIX = re.compile(r"--?optix-ir")
+# Through these an option reaches the front end or ptxas unseen, and can name files of its own.
+_PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
+_DEBUG = re.compile(r"-G|--device-debug|-g|-lineinfo|--generate-line-info|--dopt.*|-dopt.*")
+# With --no-source-include only the include directories are searched: not the current directory, not
+# the place of the program's name, not even the place of the header that includes.
+_RULE = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), trigraphs=False)
+_ENVIRONMENT = (("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_"), r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*")
+
+
+def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+    """How a request will be compiled; raises OptionError for options that must be refused."""
+    options: list[str] = []
+    dirs: list[str] = []
+    forced: list[str] = []
+    for name, value in read(split(request.options), _SPELLINGS):
+        if name == "-I":
+            dirs.append(absolute(value, request.cwd))
+        elif name == "-include":
+            forced.append(value)
+            options.append(f"-include={value}")
+        else:
+            options.append(_checked(name, value))
+    dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
+    include_dirs = tuple(dict.fromkeys(dirs))
+    if request.artifact_kind is ArtifactKind.LTOIR:
+        options.append("-dlto")
+    return Compilation(
+        inputs=KeyInputs(
+            options=tuple(options),
+            toolchain=toolchain,
+            environment=environment(environ, *_ENVIRONMENT),
+            locations=include_dirs,
+            file_name=FILE_NAME,
+        ),
+        rule=_RULE,
+        include_dirs=include_dirs,
+        command=(
+            f"-arch={request.target.name}",
+            "--no-source-include",
+            *options,
+            *(f"-I{directory}" for directory in include_dirs),
+        ),
+        forced_includes=tuple(forced),
+        holds_paths=any(_DEBUG.fullmatch(option) for option in options),
+    )
+
+
+def _checked(name: str, value: str) -> str:
+    option = f"{name}{value}"
+    if name == "-arch=":
+        raise OptionError(
+            f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"
+        )
+    if _LTO.fullmatch(option):
+        raise OptionError(
+            f"the build option {option!r} changes what comes out; ask for the artifact kind ltoir"
+        )
+    if _OPTIX.fullmatch(option):
+        raise OptionError(
+            f"the build option {option!r} makes OptiX IR, which gpucache does not keep; leave it out"
+        )
+    if _PASSED_ON.fullmatch(option):
+        raise OptionError(
+            f"the build option {option!r} can make the compiler read files that no key covers; give NVRTC's "
+            "own option instead, such as -I, -D or --diag-suppress"
+        )
+    if _SIDE_EFFECTS.fullmatch(option):
+        raise OptionError(
+            f"the build option {option!r} reads or writes files beside the artifact, which a cached build "
+            "would skip; leave it out"
+        )
+    return option

@@ -1,0 +1,111 @@
+"""What a compiler has to offer so that its programs can be cached.
+
+Owns the protocol. ``plan`` is pure and needs no GPU stack; the rest loads one on first use. Compile
+and load are apart, because a load belongs to a context and a compile does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpucache.keys import KeyInputs
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+from gpucache.sources import SearchRule
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """A request as its compiler will be called, and what of it enters the key."""
+
+    inputs: KeyInputs
+    rule: SearchRule
+    include_dirs: tuple[str, ...]
+    """Absolute, in search order."""
+    command: tuple[str, ...]
+    """Every option the compiler is given, include directories among them."""
+    forced_includes: tuple[str, ...] = ()
+    late: bool = False
+    """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
+    holds_paths: bool = False
+    """Whether debug or line options put paths into the artifact whatever the source says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A first launch that ``bench`` may make on zeros: one kernel, one work-group."""
+
+    kernel: str
+    local_size: tuple[int, ...]
+    arguments: tuple[str, ...]
+    """For each argument ``buffer``, ``local``, or ``scalar`` and its size in bytes, such as ``scalar 4``."""
+
+
+class Session(Protocol):
+    """One start of a program on one device, step by step, as bench times it."""
+
+    def build(self, request: BuildRequest, compilation: Compilation) -> None:
+        """Build from source as a program without any cache does; raises CompileError."""
+        ...
+
+    def load(self, artifact: Artifact) -> bool:
+        """Load a compiled artifact; False where there is no device to load it on."""
+        ...
+
+    def create_kernels(self) -> bool:
+        """Create every kernel; False where nothing is loaded."""
+        ...
+
+    def launch(self, launches: Sequence[Launch]) -> bool:
+        """Launch on zeros and wait; False where nothing could be launched."""
+        ...
+
+
+class Backend(Protocol):
+    """One family of compilers. Implementations hold no state that a fork or a thread could break."""
+
+    @property
+    def name(self) -> str:
+        """The first part of its targets: ``opencl``, ``cuda``."""
+        ...
+
+    @property
+    def language(self) -> Language:
+        """The language it compiles."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """The file ending of its sources."""
+        ...
+
+    def artifact_kind(self, target: Target) -> ArtifactKind:
+        """What a target gets when nobody says."""
+        ...
+
+    def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+        """How a request will be compiled; raises OptionError for options that must be refused."""
+        ...
+
+    def devices(self) -> list[Device]:
+        """Every target here, with toolchains; a broken driver is a row with its error."""
+        ...
+
+    def toolchain(self, target: Target) -> Toolchain:
+        """Who compiles for a target in this process; raises TargetError or NoDeviceError."""
+        ...
+
+    def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
+        """Compile; raises CompileError with the compiler's log, NoDeviceError where it cannot be tried."""
+        ...
+
+    def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
+        """Load on the target's device and name its kernels; raises CompileError when rejected."""
+        ...
+
+    def open_session(self, target: Target) -> Session:
+        """A context on the target's device; raises TargetError or NoDeviceError."""
+        ...
+
+    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
+        """First launches at the declared local sizes; empty where none can be made on zeros."""
+        ...

@@ -1,0 +1,70 @@
+"""OpenCL C through PyOpenCL, on whatever platforms the ICD loader finds.
+
+Owns the backend object and its lazy doors to the modules that load PyOpenCL. Importing this loads
+no GPU stack.
+"""
+
+from collections.abc import Mapping
+
+from gpucache.backends.interface import Compilation, Launch, Session
+from gpucache.backends.opencl import options
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+
+
+class OpenCLBackend:
+    """See ``gpucache.backends.interface.Backend``."""
+
+    name = "opencl"
+    language = Language.OPENCL_C
+    suffix = ".cl"
+
+    def artifact_kind(self, target: Target) -> ArtifactKind:  # noqa: ARG002 - one kind for all targets
+        """Always a binary of the platform's own format."""
+        return ArtifactKind.OPENCL_BINARY
+
+    def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+        """How a request will be compiled; raises OptionError."""
+        return options.plan(request, toolchain, environ)
+
+    def devices(self) -> list[Device]:
+        """Every OpenCL device here."""
+        from gpucache.backends.opencl import platforms
+
+        return platforms.probe()
+
+    def toolchain(self, target: Target) -> Toolchain:
+        """Who compiles for a device here; raises TargetError or NoDeviceError."""
+        from gpucache.backends.opencl import platforms
+
+        return platforms.toolchain(platforms.find(target))
+
+    def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
+        """Compile in a context of its own; raises CompileError with the compiler's log."""
+        from gpucache.backends.opencl import compiler, platforms
+
+        device = platforms.find(request.target)
+        return compiler.compile_source(compiler.context_of(device), device, request, compilation)
+
+    def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
+        """Create the program and its kernels from the binary; raises CompileError when rejected."""
+        from gpucache.backends.opencl import compiler, platforms
+
+        device = platforms.find(target)
+        return compiler.kernel_names(
+            compiler.load_binaries(compiler.context_of(device), [device], [artifact.payload])
+        )
+
+    def open_session(self, target: Target) -> Session:
+        """A context on the target's device."""
+        from gpucache.backends.opencl import platforms, session
+
+        return session.OpenCLSession(platforms.find(target))
+
+    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
+        """Every kernel at every declared or required local size, where all its arguments are understood."""
+        from gpucache.backends.opencl import platforms, session
+
+        return session.launches(platforms.find(request.target), request, compilation)
+
+
+BACKEND = OpenCLBackend()

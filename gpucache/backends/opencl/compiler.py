@@ -1,0 +1,146 @@
+"""Compiling OpenCL C to a binary, and loading binaries. Loads PyOpenCL.
+
+Builds go through PyOpenCL's own binding of clBuildProgram, below its cache, which would otherwise
+answer from, and write to, a second cache, and below its warning for every build that has a log: the
+log is kept with the artifact. Must not know of keys or stores.
+
+PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every
+local size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the
+functions of given local sizes into the binary without running the program on made-up data, once
+for grids under 65,536 work items (``smallgrid``) and once for larger ones. Within one program
+PoCL takes the second of the two for the first, so each pass has a program of its own.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyopencl as cl
+
+from gpucache.backends.interface import Compilation
+from gpucache.backends.opencl.options import command_line
+from gpucache.errors import CompileError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest
+
+_SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
+_specializing = threading.Lock()
+# PoCL names the source by a temporary file, Intel by a running number at the start of the line.
+_SOURCE_NAMES = re.compile(
+    r"(?:/\S*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))", re.MULTILINE
+)
+
+
+def context_of(device: Any) -> Any:
+    """A context with one device."""
+    return cl.Context([device])
+
+
+def compile_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Artifact:
+    """Build for one device of a context; raises CompileError with the log under the program's own name."""
+    started = time.perf_counter_ns()
+    program = build_source(context, device, request, compilation)
+    binary = _specialized(context, device, request, compilation, program)
+    return Artifact(
+        kind=ArtifactKind.OPENCL_BINARY,
+        payload=binary,
+        build_log=_log(program, device, request),
+        compile_ns=time.perf_counter_ns() - started,
+    )
+
+
+def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes]) -> Any:
+    """A built ``pyopencl.Program`` from binaries, one per device; raises CompileError when rejected."""
+    try:
+        program = cl._cl._Program(context, list(devices), list(payloads))
+        program._build(options=b"", devices=list(devices))
+    except cl.Error as error:
+        raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
+    return cl.Program(program)
+
+
+def kernel_names(program: Any) -> tuple[str, ...]:
+    """The kernels of a built program; creating each proves that it can be."""
+    try:
+        return tuple(kernel.function_name for kernel in program.all_kernels())
+    except cl.Error as error:
+        raise CompileError(f"the driver made no kernels of the binary ({_first_line(error)})") from None
+
+
+def build_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Any:
+    """A program built from source, PyOpenCL's plain one; raises CompileError with the log."""
+    program = cl._cl._Program(context, request.program.source)
+    options = command_line(compilation.command).encode(errors="surrogateescape")
+    try:
+        program._build(options=options, devices=[device])
+    except cl.Error as error:
+        log = _log(program, device, request)
+        raise CompileError(f"{request.program.name} does not compile: {_first_line(error)}", log) from None
+    return program
+
+
+def _specialized(
+    context: Any, device: Any, request: BuildRequest, compilation: Compilation, program: Any
+) -> bytes:
+    sizes = _wanted_sizes(program, device, request, compilation)
+    if not sizes:
+        return _binary(program, device)
+    binary = b""
+    for suffix in ("", "-smallgrid"):
+        with _environment(_SPECIALIZE, ",".join(f"{size}-goffs0{suffix}" for size in sizes)):
+            binary = _binary(program, device)
+        if suffix == "":
+            program = build_source(context, device, request, compilation)
+    return binary
+
+
+def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation: Compilation) -> list[str]:
+    """The declared local sizes and those that kernels require, as PoCL spells them: ``64-1-1``."""
+    if not compilation.late:
+        return []
+    required = []
+    for kernel in cl.Program(program).all_kernels():
+        size = kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, device)
+        if any(size):
+            required.append(tuple(size))
+    wanted = dict.fromkeys([*request.local_sizes, *required])
+    return ["-".join(str(extent) for extent in (*size, 1, 1)[:3]) for size in wanted]
+
+
+def _binary(program: Any, device: Any) -> bytes:
+    devices = program.get_info(cl.program_info.DEVICES)
+    binaries = program.get_info(cl.program_info.BINARIES)
+    for candidate, binary in zip(devices, binaries, strict=True):
+        if candidate == device and binary:
+            return bytes(binary)
+    raise CompileError("the driver compiled the program but gave no binary, so it cannot be cached")
+
+
+def _log(program: Any, device: Any, request: BuildRequest) -> str:
+    try:
+        log = str(program.get_build_info(device, cl.program_build_info.LOG))
+    except cl.Error:
+        return ""
+    return _SOURCE_NAMES.sub(lambda _: request.program.name, log).strip("\0\n ")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].partition(" - ")[0]
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """A variable that PoCL reads when asked for binaries; one thread at a time."""
+    with _specializing:
+        before = os.environ.get(name)
+        os.environ[name] = value
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before

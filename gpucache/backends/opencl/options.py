@@ -1,0 +1,139 @@
+"""What of a request reaches an OpenCL compiler: canonical options, search rule, environment. Pure.
+
+Must not import PyOpenCL: the plan of a build is made where no GPU stack is loaded.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpucache.backends.interface import Compilation
+from gpucache.backends.options import Spelling, absolute, environment, read, split
+from gpucache.errors import OptionError
+from gpucache.keys import KeyInputs
+from gpucache.model import BuildRequest, Toolchain
+from gpucache.sources import Place, SearchRule
+
+POCL, INTEL, NVIDIA, OTHER = "pocl", "intel", "nvidia", "other"
+EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+
+_SPELLINGS = (
+    Spelling("-D", ("-D",), ("-D",)),
+    Spelling("-I", ("-I", "/I"), ("-I", "/I")),
+)
+# Written where the compiler writes or reads files that no key covers.
+_SIDE_EFFECTS = re.compile(
+    r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
+    r"|-(include|imacros|isystem|iquote|idirafter|iwithprefix).*"
+)
+_BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
+_DEBUG = re.compile(r"-g(\d|line.*)?|-cl-opt-disable-debug")
+
+# Where each implementation looks, as observed: PoCL puts the current directory before every -I, Intel
+# after, and for a quoted name in the program itself also before. Who is not known gets every match.
+_RULES = {
+    POCL: SearchRule(quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.CWD, Place.DIRS)),
+    INTEL: SearchRule(
+        quote=(Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD), angle=(Place.DIRS, Place.CWD)
+    ),
+}
+_ANY_RULE = SearchRule(
+    quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.INCLUDER, Place.CWD, Place.DIRS), every=True
+)
+
+# Variables that reach each compiler, and of those the ones that do not reach what it generates: places
+# of caches, thread counts, traces. POCL_BINARY_SPECIALIZE_WG is set by the compile itself.
+_ENVIRONMENT = {
+    POCL: (
+        ("POCL_",),
+        r"POCL_(CACHE_DIR|KERNEL_CACHE|DEBUG|DEVICES|TRACING\w*|AFFINITY|MAX_PTHREAD_COUNT|PTHREAD_MIN_THREADS"
+        r"|LEAVE_KERNEL_COMPILER_TEMP_FILES|STARTUP_DELAY|SIG\w+_HANDLER|MEMORY_LIMIT|BINARY_SPECIALIZE_WG)",
+    ),
+    INTEL: (("CL_CONFIG_",), r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)"),
+    NVIDIA: (
+        ("CUDA_", "NV_"),
+        r"CUDA_(CACHE_\w+|VISIBLE_DEVICES|DEVICE_ORDER|LAUNCH_BLOCKING|PATH|HOME|ROOT|MODULE_\w+|MPS_\w+"
+        r"|DEVICE_MAX_\w+|VERSION)|NV_\w*(VERSION|PACKAGE|LIB)\w*",
+    ),
+    OTHER: (
+        ("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
+        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|\w+_(DEBUG|CACHE_DIR|LOG\w*)|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
+    ),
+}
+
+
+def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+    """How a request will be compiled; raises OptionError for options that must be refused."""
+    extra = split(environ.get(EXTRA_OPTIONS, ""))
+    options, dirs = _canonical(split(request.options), request.cwd)
+    extra_options, extra_dirs = _canonical(extra, request.cwd)
+    own = (absolute(directory, request.cwd) for directory in request.include_dirs)
+    include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
+    implementation = toolchain.implementation
+    everything = (*options, *extra_options)
+    return Compilation(
+        inputs=KeyInputs(
+            options=everything,
+            toolchain=toolchain,
+            environment=_environment(implementation, environ),
+            local_sizes=request.local_sizes if implementation == POCL else (),
+            locations=include_dirs,
+        ),
+        rule=_RULES.get(implementation, _ANY_RULE),
+        include_dirs=include_dirs,
+        command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
+        late=implementation == POCL,
+        holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
+    )
+
+
+def command_line(command: tuple[str, ...]) -> str:
+    """Options as the one string OpenCL takes; a value with white space is quoted, which PoCL wants after the ``=``."""
+    return " ".join(_quoted(token) for token in command)
+
+
+def _quoted(token: str) -> str:
+    if not re.search(r"\s", token):
+        return token
+    value = _BEFORE_VALUE.sub("", token)
+    return f'{token.removesuffix(value)}"{value}"'
+
+
+@cache
+def pyopencl_include_dirs() -> tuple[str, ...]:
+    """The headers PyOpenCL ships and adds to every build, so that its programs and ours agree."""
+    spec = find_spec("pyopencl")
+    if spec is None or spec.origin is None:
+        return ()
+    return (str(Path(spec.origin).parent / "cl"),)
+
+
+def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    options: list[str] = []
+    dirs: list[str] = []
+    for name, value in read(tokens, _SPELLINGS):
+        if name == "-I":
+            dirs.append(absolute(value.strip('"'), cwd))
+        elif value:
+            options.append(f"{name}{value}")
+        elif _SIDE_EFFECTS.fullmatch(name):
+            raise OptionError(
+                f"the build option {name!r} reads or writes files beside the artifact, which a cached "
+                "build would skip; leave it out"
+            )
+        else:
+            options.append(name)
+    return tuple(options), tuple(dirs)
+
+
+def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    prefixes, harmless = _ENVIRONMENT.get(implementation, _ENVIRONMENT[OTHER])
+    # What PYOPENCL_BUILD_OPTIONS adds is keyed as options, not by how it got there.
+    return environment(environ, prefixes, harmless)
+
+
+def _without_repeats(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.fspath(path) for path in paths))

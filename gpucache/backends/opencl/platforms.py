@@ -1,0 +1,213 @@
+"""OpenCL platforms and devices here, as targets with toolchains.
+
+Owns slugs, the mapping from target to device, and the fields that identify an OpenCL compiler. The
+driver UUID is asked with ctypes, as PyOpenCL does not read it. Loads PyOpenCL.
+"""
+
+import ctypes
+import platform as machine
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+
+from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
+from gpucache.errors import NoDeviceError, TargetError
+from gpucache.model import Device, Target, Toolchain
+
+_SHORT_NAMES = {
+    "portable computing language": "pocl",
+    "intel(r) opencl": "intel",
+    "intel(r) opencl graphics": "intel-gpu",
+    "nvidia cuda": "nvidia",
+    "amd accelerated parallel processing": "amd",
+}
+_IMPLEMENTATIONS = {"pocl": POCL, "intel": INTEL, "nvidia": NVIDIA}
+_DRIVER_UUID_KHR = 0x106B
+_NOT_FOUND = -1001  # CL_PLATFORM_NOT_FOUND_KHR
+# What a code generator can use; kernel mitigations and power features say nothing of a binary.
+_ISA_FLAG = re.compile(
+    r"s?sse\w*|avx\w*|amx\w*|fma\w*|f16c|bmi\d|abm|lzcnt|popcnt|adx|v?aes|v?pclmulqdq|gfni|sha\w*|movbe"
+    r"|movdir\w*|cx16|xop|tbm|mmx\w*|3dnow\w*|serialize|rtm|waitpkg|hreset|enqcmd|cldemote|uintr"
+)
+_IDENTITY = ("platform name", "device name")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One device with the target that names it."""
+
+    target: Target
+    handle: Any
+    """A ``pyopencl.Device``."""
+
+
+def slug(text: str) -> str:
+    """A short name for the command line: lower case, marks dropped, everything else a hyphen."""
+    plain = re.sub(r"\((r|tm|c)\)", " ", text.lower())
+    return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-") or "unnamed"
+
+
+def devices() -> list[Located]:
+    """Every device of every platform, each with a target that is unique here."""
+    platforms = _platforms()
+    names = [_platform_slug(platform) for platform in platforms]
+    found: list[Located] = []
+    for platform, name in zip(platforms, _unique(names, platforms), strict=True):
+        handles = _devices_of(platform)
+        labels = _numbered([slug(handle.name) for handle in handles])
+        found += [
+            Located(Target("opencl", f"{name}/{label}"), handle)
+            for handle, label in zip(handles, labels, strict=True)
+        ]
+    return found
+
+
+def probe() -> list[Device]:
+    """Every OpenCL device as a row; raises NoDeviceError where the loader finds no platform."""
+    rows = [_row(located) for located in devices()]
+    if not rows:
+        raise NoDeviceError(
+            "no OpenCL platform is installed; 'pip install gpucache[embedded]' brings PoCL, which needs no GPU"
+        )
+    return rows
+
+
+def find(target: Target) -> Any:
+    """The ``pyopencl.Device`` of a target; raises TargetError."""
+    for located in devices():
+        if located.target == target:
+            return located.handle
+    raise TargetError(f"no device here is {str(target)!r}; run 'gpucache devices' to see the targets")
+
+
+def target_of(handle: Any) -> Target:
+    """The target that names a ``pyopencl.Device`` here."""
+    for located in devices():
+        if located.handle == handle:
+            return located.target
+    return Target("opencl", f"{_platform_slug(handle.platform)}/{slug(handle.name)}")
+
+
+def toolchain(handle: Any) -> Toolchain:
+    """The fields that identify who compiles for a device. Never the UUID of a board."""
+    platform = handle.platform
+    fields = [
+        ("platform name", platform.name),
+        ("platform vendor", platform.vendor),
+        ("platform version", platform.version),
+        ("device name", handle.name),
+        ("device vendor", handle.vendor),
+        ("device version", handle.version),
+        ("driver version", handle.driver_version),
+    ]
+    uuid = _driver_uuid(handle)
+    if uuid is not None:
+        fields.append(("driver UUID", uuid))
+    if handle.type & cl.device_type.CPU:
+        fields.append(("CPU features", cpu_features()))
+    return Toolchain(implementation(handle), tuple(fields), _IDENTITY)
+
+
+def implementation(handle: Any) -> str:
+    """Which rules apply to a device's compiler."""
+    return _IMPLEMENTATIONS.get(_platform_slug(handle.platform), OTHER)
+
+
+@cache
+def cpu_features() -> str:
+    """The instruction sets of this CPU, sorted; ``unknown: <machine>`` where they cannot be read."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return f"unknown: {machine.machine()}"
+    for line in lines:
+        label, _, value = line.partition(":")
+        if label.strip() == "flags":
+            return " ".join(sorted(flag for flag in value.split() if _ISA_FLAG.fullmatch(flag)))
+        if label.strip() == "Features":
+            return " ".join(sorted(value.split()))
+    return f"unknown: {machine.machine()}"
+
+
+def _platforms() -> list[Any]:
+    try:
+        return list(cl.get_platforms())
+    except cl.LogicError as error:
+        if error.code == _NOT_FOUND:
+            return []
+        raise
+
+
+def _devices_of(platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:
+        return []  # a platform without devices answers with an error
+
+
+def _platform_slug(platform: Any) -> str:
+    return _SHORT_NAMES.get(platform.name.strip().lower(), slug(platform.name))
+
+
+def _unique(names: list[str], platforms: list[Any]) -> list[str]:
+    """Names made unique by their version where two platforms share one, so that order does not matter."""
+    counts = Counter(names)
+    versioned = [
+        f"{name}-{_version_slug(platform)}" if counts[name] > 1 else name
+        for name, platform in zip(names, platforms, strict=True)
+    ]
+    return _numbered(versioned)
+
+
+def _version_slug(platform: Any) -> str:
+    handles = _devices_of(platform)
+    return slug(handles[0].driver_version if handles else platform.version)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        seen[name] += 1
+        numbered.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return numbered
+
+
+def _row(located: Located) -> Device:
+    handle = located.handle
+    compiles = bool(handle.compiler_available)
+    kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
+    return Device(
+        target=located.target,
+        backend="opencl",
+        name=handle.name.strip(),
+        driver_version=handle.driver_version,
+        available=compiles,
+        detail=f"{_kind(handle)}, {handle.platform.name}, {handle.version.strip()}"
+        if compiles
+        else f"{kind} without a compiler: its programs are built elsewhere",
+        toolchain=toolchain(handle),
+    )
+
+
+def _kind(handle: Any) -> str:
+    for flag, word in ((cl.device_type.GPU, "GPU"), (cl.device_type.CPU, "CPU")):
+        if handle.type & flag:
+            return word
+    return "accelerator"
+
+
+def _driver_uuid(handle: Any) -> str | None:
+    """CL_DRIVER_UUID_KHR of cl_khr_device_uuid as hex; None where the device has none."""
+    if "cl_khr_device_uuid" not in handle.extensions.split():
+        return None
+    # The extension module links the ICD loader, so the loader's symbols resolve through it.
+    query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+    buffer = ctypes.create_string_buffer(16)
+    status = query(ctypes.c_void_p(handle.int_ptr), _DRIVER_UUID_KHR, 16, buffer, None)
+    return buffer.raw.hex() if status == 0 else f"probe failed with {status}"

@@ -1,0 +1,81 @@
+"""Build options as a list of tokens, read the way compilers' own parsers do. Pure.
+
+Owns the splitting, joining and classing of options that both backends share. Must not know which
+options a given compiler has.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpucache.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """One option that takes a value: its canonical form and every way to write it."""
+
+    canonical: str
+    """What the value is put behind, such as ``-D``."""
+    joined: tuple[str, ...]
+    """Prefixes with the value in the same token, longest first."""
+    apart: tuple[str, ...]
+    """Tokens whose value is the next token."""
+
+
+def split(options: str | Sequence[str]) -> tuple[str, ...]:
+    """Options as tokens: a string is split as a shell would, a sequence is taken as it is."""
+    if not isinstance(options, str):
+        return tuple(option.strip() for option in options if option.strip())
+    try:
+        return tuple(shlex.split(options))
+    except ValueError as error:
+        raise OptionError(f"the build options {options!r} do not read ({error}); close the quote") from None
+
+
+def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str]]:
+    """Pairs of canonical option and value; an option without a spelling comes as itself and ''."""
+    known = tuple(spellings)
+    rest = iter(tokens)
+    for token in rest:
+        found = _match(token, known)
+        if found is None:
+            yield token, ""
+            continue
+        spelling, value = found
+        if value is None:
+            value = next(rest, None)
+            if value is None:
+                raise OptionError(
+                    f"the build option {token!r} lacks its value; write {spelling.canonical}VALUE"
+                )
+        yield spelling.canonical, value.strip()
+
+
+def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str | None] | None:
+    for spelling in spellings:
+        if token in spelling.apart:
+            return spelling, None
+        for prefix in (*(f"{word} " for word in spelling.apart), *spelling.joined):
+            if token.startswith(prefix) and len(token) > len(prefix):
+                return spelling, token[len(prefix) :]
+    return None
+
+
+def absolute(directory: str, cwd: str) -> str:
+    """An include directory as an absolute, normalised path, meant from ``cwd``."""
+    return os.path.normpath(os.path.join(cwd, directory))  # noqa: PTH118 - text in, text out
+
+
+def environment(
+    environ: Mapping[str, str], prefixes: tuple[str, ...], without: str
+) -> tuple[tuple[str, str], ...]:
+    """The variables that are set and reach a compiler: those with a prefix and not matching ``without``."""
+    harmless = re.compile(without)
+    return tuple(
+        (name, environ[name])
+        for name in sorted(environ)
+        if name.startswith(prefixes) and not harmless.fullmatch(name)
+    )

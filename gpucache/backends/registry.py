@@ -1,0 +1,28 @@
+"""Which backends there are, by name. Ours first; third parties' through entry points when a name is not ours.
+
+A backend is imported when it is asked for; importing one loads no GPU stack.
+"""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from gpucache.backends.interface import Backend
+from gpucache.errors import TargetError
+
+_OURS = {"opencl": "gpucache.backends.opencl", "cuda": "gpucache.backends.cuda"}
+
+
+def backend_names() -> tuple[str, ...]:
+    """The names of our own backends."""
+    return tuple(_OURS)
+
+
+def load_backend(name: str) -> Backend:
+    """The backend of a name; raises TargetError when nobody provides it."""
+    if name in _OURS:
+        backend: Backend = import_module(_OURS[name]).BACKEND
+        return backend
+    for point in entry_points(group="gpucache.backends", name=name):
+        provided: Backend = point.load()
+        return provided
+    raise TargetError(f"no backend is named {name!r}; targets begin with {' or '.join(_OURS)}")

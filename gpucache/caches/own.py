@@ -1,0 +1,185 @@
+"""Our own store, shown as one cache among others.
+
+Owns the translation from stored entries to what every cache answers, and the checks that only our
+format allows: the key recomputed from its key fields, the payload against what the entry says.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpucache import payload as payloads
+from gpucache.errors import FormatError
+from gpucache.keys import cache_key, format_local_size
+from gpucache.model import Artifact, ArtifactKind, Entry, EntryHead
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Location
+from gpucache.store import DirectoryStore
+from gpucache.store.interface import Absent, Damaged, ScannedEntry
+from gpucache.units import format_age, format_size
+
+
+class OwnCache:
+    """A gpucache root as a ``gpucache.caches.interface.Cache``."""
+
+    name = "gpucache"
+
+    def __init__(self, store: DirectoryStore, location: Location) -> None:
+        self._store = store
+        self._location = location
+
+    def location(self) -> Location:
+        """Where it lives and what is wrong with the place."""
+        return self._location
+
+    def scan(self) -> Iterator[CacheEntry]:
+        """Every entry, heads only."""
+        return (_entry(scanned) for scanned in self._store.scan())
+
+    def find(self, prefix: str) -> list[CacheEntry]:
+        """Entries whose key begins with some hex digits."""
+        found = (self._store.look_at(key) for key in self._store.find(prefix))
+        return [_entry(scanned) for scanned in found if scanned is not None]
+
+    def report(self, entry: CacheEntry) -> EntryReport:
+        """Key fields, build log and what the payload is; raises FormatError."""
+        whole = self._whole(entry)
+        info = payloads.describe(whole.payload)
+        described = [("kind", info.kind.value), ("size", format_size(len(whole.payload)))]
+        if info.architecture is not None:
+            described.append(("architecture", info.architecture))
+        if info.problem is not None:
+            described.append(("problem", info.problem))
+        return EntryReport(
+            entry=entry,
+            key_fields=whole.detail.key_fields,
+            payload=(*described, *info.detail, ("SHA-256", whole.head.payload_sha256)),
+            compile_ns=whole.head.compile_ns,
+            build_log=whole.detail.build_log,
+            tool_version=whole.detail.tool_version,
+            lowered_names=tuple(whole.head.lowered_names.items()),
+            provenance=whole.detail.provenance,
+        )
+
+    def artifact(self, entry: CacheEntry) -> Artifact:
+        """What the entry holds; raises FormatError."""
+        whole = self._whole(entry)
+        return Artifact(
+            ArtifactKind(whole.head.artifact_kind),
+            whole.payload,
+            compile_ns=whole.head.compile_ns,
+            lowered_names=whole.head.lowered_names,
+        )
+
+    def check(self, entry: CacheEntry) -> Checked:
+        """Header, sizes, both checksums, key, payload, place, owner and modes."""
+        scanned = _scanned(entry)
+        if scanned.damage is not None:
+            return Checked(
+                entry.key, (_finding(entry, FindingKind(scanned.damage.value), scanned.damage_detail),)
+            )
+        answer = self._store.check(scanned)
+        if isinstance(answer, Absent):
+            why = answer.reason or "it was removed while it was being checked"
+            return Checked(entry.key, notes=(why,), counts=False)
+        if isinstance(answer, Damaged):
+            return Checked(entry.key, (_finding(entry, FindingKind(answer.damage.value), answer.detail),))
+        problems = [*_contents(answer), *_key(answer)]
+        return Checked(entry.key, tuple(_finding(entry, kind, detail) for kind, detail in problems))
+
+    def leftovers(self) -> Iterator[Checked]:
+        """Temporary files of killed writers, and stray files."""
+        for leftover in self._store.leftovers(time.time_ns()):
+            detail = (
+                f"{leftover.detail}, {format_size(leftover.size_bytes)}, {format_age(leftover.age_ns)} old"
+            )
+            finding = Finding(self.name, leftover.path.name, FindingKind.LEFTOVER, detail)
+            yield Checked(str(leftover.path), (finding,), counts=False)
+
+    def _whole(self, entry: CacheEntry) -> Entry:
+        answer = self._store.check(_scanned(entry))
+        if isinstance(answer, Entry):
+            return answer
+        why = answer.detail if isinstance(answer, Damaged) else answer.reason or "it is gone"
+        raise FormatError(f"the entry {entry.key[:12]} cannot be read: {why}; run 'gpucache verify'")
+
+    def remove(self, entry: CacheEntry, why: str) -> bool:
+        """Remove an entry if unchanged since the scan."""
+        return self._store.remove(_scanned(entry), why)
+
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
+        """Quarantine a wrong entry, remove a leftover."""
+        if entry is None:
+            gone = [item for item in self._store.leftovers(time.time_ns()) if str(item.path) == checked.entry]
+            repaired = all(self._store.remove_leftover(item) for item in gone)
+            return _marked(checked) if repaired else checked
+        wrong = next((finding for finding in checked.findings if finding.kind.wrong), None)
+        if wrong is None:
+            return checked
+        moved = self._store.quarantine(_scanned(entry), f"{wrong.kind}: {wrong.detail}")
+        return _marked(checked) if moved else checked
+
+
+def _marked(checked: Checked) -> Checked:
+    return replace(
+        checked,
+        findings=tuple(
+            replace(finding, repaired=finding.kind.wrong or finding.kind is FindingKind.LEFTOVER)
+            for finding in checked.findings
+        ),
+    )
+
+
+def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
+    """What the payload is against what the head says it is."""
+    info = payloads.describe(whole.payload)
+    opaque = whole.head.language == ""  # an entry of ProgramCache, which is told no target
+    misfit = None if opaque else payloads.fits(info, whole.head.artifact_kind, whole.head.target)
+    if misfit is not None:
+        yield FindingKind.MISLABELLED, misfit
+    if info.problem is not None:
+        yield FindingKind.MISLABELLED, info.problem
+
+
+def _key(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
+    if cache_key(whole.detail.key_fields) != whole.key:
+        yield FindingKind.CORRUPT, "its key is not that of its key fields"
+
+
+def _entry(scanned: ScannedEntry) -> CacheEntry:
+    head = scanned.head
+    entry = CacheEntry(
+        cache=OwnCache.name,
+        key=str(scanned.key),
+        path=str(scanned.path),
+        size_bytes=scanned.allocated_bytes,
+        created_ns=head.created_ns if head else scanned.identity.mtime_ns,
+        last_used_ns=scanned.last_used_ns,
+        damage=f"{scanned.damage}: {scanned.damage_detail}" if scanned.damage else "",
+        handle=scanned,
+    )
+    if head is None:
+        return entry
+    return replace(
+        entry,
+        program=head.program,
+        target=head.target,
+        artifact_kind=head.artifact_kind,
+        variant=_variant(head),
+        toolchain=head.toolchain,
+        toolchain_identity=head.toolchain_identity,
+    )
+
+
+def _variant(head: EntryHead) -> str:
+    sizes = [f"local size {format_local_size(size)}" for size in head.local_sizes]
+    return " ".join([*head.options, *sizes])
+
+
+def _scanned(entry: CacheEntry) -> ScannedEntry:
+    if not isinstance(entry.handle, ScannedEntry):
+        raise TypeError("an entry of another cache")
+    return entry.handle
+
+
+def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
+    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)

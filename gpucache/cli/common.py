@@ -1,0 +1,128 @@
+"""Options that every verb has, before or after it, and what they decide.
+
+Owns the merged value and the way a verb answers: one JSON document, or text.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from gpucache.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the global options say."""
+
+    root: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+
+    def settings(self) -> "Settings":
+        """Option over environment over default."""
+        from gpucache.settings import read_settings
+
+        return read_settings(os.environ, root=self.root)
+
+    def show(self, renderables: "Iterable[RenderableType]") -> None:
+        """Text for people, on stdout."""
+        if self.json or self.quiet:
+            return
+        from gpucache.render.console import product
+
+        console = product()
+        for renderable in renderables:
+            console.print(renderable)
+
+    def document(self, make: Callable[[], str]) -> None:
+        """The document for machines, on stdout."""
+        if self.json:
+            click.echo(make())
+
+    def say(self, sentence: str) -> None:
+        """A word beside the product, on stderr."""
+        if not (self.quiet or self.json):
+            click.echo(sentence, err=True)
+
+
+def common() -> Common:
+    """The merged global options of the running command."""
+    value = click.get_current_context().find_root().obj
+    return value if isinstance(value, Common) else Common()
+
+
+def global_options(function: F) -> F:
+    """Add the global options to a command; each updates the one merged value."""
+    options = (
+        click.option(
+            "--root", metavar="DIR", expose_value=False, callback=_set_root, help="Where the cache lives."
+        ),
+        click.option(
+            "--json",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_json,
+            help="Answer with one JSON document.",
+        ),
+        click.option(
+            "--quiet",
+            "-q",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            help="Say nothing but errors.",
+        ),
+        click.option(
+            "-v",
+            "--verbose",
+            count=True,
+            expose_value=False,
+            callback=_set_verbose,
+            help="Say more; twice for all.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _merge(context: click.Context, **changes: Any) -> None:
+    root = context.find_root()
+    root.obj = replace(root.obj if isinstance(root.obj, Common) else Common(), **changes)
+
+
+def _set_root(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _merge(context, root=str(Path(value).expanduser()))
+
+
+def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        _merge(context, json=True)
+
+
+def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        _merge(context, quiet=True)
+
+
+def _set_verbose(context: click.Context, _: click.Parameter, value: int) -> None:
+    if value:
+        _merge(context, verbose=value)
+
+
+def leave(code: int) -> None:
+    """End the command with an exit code."""
+    sys.stdout.flush()
+    click.get_current_context().exit(code)

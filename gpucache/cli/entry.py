@@ -1,0 +1,74 @@
+"""The process: arguments in, exit code out. The one place where exceptions become sentences.
+
+What follows ``--`` is a command of somebody else's and never ours to read. Click drops the mark
+itself, so it is looked for before Click sees the arguments.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gpucache import __version__
+from gpucache.cli.common import Common
+from gpucache.cli.group import gpucache
+from gpucache.errors import GpucacheError
+
+INTERRUPTED = 130
+NO_COMMAND = "no verb runs a command yet, so nothing may follow '--'; name sources, folders or a manifest"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    own = list(sys.argv[1:] if arguments is None else arguments)
+    if "--" in own:
+        return _fail(own[: own.index("--")], NO_COMMAND, 2)
+    try:
+        code = gpucache.main(args=own, prog_name="gpucache", standalone_mode=False, obj=Common())
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _fail(own, "interrupted", INTERRUPTED)
+    except click.ClickException as error:
+        return _usage(own, error)
+    except GpucacheError as error:
+        return _fail(own, str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read us has gone; nothing is wrong
+        return 0
+    except Exception as error:  # the last line of defence
+        return _unexpected(own, error)
+
+
+def _usage(own: Sequence[str], error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "gpucache"
+    return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", 2)
+
+
+def _fail(own: Sequence[str], message: str, code: int) -> int:
+    if "--json" in own:
+        from gpucache.render.document import error_document
+
+        click.echo(
+            error_document(next((word for word in own if not word.startswith("-")), ""), message, code)
+        )
+    click.echo(f"gpucache: {message}", err=True)
+    return code
+
+
+def _unexpected(own: Sequence[str], error: Exception) -> int:
+    code = _fail(own, f"unexpected {type(error).__name__}: {error}", 1)
+    if os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
+        import traceback
+
+        traceback.print_exc()
+    else:
+        click.echo(
+            "This is a defect of gpucache. Run it again with GPUCACHE_LOG=debug and report what it prints, with "
+            f"gpucache {__version__}, Python {sys.version.split()[0]} and {sys.platform}.",
+            err=True,
+        )
+    return code

@@ -1,0 +1,42 @@
+"""The group of all verbs, and the version."""
+
+import click
+
+from gpucache import __version__
+from gpucache.cli.bench import bench
+from gpucache.cli.common import global_options
+from gpucache.cli.devices import devices
+from gpucache.cli.evict import evict
+from gpucache.cli.inspect import inspect
+from gpucache.cli.verify import verify
+from gpucache.cli.warm import warm
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    unexpected: a defect of gpucache
+  2    usage: what was asked for cannot be meant
+  3    findings, failures, or with --check misses
+  4    nothing could be attempted: no usable device or compiler
+  5    the cache cannot be used
+  130  interrupted
+"""
+
+
+class Verbs(click.Group):
+    """Verbs in the order in which they are used, not of the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - Click's signature
+        """The verbs."""
+        return list(self.commands)
+
+
+@click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@global_options
+@click.version_option(__version__, prog_name="gpucache", message="%(prog)s %(version)s")
+def gpucache() -> None:
+    """Warm, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs."""
+
+
+for _verb in (devices, warm, inspect, verify, evict, bench):
+    gpucache.add_command(_verb)

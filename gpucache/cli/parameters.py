@@ -1,0 +1,158 @@
+"""Parameter types, and the options that name sources and builds.
+
+Owns completion, which never probes: it reads what the last probe and the cache left.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from gpucache.errors import GpucacheError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int]):
+    """A size such as 512M or 2GiB, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        from gpucache.units import parse_size
+
+        return value if isinstance(value, int) else _read(lambda: parse_size(value), self, param, ctx)
+
+
+class Age(click.ParamType[int]):
+    """An age such as 30d or 12h, in nanoseconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds."""
+        from gpucache.units import parse_age_ns
+
+        return value if isinstance(value, int) else _read(lambda: parse_age_ns(value), self, param, ctx)
+
+
+class LocalSize(click.ParamType[tuple[int, ...]]):
+    """A local size such as 64 or 16x16."""
+
+    name = "local size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """One to three extents."""
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4}){0,2}", value):
+            self.fail(
+                f"{value!r} is not a local size; write one to three numbers, such as 64 or 16x16", param, ctx
+            )
+        return tuple(int(extent) for extent in value.split("x"))
+
+
+class TargetName(click.ParamType[str]):
+    """A target, completed from the last probe."""
+
+    name = "target"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,  # noqa: ARG002 - Click's signature
+    ) -> list[CompletionItem]:
+        """Targets that the last probe found."""
+        from gpucache.probe.last import load_last
+
+        root = _root(ctx)
+        targets = [] if root is None else [str(target) for target in load_last(root)]
+        return [CompletionItem(target) for target in targets if target.startswith(incomplete)]
+
+
+class EntryName(click.ParamType[str]):
+    """A program, a target or the beginning of a key, completed from the cache."""
+
+    name = "what"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,
+        incomplete: str,  # noqa: ARG002 - Click's signature
+    ) -> list[CompletionItem]:
+        """Programs with a history, and keys once two digits are there."""
+        from gpucache.store import DirectoryStore
+
+        root = _root(ctx)
+        if root is None:
+            return []
+        store = DirectoryStore(root, writable=False)
+        names = [name for name in store.programs() if name.startswith(incomplete)]
+        keys = (
+            [key.short for key in store.find(incomplete)] if re.fullmatch(r"[0-9a-f]{2,}", incomplete) else []
+        )
+        return [CompletionItem(name) for name in (*names, *keys[:50])]
+
+
+def source_options(function: F) -> F:
+    """Add the arguments and options that name programs and how they are built."""
+    options = (
+        click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path)),
+        click.option(
+            "--manifest", type=click.Path(path_type=Path, dir_okay=False), help="A warm list (gpucache.toml)."
+        ),
+        click.option("--example", is_flag=True, help="The programs that come with gpucache."),
+        click.option(
+            "--target", "targets", metavar="T", multiple=True, type=TargetName(),
+            help="What to build for, such as cuda:sm_90 or opencl:pocl; may be given again.",
+        ),
+        click.option(
+            "-I", "include_dirs", metavar="DIR", multiple=True,
+            type=click.Path(path_type=Path, exists=True, file_okay=False), help="A folder to search for headers.",
+        ),
+        click.option("-D", "defines", metavar="N[=V]", multiple=True, help="A macro to define."),
+        click.option(
+            "--option", "options", metavar="O", multiple=True,
+            help="A build option, as the compiler takes it: --option=-cl-fast-relaxed-math.",
+        ),
+        click.option(
+            "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=LocalSize(),
+            help="A local size the programs launch with; for compilers that build late (PoCL).",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _root(ctx: click.Context) -> Path | None:
+    import os
+
+    from gpucache.cli.common import Common
+    from gpucache.settings import read_settings
+
+    value = ctx.find_root().obj
+    try:
+        return read_settings(os.environ, root=value.root if isinstance(value, Common) else None).root
+    except GpucacheError:
+        return None
+
+
+def _read(
+    parse: Callable[[], int],
+    kind: click.ParamType[int],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> int:
+    try:
+        return parse()
+    except GpucacheError as error:
+        kind.fail(str(error), param, ctx)

@@ -1,0 +1,82 @@
+"""Programs named on the command line, read with what was said about their builds."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucache.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpucache.manifest import ProgramSpec
+
+NOTHING_NAMED = "no program is named; give sources or folders, --manifest FILE, or --example for the programs that come with gpucache"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the command line said of programs and builds."""
+
+    sources: tuple[Path, ...]
+    manifest: Path | None
+    example: bool
+    include_dirs: tuple[Path, ...]
+    defines: tuple[str, ...]
+    options: tuple[str, ...]
+    local_sizes: tuple[tuple[int, ...], ...]
+
+
+def read_programs(named: Named) -> "list[ProgramSpec]":
+    """Programs with their sources read; raises UsageError, SourceError or ManifestError."""
+    from gpucache.manifest import read_manifest
+
+    ways = [bool(named.sources), named.manifest is not None, named.example]
+    if sum(ways) > 1:
+        raise UsageError("sources, --manifest and --example do not go together; give one of them")
+    if not any(ways):
+        raise UsageError(NOTHING_NAMED)
+    if named.sources:
+        specs = _from_sources(named.sources)
+    elif named.manifest is not None:
+        specs = read_manifest(named.manifest)
+    else:
+        from gpucache.examples import manifest_path
+
+        specs = read_manifest(manifest_path())
+    return [_with(spec, named) for spec in specs]
+
+
+def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
+    from gpucache.manifest import LANGUAGES, ProgramSpec
+    from gpucache.sources import discover, load_program
+
+    specs = []
+    for source in sources:
+        for path in discover([source]):
+            name = path.relative_to(source).as_posix() if source.is_dir() else path.name
+            program = load_program(path.absolute(), name, LANGUAGES[path.suffix])
+            specs.append(ProgramSpec(program=program, include_dirs=(str(path.absolute().parent),)))
+    return specs
+
+
+def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
+    """A program with what the command line adds to it."""
+    folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
+    return replace(
+        spec,
+        options=(*spec.options, *(f"-D{define}" for define in named.defines), *_absolute(named.options)),
+        include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
+        local_sizes=tuple(dict.fromkeys((*spec.local_sizes, *named.local_sizes))),
+    )
+
+
+def _absolute(options: Sequence[str]) -> tuple[str, ...]:
+    """Options with the include directories among them meant from here."""
+    from gpucache.backends.options import absolute
+
+    here = os.getcwd()  # noqa: PTH109 - text in, text out
+    return tuple(
+        f"-I{absolute(option[2:].strip(), here)}" if option.startswith("-I") and len(option) > 2 else option
+        for option in options
+    )

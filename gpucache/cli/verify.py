@@ -1,0 +1,79 @@
+"""``gpucache verify``: is what is cached what it says it is?"""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.caches import Opened, open_named
+from gpucache.cli.common import common, global_options, leave
+from gpucache.cli.parameters import EntryName
+
+if TYPE_CHECKING:
+    from gpucache.engine.verify import Try
+    from gpucache.model import Device
+    from gpucache.outcomes import Checked
+
+
+@click.command(short_help="Check headers, checksums, keys and payloads.")
+@click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
+@click.option("--cache", metavar="NAME|DIR", help="Which cache; default our own.")
+@click.option("--load", is_flag=True, help="Load each entry on its device, in a child process.")
+@click.option("--rebuild", is_flag=True, help="Compile each entry again from its source file and compare.")
+@click.option("--repair", is_flag=True, help="Move what is wrong to quarantine, remove leftovers.")
+@click.option("--strict", is_flag=True, help="Exit 3 for what is only worth knowing, too.")
+@global_options
+def verify(
+    what: tuple[str, ...], cache: str | None, load: bool, rebuild: bool, repair: bool, strict: bool
+) -> None:
+    """Check every entry, or those of WHAT (programs, targets, first digits of keys).
+
+    Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
+    with --strict): stale, superseded, leftover, unsupported.
+    """
+    from gpucache.outcomes import summarise_verify
+    from gpucache.probe import ask
+    from gpucache.render import document, tables
+
+    opened = open_named(cache)
+    devices = ask()
+    outcomes = _run(
+        opened, what, devices, _trials(opened, devices, load=load, rebuild=rebuild), repair=repair
+    )
+    summary = summarise_verify(outcomes)
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    common().document(
+        lambda: document.document(
+            "verify", map(document.finding, findings), document.verify_summary(summary, outcomes)
+        )
+    )
+    common().show(tables.verify(outcomes, summary))
+    leave(summary.exit_code(strict=strict))
+
+
+def _run(
+    opened: Opened, what: tuple[str, ...], devices: "list[Device]", trials: "list[Try]", *, repair: bool
+) -> "list[Checked]":
+    from gpucache.engine.inspect import select
+    from gpucache.engine.verify import run_verify
+    from gpucache.render.progress import display
+
+    entries = list(select(opened.cache, what, None))
+    toolchains = [device.toolchain for device in devices if device.toolchain is not None]
+    outcomes = []
+    with display(quiet=common().quiet or common().json) as bar:
+        run = run_verify(opened.cache, entries, toolchains=toolchains, trials=trials, whole=not what)
+        for number, (checked, entry) in enumerate(run):
+            bar.show(number, len(entries), checked.entry[:12])
+            outcomes.append(opened.cache.repair(checked, entry) if repair and checked.findings else checked)
+    return outcomes
+
+
+def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: bool) -> "list[Try]":
+    from gpucache import assembly
+
+    trials: list[Try] = []
+    if load:
+        trials.append(assembly.load_trial(opened.cache))
+    if rebuild:
+        trials.append(assembly.rebuild_trial(opened.cache, devices))
+    return trials

@@ -1,0 +1,133 @@
+"""``gpucache warm``: fill the cache before it is needed."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.common import Common, common, global_options, leave
+from gpucache.cli.parameters import source_options
+from gpucache.cli.programs import Named, read_programs
+
+if TYPE_CHECKING:
+    from gpucache.engine.pool import Bounds
+    from gpucache.engine.warm import WarmItem
+    from gpucache.manifest import ProgramSpec
+    from gpucache.outcomes import WarmOutcome
+    from gpucache.settings import Settings
+
+NEXT = "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, 'gpucache bench --example' times it."
+
+
+@click.command(short_help="Compile programs into the cache before they are needed.")
+@source_options
+@click.option("--jobs", "-j", type=click.IntRange(1, 1024), help="Workers; default from cores and memory.")
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=300.0, show_default=True, help="Seconds for each item."
+)
+@click.option(
+    "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
+)
+@click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
+@click.option("--retry", is_flag=True, help="Try items on the poison list again.")
+@global_options
+def warm(
+    sources: tuple[Path, ...],
+    manifest: Path | None,
+    example: bool,
+    targets: tuple[str, ...],
+    include_dirs: tuple[Path, ...],
+    defines: tuple[str, ...],
+    options: tuple[str, ...],
+    local_sizes: tuple[tuple[int, ...], ...],
+    jobs: int | None,
+    timeout: float,
+    shared: bool,
+    check: bool,
+    retry: bool,
+) -> None:
+    """Compile programs into the cache: sources (.cl, .cu), folders of them, or a manifest.
+
+    Without --target, OpenCL programs are built for every OpenCL device here and CUDA programs for
+    every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
+    hit. Each source's own folder is searched for headers, as if given with -I.
+    """
+    from gpucache.outcomes import summarise_warm
+    from gpucache.render import document, tables
+
+    named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
+    specs = read_programs(named)
+    settings = common().settings()
+    items = plan(settings, specs, targets)
+    outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
+    summary = summarise_warm(outcomes)
+    common().document(
+        lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
+    )
+    common().show(tables.warm(outcomes, summary))
+    _talk(common(), specs, example=example)
+    leave(summary.exit_code)
+
+
+def plan(settings: "Settings", specs: "list[ProgramSpec]", targets: tuple[str, ...]) -> "list[WarmItem]":
+    """What would be built, after asking only the backends that the programs need."""
+    from gpucache.assembly import backends
+    from gpucache.engine.warm import needed_backends, plan_warm
+    from gpucache.probe import ask, save_last
+
+    known = backends()
+    devices = ask(needed_backends(specs, targets, known))
+    if settings.root is not None:
+        save_last(settings.root, [row.target for row in devices if row.target is not None and row.available])
+    return plan_warm(specs, devices, targets, known)
+
+
+def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bounds":
+    from gpucache.engine.pool import Bounds, memory_share, worker_count
+
+    workers = worker_count(len(items)) if jobs is None else jobs
+    return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))
+
+
+def _run(
+    settings: "Settings", items: "list[WarmItem]", bounds: "Bounds", *, shared: bool, check: bool, retry: bool
+) -> "list[WarmOutcome]":
+    from gpucache.assembly import backends, open_layers, open_store, worker_build
+    from gpucache.engine.warm import Progress, interrupted, run_warm
+    from gpucache.render.progress import display
+
+    open_store(settings, shared=shared)  # an unusable root is the first thing to say
+    layers = open_layers(settings, shared=shared)
+    outcomes: list[WarmOutcome] = []
+    with display(quiet=common().quiet or common().json) as bar:
+
+        def progress(now: Progress) -> None:
+            bar.show(now.done, now.total, ", ".join(now.running))
+
+        run = run_warm(
+            items,
+            backends(),
+            layers,
+            os.environ,
+            worker_build(settings, shared=shared),
+            bounds,
+            check=check,
+            retry_poisoned=retry,
+            progress=progress,
+        )
+        try:
+            outcomes.extend(run)
+        except KeyboardInterrupt:
+            run.close()
+            outcomes += interrupted(items, outcomes)
+    if layers.trim is not None and not check:
+        layers.trim()
+    return outcomes
+
+
+def _talk(options: Common, specs: "list[ProgramSpec]", *, example: bool) -> None:
+    folders = sorted({folder for spec in specs for folder in spec.include_dirs})
+    options.say(f"Searched for headers: {', '.join(f'-I {folder}' for folder in folders)}")
+    if example:
+        options.say(NEXT)

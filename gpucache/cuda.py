@@ -1,0 +1,204 @@
+"""What a CUDA program imports: ``compile_program``, and ``ProgramCache`` for ``cuda.core``.
+
+Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
+architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cuda.core import Device, ObjectCode
+from cuda.core.utils import ProgramCacheResource
+
+from gpucache import __version__, library
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.options import split
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import get_or_build
+from gpucache.engine.naming import program_name
+from gpucache.engine.prepare import prepare
+from gpucache.errors import CacheMissError, CacheUnusableError, CompileError, GpucacheError, OptionError
+from gpucache.keys import cache_key, digest
+from gpucache.model import (
+    ArtifactKind,
+    BuildRequest,
+    CacheKey,
+    Entry,
+    EntryDetail,
+    EntryHead,
+    KeyField,
+    Language,
+    Program,
+    Target,
+)
+from gpucache.outcomes import Hit
+from gpucache.payload import PayloadKind, describe
+from gpucache.store.interface import Damaged, Event, Found, ScannedEntry
+
+__all__ = ["ProgramCache", "compile_program"]
+
+NAMESPACE = "cuda.core program cache"
+_KINDS = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
+
+_MAKERS = {
+    ArtifactKind.CUBIN: ObjectCode.from_cubin,
+    ArtifactKind.PTX: ObjectCode.from_ptx,
+    ArtifactKind.LTOIR: ObjectCode.from_ltoir,
+}
+
+
+def compile_program(
+    source: str | bytes,
+    *,
+    target: str | None = None,
+    options: str | Sequence[str] = (),
+    name: str | None = None,
+    name_expressions: Sequence[str] = (),
+    include_path: Sequence[str | Path] = (),
+    artifact_kind: str | None = None,
+) -> ObjectCode:
+    """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache where it is there.
+
+    ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the
+    current device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``,
+    that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the only folders searched for
+    headers. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
+
+    Raises CompileError with NVRTC's log, TargetError, OptionError, NoDeviceError, and CacheMissError
+    where GPUCACHE_REQUIRE is set and the cache misses.
+    """
+    text = source.encode() if isinstance(source, str) else source
+    wanted = _target(target)
+    request = BuildRequest(
+        program=Program(name or program_name(text), Language.CUDA_CPP, text),
+        target=wanted,
+        options=split(options),
+        include_dirs=library.include_dirs(include_path),
+        artifact_kind=ArtifactKind(artifact_kind) if artifact_kind else BACKEND.artifact_kind(wanted),
+        name_expressions=tuple(name_expressions),
+        cwd=os.getcwd(),  # noqa: PTH109 - the text the compiler is given
+        searches_cwd=True,
+    )
+    prepared = prepare(BACKEND, request, nvrtc.toolchain(wanted), os.environ)
+    compile_ = partial(nvrtc.compile_source, request, prepared.compilation)
+    try:
+        outcome = get_or_build(library.layers(), prepared, compile_)
+    except (CacheMissError, CompileError, OptionError):
+        raise
+    except (GpucacheError, OSError) as error:
+        library.LOGGER.warning("%s is compiled uncached: %s", request.program.name, error)
+        artifact = compile_()
+        return _object_code(request, artifact.payload, dict(artifact.lowered_names))
+    library.tell(prepared, outcome)
+    if isinstance(outcome, Hit):
+        return _object_code(request, outcome.payload, dict(outcome.head.lowered_names))
+    return _object_code(request, outcome.artifact.payload, dict(outcome.artifact.lowered_names))
+
+
+def _object_code(request: BuildRequest, payload: bytes, names: dict[str, str]) -> ObjectCode:
+    maker: Any = _MAKERS[request.artifact_kind]
+    return maker(payload, name=request.program.name, symbol_mapping=names)
+
+
+def _target(text: str | None) -> Target:
+    if text is None:
+        return Target("cuda", f"sm_{Device().arch}")
+    return Target.parse(text if ":" in text else f"cuda:{text}")
+
+
+class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publishes no types
+    """A cache for ``cuda.core.Program.compile(cache=...)``, kept in gpucache's root.
+
+    cuda.core hands over 32 opaque bytes, so these entries live in a namespace of their own and can
+    say no more of themselves than ``opaque-key``; they are checked and bounded like all others.
+    ``compile_program`` is the better door: it keys headers and keeps the lowered names of templates.
+
+    A damaged entry is a miss. Storing never fails because of the cache: where nothing can be kept,
+    nothing is, and a line is logged.
+    """
+
+    def __init__(self, layers: Layers | None = None) -> None:
+        self._layers = layers if layers is not None else library.layers()
+
+    def __getitem__(self, key: bytes | str) -> bytes:
+        if not self._layers.disabled:
+            for store in self._layers.on_disk():
+                answer = store.get(_key(key))
+                if isinstance(answer, Found):
+                    return answer.payload
+                if isinstance(answer, Damaged):
+                    library.LOGGER.warning("an entry of cuda.core was %s: %s", answer.damage, answer.detail)
+        raise KeyError(key)
+
+    def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:
+        store = self._layers.target
+        if store is None:
+            return
+        entry = _entry(key, _payload(value))
+        try:
+            store.publish(entry)
+        except (OSError, CacheUnusableError) as error:
+            library.LOGGER.warning("a program of cuda.core could not be kept: %s", error)
+            return
+        store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
+        if self._layers.trim is not None:
+            self._layers.trim()
+
+    def __delitem__(self, key: bytes | str) -> None:
+        wanted = _key(key)
+        for scanned in self._own():
+            if scanned.key == wanted and self._layers.target is not None:
+                self._layers.target.remove(scanned, "deleted by its program")
+                return
+        raise KeyError(key)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._own())
+
+    def clear(self) -> None:
+        """Remove every entry of this namespace."""
+        for scanned in self._own():
+            if self._layers.target is not None:
+                self._layers.target.remove(scanned, "cleared by its program")
+
+    def _own(self) -> Iterator[ScannedEntry]:
+        if self._layers.user is not None:
+            for scanned in self._layers.user.scan():
+                if scanned.head is not None and scanned.head.program == NAMESPACE:
+                    yield scanned
+
+
+def _fields(key: bytes | str) -> tuple[KeyField, ...]:
+    opaque = key.encode() if isinstance(key, str) else bytes(key)
+    return (KeyField("namespace", NAMESPACE), KeyField("opaque key", opaque.hex()))
+
+
+def _key(key: bytes | str) -> CacheKey:
+    return cache_key(_fields(key))
+
+
+def _entry(key: bytes | str, payload: bytes) -> Entry:
+    info = describe(payload)
+    head = EntryHead(
+        program=NAMESPACE,
+        target=f"cuda:{info.architecture}" if info.architecture else "cuda:unknown",
+        artifact_kind=_KINDS.get(info.kind, info.kind.value),
+        created_ns=time.time_ns(),
+        compile_ns=0,
+        payload_sha256=digest(payload),
+    )
+    fields = _fields(key)
+    return Entry(cache_key(fields), head, EntryDetail(fields, "", __version__), payload)
+
+
+def _payload(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, ObjectCode):
+        code = value.code
+        return Path(code).read_bytes() if isinstance(code, str) else bytes(code)
+    raise TypeError(f"cache values must be bytes-like or ObjectCode, got {type(value).__name__}")

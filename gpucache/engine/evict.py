@@ -1,0 +1,25 @@
+"""Carry out an eviction plan over any cache, one removal at a time."""
+
+from collections.abc import Iterable, Iterator
+
+from gpucache.caches.interface import Cache
+from gpucache.engine.policy import Limits, plan
+from gpucache.model import Toolchain
+from gpucache.outcomes import EvictOutcome, EvictPlan
+
+
+def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()) -> EvictPlan:
+    """What would go from a cache as it is now."""
+    return plan(cache.scan(), limits, now_ns, toolchains)
+
+
+def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
+    """Remove what was planned; an entry that changed since the scan stays."""
+    for removal in evict_plan.removals:
+        yield EvictOutcome(removal, cache.remove(removal.entry, removal.rule))
+
+
+def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:
+    """Keep a cache under its bound; how many entries went."""
+    outcomes = run_evict(cache, plan_evict(cache, Limits(max_size_bytes=max_size_bytes), now_ns))
+    return sum(outcome.removed for outcome in outcomes)

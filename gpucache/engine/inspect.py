@@ -1,0 +1,63 @@
+"""Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
+
+from collections.abc import Iterator, Sequence
+
+from gpucache.caches.interface import Cache
+from gpucache.engine.policy import matches_program, matches_target
+from gpucache.errors import UsageError
+from gpucache.outcomes import CacheEntry, CacheState
+
+KEY_DIGITS = frozenset("0123456789abcdef")
+SHORTEST_PREFIX = 4
+
+
+def state(cache: Cache) -> CacheState:
+    """How much is in a cache and what is wrong with its place; one pass, constant memory but for names."""
+    entries = size_bytes = damaged = 0
+    programs: set[str] = set()
+    oldest: int | None = None
+    for entry in cache.scan():
+        entries += 1
+        size_bytes += entry.size_bytes
+        damaged += bool(entry.damage)
+        programs.add(entry.program)
+        oldest = entry.last_used_ns if oldest is None else min(oldest, entry.last_used_ns)
+    return CacheState(
+        location=cache.location(),
+        entries=entries,
+        size_bytes=size_bytes,
+        files=entries,
+        programs=len(programs - {""}),
+        damaged=damaged,
+        oldest_used_ns=oldest,
+    )
+
+
+def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[CacheEntry]:
+    """Entries of the programs, targets or key prefixes named; of all with no words.
+
+    Raises UsageError for a word that names nothing.
+    """
+    if not words:
+        yield from (entry for entry in cache.scan() if target is None or matches_target(entry, target))
+        return
+    for word in words:
+        found = [entry for entry in _named(cache, word) if target is None or matches_target(entry, target)]
+        if not found:
+            raise UsageError(
+                f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the entries"
+            )
+        yield from found
+
+
+def is_key_prefix(word: str) -> bool:
+    """Whether a word can be the beginning of a key."""
+    return len(word) >= SHORTEST_PREFIX and set(word) <= KEY_DIGITS
+
+
+def _named(cache: Cache, word: str) -> list[CacheEntry]:
+    if is_key_prefix(word):
+        found = cache.find(word)
+        if found:
+            return found
+    return [entry for entry in cache.scan() if matches_program(entry, word) or matches_target(entry, word)]

@@ -1,0 +1,37 @@
+"""The stores a lookup goes through, nearest first: memory, the user's root, system roots.
+
+Owns their order and why one is missing. Must not know concrete stores: assembly puts them in.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpucache.store.interface import EntryStore, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Where a key is looked up, and where a new entry goes."""
+
+    memory: Store | None = None
+    user: EntryStore | None = None
+    systems: tuple[EntryStore, ...] = ()
+    disabled: bool = False
+    read_only: bool = False
+    require: bool = False
+    trim: Callable[[], object] | None = None
+    """Called after publishing where the cache has a bound; keeps it."""
+    unusable: str = ""
+    """Why there is no user's root, in one sentence; empty where there is one."""
+
+    def on_disk(self) -> Iterator[EntryStore]:
+        """The user's root, then system roots."""
+        if self.user is not None:
+            yield self.user
+        yield from self.systems
+
+    @property
+    def target(self) -> EntryStore | None:
+        """The store a new entry is published to; None where nothing can be kept."""
+        writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
+        return self.user if writable else None

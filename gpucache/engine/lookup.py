@@ -1,0 +1,166 @@
+"""The heart: request -> keys -> memory -> store -> system stores -> (single flight) compile -> publish.
+
+Owns the order in which a program is looked for and kept; every miss leaves with its explanation.
+The library calls it once, warm calls it for many. Must not know how anything is compiled or stored.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from gpucache import __version__
+from gpucache.engine.explain import explain, to_record
+from gpucache.engine.layers import Layers
+from gpucache.engine.prepare import Prepared, closure_of, holds_paths
+from gpucache.errors import CacheMissError, CacheUnusableError
+from gpucache.keys import digest
+from gpucache.model import Artifact, CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.outcomes import Built, Hit, Miss, Verdict
+from gpucache.store.interface import Damaged, EntryStore, Event, Found
+
+LOG_LIMIT = 64 * 1024
+WAIT_S = 300.0
+
+
+def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
+    """A sound entry for a request, or why there is none. Compiles nothing."""
+    if layers.disabled:
+        return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
+    if prepared.refusal is not None:
+        return Miss(Verdict.UNCACHEABLE, prepared.refusal)
+    damage: list[Damaged] = []
+    for key in (prepared.key, prepared.located_key):
+        hit = _find_key(layers, key, damage)
+        if hit is not None:
+            return hit
+    return explain(layers, prepared, damage)
+
+
+def get_or_build(
+    layers: Layers, prepared: Prepared, compile_: Callable[[], Artifact], *, wait_s: float = WAIT_S
+) -> Hit | Built:
+    """A sound entry, or a fresh artifact that was published if it could be.
+
+    Raises CacheMissError where the settings require a hit, and whatever ``compile_`` raises. What
+    goes wrong with the cache itself never raises: it becomes the note of what was built.
+    """
+    found = find(layers, prepared)
+    if isinstance(found, Hit):
+        return found
+    if layers.require:
+        raise CacheMissError(
+            f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
+            f"GPUCACHE_REQUIRE is set: {found.verdict}: {found.detail}"
+        )
+    return build(layers, prepared, compile_, found, wait_s=wait_s)
+
+
+def build(
+    layers: Layers,
+    prepared: Prepared,
+    compile_: Callable[[], Artifact],
+    miss: Miss,
+    *,
+    wait_s: float = WAIT_S,
+    replacing: bool = False,
+) -> Hit | Built:
+    """Compile after a miss, once among all processes that want the key, and publish.
+
+    ``replacing`` publishes over an entry that was found and turned out useless.
+    """
+    store = layers.target
+    if store is None or miss.verdict is Verdict.UNCACHEABLE:
+        _journal(layers, prepared, miss)
+        return Built(compile_(), miss, None, note=_why_not_kept(layers, miss))
+    with store.single_flight(prepared.key, wait_s):
+        again = miss if replacing else find(layers, prepared)  # whoever held the lock may have built it
+        if isinstance(again, Hit):
+            return again
+        _journal(layers, prepared, miss)
+        return _publish(layers, store, prepared, compile_(), miss)
+
+
+def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | None:
+    if layers.memory is not None:
+        found = layers.memory.get(key)
+        if isinstance(found, Found):
+            return Hit(key, found.head, found.payload, "memory")
+    for store in layers.on_disk():
+        answer = store.get(key)
+        if isinstance(answer, Found):
+            _remember(layers, Entry(key, answer.head, EntryDetail(()), answer.payload))
+            return Hit(key, answer.head, answer.payload, str(answer.root))
+        if isinstance(answer, Damaged):
+            damage.append(answer)
+    return None
+
+
+def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+    if closure_of(prepared.request, prepared.compilation) != prepared.closure:
+        return Built(artifact, miss, None, note="a header changed while it was compiled, so it was not kept")
+    entry = _entry(prepared, artifact)
+    try:
+        size_bytes = store.publish(entry)
+    except (OSError, CacheUnusableError) as error:
+        return Built(artifact, miss, None, note=f"it could not be kept: {error}")
+    _remember(layers, entry)
+    request = prepared.request
+    store.record(
+        request.program.name, Event(entry.head.created_ns, "built", str(entry.key), str(request.target))
+    )
+    if layers.trim is not None:
+        with suppress(OSError):
+            layers.trim()
+    return Built(artifact, miss, entry.key, size_bytes)
+
+
+def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
+    request, inputs = prepared.request, prepared.compilation.inputs
+    located = holds_paths(prepared, artifact.payload)
+    head = EntryHead(
+        program=request.program.name,
+        target=str(request.target),
+        artifact_kind=artifact.kind.value,
+        created_ns=time.time_ns(),
+        compile_ns=artifact.compile_ns,
+        payload_sha256=digest(artifact.payload),
+        language=request.program.language.value,
+        variant=request.variant,
+        options=inputs.options,
+        local_sizes=inputs.local_sizes,
+        located=located,
+        lowered_names=artifact.lowered_names,
+        toolchain=inputs.toolchain.fields,
+        toolchain_identity=inputs.toolchain.identity,
+    )
+    fields = prepared.located if located else prepared.fields
+    detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))
+    return Entry(prepared.located_key if located else prepared.key, head, detail, artifact.payload)
+
+
+def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
+    """Where a build came from, as far as that is on disk."""
+    request = prepared.request
+    if request.program.path is None:
+        return ()
+    folders = (("include directory", place) for place in prepared.compilation.include_dirs)
+    headers = (("named header", header) for header in request.headers)
+    return (("source file", str(request.program.path)), *folders, *headers)
+
+
+def _remember(layers: Layers, entry: Entry) -> None:
+    if layers.memory is not None:
+        layers.memory.publish(entry)
+
+
+def _journal(layers: Layers, prepared: Prepared, miss: Miss) -> None:
+    if layers.target is not None:
+        layers.target.journal(to_record(prepared, miss, time.time_ns()))
+
+
+def _why_not_kept(layers: Layers, miss: Miss) -> str:
+    if miss.verdict in (Verdict.UNCACHEABLE, Verdict.NOT_CONSULTED):
+        return miss.detail
+    if layers.read_only:
+        return "GPUCACHE_READ_ONLY is set, so it was not kept"
+    return layers.unusable or "the cache cannot be written, so it was not kept"

@@ -1,0 +1,15 @@
+"""A name for a program that was given none: its first kernel's. Pure."""
+
+import re
+
+UNNAMED = "unnamed"
+_KERNEL = re.compile(
+    rb"(?:__kernel|\bkernel|__global__)\b(?:\s+__attribute__\s*\(\(.*?\)\)\)?|\s+__launch_bounds__\s*\([^)]*\))*"
+    rb"\s+void\b(?:\s+__launch_bounds__\s*\([^)]*\))?\s+([A-Za-z_]\w*)"
+)
+
+
+def program_name(source: bytes) -> str:
+    """The name of the first kernel of a source, or ``unnamed``; for people, never part of a key."""
+    match = _KERNEL.search(source[:1_000_000])
+    return match[1].decode("ascii") if match else UNNAMED

@@ -1,0 +1,140 @@
+"""Which entries evict removes: a pure function over entries, limits and the time.
+
+Filters are joined by AND; a size limit then takes the least recently used of what they left, down
+to a low-water mark, so that eviction does not run again at the next entry.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gpucache.model import Toolchain
+from gpucache.outcomes import CacheEntry, EvictPlan, Removal
+from gpucache.units import format_age, format_size
+
+LOW_WATER = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What evict was asked for; an absent filter selects everything."""
+
+    max_size_bytes: int | None = None
+    older_than_ns: int | None = None
+    superseded: bool = False
+    stale: bool = False
+    program: str | None = None
+    target: str | None = None
+    everything: bool = False
+
+    @property
+    def filters(self) -> bool:
+        """Whether anything but a size limit was asked for."""
+        return bool(
+            self.older_than_ns is not None or self.superseded or self.stale or self.program or self.target
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all was asked for."""
+        return not (self.filters or self.everything or self.max_size_bytes is not None)
+
+
+def plan(
+    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
+) -> EvictPlan:
+    """What goes, each with the rule that chose it, and what stays."""
+    everything = list(entries)
+    chosen = _filtered(everything, limits, now_ns, tuple(toolchains))
+    if limits.max_size_bytes is not None:
+        chosen = _to_low_water(everything, chosen, limits)
+    gone = {id(removal.entry) for removal in chosen}
+    kept = [entry for entry in everything if id(entry) not in gone]
+    return EvictPlan(tuple(chosen), len(kept), sum(entry.size_bytes for entry in kept))
+
+
+def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
+    """Keys of entries with a newer one for the same program, target and variant."""
+    newest: dict[tuple[str, str, str], CacheEntry] = {}
+    older: set[str] = set()
+    for entry in entries:
+        if entry.damage or not entry.program:
+            continue
+        identity = (entry.program, entry.target, entry.variant)
+        rival = newest.setdefault(identity, entry)
+        if rival is entry:
+            continue
+        loser, winner = sorted((rival, entry), key=lambda one: one.created_ns)
+        newest[identity] = winner
+        older.add(loser.key)
+    return frozenset(older)
+
+
+def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
+    """Whether the entry's platform and device are here, but only with another driver or toolchain."""
+    identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
+    same = [
+        toolchain for toolchain in toolchains if identity and set(toolchain.identity_fields()) == identity
+    ]
+    return bool(same) and all(toolchain.fields != entry.toolchain for toolchain in same)
+
+
+def matches_program(entry: CacheEntry, program: str) -> bool:
+    """Whether an entry is of a program: its name, or the last part of it."""
+    return entry.program == program or entry.program.endswith(f"/{program}")
+
+
+def matches_target(entry: CacheEntry, target: str) -> bool:
+    """Whether an entry is for a target, or for one below the part that was named."""
+    return entry.target == target or entry.target.startswith((f"{target}/", f"{target}:"))
+
+
+def _filtered(
+    entries: list[CacheEntry], limits: Limits, now_ns: int, toolchains: tuple[Toolchain, ...]
+) -> list[Removal]:
+    if limits.everything:
+        return [Removal(entry, "--all") for entry in entries]
+    if not limits.filters:
+        return []
+    tests = _tests(entries, limits, now_ns, toolchains)
+    rule = ", ".join(name for name, _ in tests)
+    return [Removal(entry, rule) for entry in entries if all(test(entry) for _, test in tests)]
+
+
+def _tests(
+    entries: list[CacheEntry], limits: Limits, now_ns: int, toolchains: tuple[Toolchain, ...]
+) -> list[tuple[str, Callable[[CacheEntry], bool]]]:
+    tests: list[tuple[str, Callable[[CacheEntry], bool]]] = []
+    if limits.older_than_ns is not None:
+        oldest = now_ns - limits.older_than_ns
+        tests.append(
+            (f"unused for {format_age(limits.older_than_ns)}", lambda entry: entry.last_used_ns < oldest)
+        )
+    if limits.superseded:
+        old = superseded(entries)
+        tests.append(("superseded", lambda entry: entry.key in old))
+    if limits.stale:
+        tests.append(("stale", lambda entry: is_stale(entry, toolchains)))
+    if limits.program is not None:
+        program = limits.program
+        tests.append((f"program {program}", lambda entry: matches_program(entry, program)))
+    if limits.target is not None:
+        target = limits.target
+        tests.append((f"target {target}", lambda entry: matches_target(entry, target)))
+    return tests
+
+
+def _to_low_water(entries: list[CacheEntry], chosen: list[Removal], limits: Limits) -> list[Removal]:
+    """Of what the filters chose (or of all), the least recently used until the low-water mark is met."""
+    limit = limits.max_size_bytes or 0
+    total = sum(entry.size_bytes for entry in entries)
+    if total <= limit:
+        return []
+    rule = f"over {format_size(limit)}"
+    pool = chosen if limits.filters else [Removal(entry, rule) for entry in entries]
+    removals = []
+    for removal in sorted(pool, key=lambda one: (one.entry.last_used_ns, one.entry.key)):
+        if total <= limit * LOW_WATER:
+            break
+        removals.append(removal)
+        total -= removal.entry.size_bytes
+    return removals

@@ -1,0 +1,79 @@
+"""Which devices a command means: names on the command line against what a probe found. Pure."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpucache.errors import NoDeviceError, TargetError
+from gpucache.model import Device, Target
+
+
+def select_target(text: str, devices: Sequence[Device]) -> Device:
+    """The one device a text means: its target, or a beginning of it that is no other's.
+
+    Raises TargetError for a target that is malformed, unknown or ambiguous, NoDeviceError where its
+    backend has no compiler here.
+    """
+    wanted = Target.parse(text)
+    own = [device for device in devices if device.backend == wanted.backend]
+    usable = [device for device in own if device.target is not None and device.available]
+    for device in usable:
+        if device.target == wanted:
+            return device
+    specific = _specific(wanted, usable)
+    if specific is not None:
+        return specific
+    begun = [device for device in usable if _begins(device, text)]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise TargetError(f"{text!r} could be {_either(begun)}; name one of them in full")
+    raise _unknown(text, wanted, own, usable)
+
+
+def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
+    """The devices of a backend that are in this machine and can be compiled for."""
+    return [
+        device
+        for device in devices
+        if device.backend == backend and device.available and device.present and device.target is not None
+    ]
+
+
+def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
+    """The row of an architecture with a suffix, such as sm_90a, made from that of its number."""
+    match = re.fullmatch(r"((?:sm|compute)_\d+)[af]", wanted.name)
+    plain = next((device for device in usable if match and device.target == Target("cuda", match[1])), None)
+    if plain is None or plain.toolchain is None:
+        return None
+    fields = tuple(
+        (label, wanted.name if label == "architecture" else value) for label, value in plain.toolchain.fields
+    )
+    return replace(plain, target=wanted, toolchain=replace(plain.toolchain, fields=fields), present=False)
+
+
+def _begins(device: Device, text: str) -> bool:
+    name = str(device.target)
+    return (
+        device.backend == "opencl"
+        and name.startswith(text)
+        and name[len(text) : len(text) + 1] in ("", "/", "-")
+    )
+
+
+def _either(devices: Sequence[Device]) -> str:
+    names = [str(device.target) for device in devices]
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _unknown(text: str, wanted: Target, own: Sequence[Device], usable: Sequence[Device]) -> Exception:
+    for device in own:
+        if device.target == wanted:
+            return NoDeviceError(f"{text} cannot be compiled for here: {device.detail}")
+    if not usable:
+        reasons = "; ".join(device.detail for device in own) or f"no backend is named {wanted.backend!r}"
+        kind = NoDeviceError if own else TargetError
+        return kind(f"nothing here can build for {text!r}: {reasons}")
+    known = [str(device.target) for device in usable]
+    shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    return TargetError(f"no compiler here builds for {text!r}; the targets here are {shown}")

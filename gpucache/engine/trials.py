@@ -1,0 +1,106 @@
+"""Trying an entry for real: load it on its device, or compile it again and compare. Always in a child."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from gpucache.caches.interface import Cache
+from gpucache.engine.pool import Bounds, Died, Done, run_isolated
+from gpucache.engine.verify import Trial
+from gpucache.engine.warm import Job
+from gpucache.errors import CompileError, GpucacheError
+from gpucache.keys import digest
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Program, Target
+from gpucache.outcomes import CacheEntry, EntryReport
+from gpucache.sources import load_program
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+_ALONE = Bounds(jobs=1, timeout_s=300.0, fresh=True)
+_LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
+
+
+def try_load(
+    cache: Cache, load: Callable[[tuple[Artifact, Target]], tuple[str, ...]], entry: CacheEntry
+) -> Trial:
+    """Load an entry on the device of its target."""
+    try:
+        artifact, target = cache.artifact(entry), Target.parse(entry.target)
+    except (GpucacheError, ValueError) as error:
+        return Trial(note=f"not loaded: {error}")
+    answer = _in_child(load, (artifact, target))
+    if isinstance(answer, CompileError):
+        return Trial(problem=str(answer))
+    if isinstance(answer, Died):
+        return Trial(problem=f"loading it failed: {answer.reason}")
+    if isinstance(answer, BaseException):
+        return Trial(note=f"not loaded: {answer}")
+    return Trial()
+
+
+def try_rebuild(
+    cache: Cache, devices: Sequence[Device], compile_: Callable[[Job], Artifact], entry: CacheEntry
+) -> Trial:
+    """Compile an entry again from the file it was built from, by the same toolchain, and compare."""
+    device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
+    if device is None or device.toolchain is None or device.target is None:
+        return Trial(note="not rebuilt: its target is not here")
+    if device.toolchain.fields != entry.toolchain:
+        return Trial(note="not rebuilt: another toolchain made it")
+    try:
+        report, artifact = cache.report(entry), cache.artifact(entry)
+        request = _request(report, device.target)
+    except (GpucacheError, ValueError) as error:
+        return Trial(note=f"not rebuilt: {error}")
+    if device.toolchain.implementation == "pocl":
+        return Trial(note="not comparable: PoCL puts a temporary path into every binary")
+    answer = _in_child(compile_, Job(request, device.toolchain, _ALONE.timeout_s))
+    if not isinstance(answer, Artifact):
+        why = answer.reason if isinstance(answer, Died) else str(answer)
+        return Trial(note=f"not rebuilt: {why}")
+    return (
+        Trial()
+        if answer.payload == artifact.payload
+        else Trial(problem="compiling it again gives other bytes")
+    )
+
+
+def _request(report: EntryReport, target: Target) -> BuildRequest:
+    """The request an entry was built from; raises GpucacheError where its file is gone or changed."""
+    return BuildRequest(
+        program=_program(report, target),
+        target=target,
+        options=tuple(value for label, value in _fields(report) if label == "option"),
+        include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
+        artifact_kind=ArtifactKind(report.entry.artifact_kind),
+        name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),
+        local_sizes=tuple(
+            tuple(int(extent) for extent in value.split("x"))
+            for label, value in _fields(report)
+            if label == "local size"
+        ),
+        headers=tuple(value for label, value in report.provenance if label == "named header"),
+    )
+
+
+def _program(report: EntryReport, target: Target) -> Program:
+    path = dict(report.provenance).get("source file")
+    if path is None:
+        raise GpucacheError("it was built from memory, so no file can be compiled again")
+    program = load_program(Path(path), report.entry.program, _LANGUAGES[target.backend])
+    if digest(program.source) != dict(_fields(report)).get("source"):
+        raise GpucacheError(f"{path} has changed since")
+    return program
+
+
+def _fields(report: EntryReport) -> list[tuple[str, str]]:
+    return [(field.label, field.value) for field in report.key_fields]
+
+
+def _in_child(function: Callable[[J], R], item: J) -> R | Died | BaseException:
+    for _, answer in run_isolated(function, [item], _ALONE):
+        if isinstance(answer, Done):
+            return answer.value
+        return answer if isinstance(answer, Died) else answer.error
+    return Died("the worker gave no answer")

@@ -1,0 +1,76 @@
+"""Check every entry of a cache, and on request load or rebuild each in a child process.
+
+Owns the order of checks and what is worth knowing beyond a single entry (stale, superseded). What
+is wrong with an entry's bytes is its cache's to say.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpucache.caches.interface import Cache
+from gpucache.engine.policy import is_stale, superseded
+from gpucache.model import Toolchain
+from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What trying an entry on a device or against a rebuild said."""
+
+    problem: str = ""
+    """What is wrong; empty where nothing is."""
+    note: str = ""
+    """What could not be told, and why."""
+
+
+Try = Callable[[CacheEntry], Trial]
+
+
+def run_verify(
+    cache: Cache,
+    entries: Sequence[CacheEntry],
+    *,
+    toolchains: Sequence[Toolchain] = (),
+    trials: Sequence[Try] = (),
+    whole: bool = True,
+) -> Iterator[tuple[Checked, CacheEntry | None]]:
+    """Each entry checked, then what belongs to no entry; ``whole`` is False for a selection of entries."""
+    old = superseded(entries)
+    for entry in entries:
+        checked = cache.check(entry)
+        if not checked.findings and checked.counts:
+            checked = _tried(checked, entry, trials)
+        yield _known(checked, entry, old, toolchains), entry
+    if whole:
+        yield from ((leftover, None) for leftover in cache.leftovers())
+
+
+def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checked:
+    for attempt in trials:
+        trial = attempt(entry)
+        if trial.problem:
+            finding = _finding(entry, FindingKind.MISLABELLED, trial.problem)
+            checked = replace(checked, findings=(*checked.findings, finding))
+        if trial.note:
+            checked = replace(checked, notes=(*checked.notes, trial.note))
+    return checked
+
+
+def _known(
+    checked: Checked, entry: CacheEntry, old: frozenset[str], toolchains: Sequence[Toolchain]
+) -> Checked:
+    """Add what is worth knowing of a readable entry."""
+    extra = []
+    if is_stale(entry, toolchains):
+        extra.append(
+            _finding(entry, FindingKind.STALE, "its device is here with another driver or toolchain")
+        )
+    if entry.key in old:
+        extra.append(
+            _finding(entry, FindingKind.SUPERSEDED, "a newer entry has the same program, target and options")
+        )
+    return replace(checked, findings=(*checked.findings, *extra))
+
+
+def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
+    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)

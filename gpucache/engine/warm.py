@@ -1,0 +1,331 @@
+"""Fill the cache before it is needed: every program for every target and variant.
+
+Owns the plan (pure), and the run: what is there is a hit in this process, the rest is compiled in
+workers, retried once when a worker dies, then kept on the poison list.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import time_ns
+
+from gpucache.backends.interface import Backend
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import find
+from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.targets import default_devices, select_target
+from gpucache.errors import CompileError, GpucacheError
+from gpucache.manifest import ProgramSpec
+from gpucache.model import BuildRequest, Device, Language, Toolchain
+from gpucache.outcomes import Built, Hit, Miss, Verdict, WarmOutcome, WarmResult
+from gpucache.store.interface import Event
+
+Backends = Mapping[str, Backend]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmItem:
+    """One build to be made, or the reason why it cannot be tried."""
+
+    program: str
+    target: str
+    variant: str = ""
+    request: BuildRequest | None = None
+    toolchain: Toolchain | None = None
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is handed: plain values."""
+
+    request: BuildRequest
+    toolchain: Toolchain
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands: for a live display."""
+
+    done: int
+    total: int
+    running: tuple[str, ...]
+
+
+Build = Callable[[Job], Hit | Built]
+
+
+def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
+    """The backends whose devices a plan needs to know, so that no other driver is asked."""
+    languages = {_backend(spec.program.language, backends).name for spec in specs}
+    named = (text.partition(":")[0] for spec in specs for text in targets or spec.targets)
+    return sorted(languages | {name for name in named if name in backends})
+
+
+def interrupted(items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome]) -> list[WarmOutcome]:
+    """An outcome for every item that a run was stopped before."""
+    settled = {(outcome.program, outcome.target, outcome.variant) for outcome in outcomes}
+    return [
+        WarmOutcome(
+            item.program, item.target, WarmResult.INTERRUPTED, item.variant, reason="it was not reached"
+        )
+        for item in items
+        if (item.program, item.target, item.variant) not in settled
+    ]
+
+
+def plan_warm(
+    specs: Iterable[ProgramSpec], devices: Sequence[Device], targets: Sequence[str], backends: Backends
+) -> list[WarmItem]:
+    """Every build of every program; ``targets`` from the command line win over the manifest's.
+
+    Raises TargetError or NoDeviceError for a target that cannot be meant.
+    """
+    return [item for spec in specs for item in _items(spec, devices, targets or spec.targets, backends)]
+
+
+def _items(
+    spec: ProgramSpec, devices: Sequence[Device], targets: Sequence[str], backends: Backends
+) -> Iterator[WarmItem]:
+    backend = _backend(spec.program.language, backends)
+    selected = [select_target(text, devices) for text in targets]
+    chosen = [device for device in selected if device.backend == backend.name]
+    if not targets:
+        chosen = default_devices(devices, backend.name)
+    if not chosen:
+        yield WarmItem(spec.program.name, "", skipped=_why_none(backend.name, devices, targets))
+    for device in chosen:
+        for defines in spec.variants:
+            yield _item(spec, device, defines, backend)
+
+
+def _backend(language: Language, backends: Backends) -> Backend:
+    return next(backend for backend in backends.values() if backend.language is language)
+
+
+def _item(
+    spec: ProgramSpec, device: Device, defines: Sequence[tuple[str, str]], backend: Backend
+) -> WarmItem:
+    if device.target is None or device.toolchain is None:
+        return WarmItem(spec.program.name, device.name, skipped=device.detail)
+    written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
+    varying = ", ".join(f"{name}={value}" for name, value in defines) if len(spec.variants) > 1 else ""
+    request = BuildRequest(
+        program=spec.program,
+        target=device.target,
+        options=(*spec.options, *written),
+        include_dirs=spec.include_dirs,
+        artifact_kind=backend.artifact_kind(device.target),
+        name_expressions=spec.name_expressions,
+        local_sizes=spec.local_sizes,
+        headers=spec.headers,
+        variant=varying,
+    )
+    return WarmItem(spec.program.name, str(device.target), varying, request, device.toolchain)
+
+
+def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:
+    if targets:
+        return f"none of the targets asked for is {backend}'s; add --target {backend}:..."
+    if backend == "cuda":
+        return (
+            "no CUDA device is here; name an architecture, such as --target cuda:sm_90, to build without one"
+        )
+    reasons = "; ".join(device.detail for device in devices if device.backend == backend)
+    return (
+        reasons or "no OpenCL device is here; 'pip install gpucache[embedded]' brings one that needs no GPU"
+    )
+
+
+def run_warm(
+    items: Sequence[WarmItem],
+    backends: Backends,
+    layers: Layers,
+    environ: Mapping[str, str],
+    build: Build,
+    bounds: Bounds,
+    *,
+    check: bool = False,
+    retry_poisoned: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Generator[WarmOutcome]:
+    """Each item's outcome as it is known: hits first, then what workers built."""
+    pending: list[tuple[WarmItem, Prepared]] = []
+    for item in items:
+        outcome = _settle(item, backends, layers, environ, check=check, retry_poisoned=retry_poisoned)
+        if isinstance(outcome, WarmOutcome):
+            yield outcome
+        else:
+            pending.append((item, outcome))
+    if pending:
+        yield from _compile(pending, layers, build, bounds, progress)
+
+
+def _settle(
+    item: WarmItem,
+    backends: Backends,
+    layers: Layers,
+    environ: Mapping[str, str],
+    *,
+    check: bool,
+    retry_poisoned: bool,
+) -> WarmOutcome | Prepared:
+    """What can be said without compiling; otherwise the item made ready for it."""
+    if item.request is None or item.toolchain is None:
+        return WarmOutcome(item.program, item.target, WarmResult.SKIPPED, item.variant, reason=item.skipped)
+    try:
+        prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+    except GpucacheError as error:
+        return _outcome(item, WarmResult.FAILED, reason=str(error))
+    found = find(layers, prepared)
+    if isinstance(found, Hit):
+        return _hit(item, found)
+    if found.verdict is Verdict.UNCACHEABLE:
+        return _outcome(item, WarmResult.FAILED, reason=found.detail, verdict=found.verdict)
+    poison = None if retry_poisoned else _poison(layers, prepared)
+    if poison is not None:
+        return _outcome(item, WarmResult.POISONED, prepared=prepared, reason=poison, verdict=Verdict.POISONED)
+    if check:
+        return _missing(item, prepared, found)
+    return prepared
+
+
+def _compile(
+    pending: Sequence[tuple[WarmItem, Prepared]],
+    layers: Layers,
+    build: Build,
+    bounds: Bounds,
+    progress: Callable[[Progress], None],
+) -> Iterator[WarmOutcome]:
+    total, done = len(pending), 0
+    waiting = list(range(total))
+    last_round = False
+    while waiting:
+        died: list[int] = []
+        jobs = [_Numbered(index, _job(pending[index][0], bounds)) for index in waiting]
+
+        def tell(now: Sequence[_Numbered]) -> None:
+            names = tuple(_label(pending[numbered.index][0]) for numbered in now)
+            progress(Progress(done, total, names))
+
+        for numbered, answer in run_isolated(_Call(build), jobs, bounds, tell):
+            item, prepared = pending[numbered.index]
+            if isinstance(answer, Died) and not last_round:
+                died.append(numbered.index)
+                continue
+            done += 1
+            yield _answered(item, prepared, layers, answer)
+        waiting, last_round = died, True
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    index: int
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The build function over numbered jobs, picklable."""
+
+    build: Build
+
+    def __call__(self, numbered: _Numbered) -> Hit | Built:
+        return self.build(numbered.job)
+
+
+def _answered(
+    item: WarmItem, prepared: Prepared, layers: Layers, answer: Done[Hit | Built] | Failed | Died
+) -> WarmOutcome:
+    if isinstance(answer, Died):
+        reason = (
+            f"{answer.reason}, twice; it is on the poison list and will be left out until its key changes"
+        )
+        _record_poison(layers, prepared, answer.reason)
+        return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason)
+    if isinstance(answer, Failed):
+        error = answer.error
+        log = error.log if isinstance(error, CompileError) else ""
+        reason = str(error) if isinstance(error, GpucacheError | OSError) else f"unexpected {error!r}"
+        return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
+    if isinstance(answer.value, Hit):
+        return _hit(item, answer.value)
+    built = answer.value
+    if built.key is None:
+        return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=f"it compiled, but {built.note}")
+    return WarmOutcome(
+        item.program,
+        item.target,
+        WarmResult.BUILT,
+        item.variant,
+        key=str(built.key),
+        compile_ns=built.artifact.compile_ns,
+        size_bytes=built.size_bytes,
+        reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
+        log=built.artifact.build_log,
+        verdict=built.miss.verdict,
+    )
+
+
+def _poison(layers: Layers, prepared: Prepared) -> str | None:
+    """Why this key is on the poison list; None where it is not, or was built since."""
+    store = layers.user
+    if store is None:
+        return None
+    for event in reversed(store.history(prepared.request.program.name)):
+        if event.key == str(prepared.key) and event.what in ("poisoned", "built"):
+            return f"{event.why}; --retry tries it again" if event.what == "poisoned" else None
+    return None
+
+
+def _record_poison(layers: Layers, prepared: Prepared, reason: str) -> None:
+    if layers.target is not None:
+        request = prepared.request
+        event = Event(time_ns(), "poisoned", str(prepared.key), str(request.target), reason)
+        layers.target.record(request.program.name, event)
+
+
+def _hit(item: WarmItem, hit: Hit) -> WarmOutcome:
+    return WarmOutcome(
+        item.program,
+        item.target,
+        WarmResult.HIT,
+        item.variant,
+        key=str(hit.key),
+        compile_ns=hit.head.compile_ns,
+        size_bytes=len(hit.payload),
+    )
+
+
+def _missing(item: WarmItem, prepared: Prepared, miss: Miss) -> WarmOutcome:
+    return _outcome(
+        item,
+        WarmResult.MISSING,
+        prepared=prepared,
+        reason=f"{miss.verdict}: {miss.detail}",
+        verdict=miss.verdict,
+    )
+
+
+def _outcome(
+    item: WarmItem,
+    result: WarmResult,
+    *,
+    reason: str,
+    prepared: Prepared | None = None,
+    log: str = "",
+    verdict: Verdict | None = None,
+) -> WarmOutcome:
+    key = str(prepared.key) if prepared is not None else None
+    return WarmOutcome(item.program, item.target, result, item.variant, key, None, None, reason, log, verdict)
+
+
+def _job(item: WarmItem, bounds: Bounds) -> Job:
+    if item.request is None or item.toolchain is None:
+        raise ValueError("an item that is skipped has no job")
+    return Job(item.request, item.toolchain, bounds.timeout_s)
+
+
+def _label(item: WarmItem) -> str:
+    return f"{item.program} [{item.variant}]" if item.variant else item.program

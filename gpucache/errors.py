@@ -1,0 +1,81 @@
+"""Every exception gpucache raises, each with the exit code of the command it ends.
+
+    GpucacheError                 1  anything of ours
+    +-- UsageError                2  what was asked for cannot be meant
+    |   +-- TargetError           2  unknown, ambiguous or malformed target
+    |   +-- ManifestError         2  the warm list does not read; names line and field
+    |   +-- SourceError           2  a source or folder that cannot be read
+    |   +-- OptionError           2  a build option gpucache must refuse
+    +-- CompileError              3  the compiler refused; carries its log
+    +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
+    +-- FormatError               3  an entry whose bytes are not what its format says
+    +-- NoDeviceError             4  no usable device or compiler
+    +-- CacheUnusableError        5  the root cannot be used; says why and what to do
+
+A message is one sentence that names the thing and the remedy. This module imports nothing of ours.
+"""
+
+
+class GpucacheError(Exception):
+    """Base of all; never raised itself."""
+
+    exit_code = 1
+
+
+class UsageError(GpucacheError):
+    """What was asked for cannot be meant."""
+
+    exit_code = 2
+
+
+class TargetError(UsageError):
+    """A target that is unknown, ambiguous or malformed."""
+
+
+class ManifestError(UsageError):
+    """The warm list does not read."""
+
+
+class SourceError(UsageError):
+    """A source, folder or include that cannot be read."""
+
+
+class OptionError(UsageError):
+    """A build option with side effects, or one that cannot be keyed."""
+
+
+class CompileError(GpucacheError):
+    """The compiler refused the program; ``log`` is its own text, under the program's own file name."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+    def __reduce__(self) -> tuple[type["CompileError"], tuple[str, str]]:
+        return (type(self), (str(self), self.log))
+
+
+class CacheMissError(GpucacheError):
+    """``GPUCACHE_REQUIRE`` is set and the cache missed; names program, target and verdict."""
+
+    exit_code = 3
+
+
+class FormatError(GpucacheError):
+    """An entry whose bytes are not what its format says."""
+
+    exit_code = 3
+
+
+class NoDeviceError(GpucacheError):
+    """Nothing could be attempted: no usable device or compiler."""
+
+    exit_code = 4
+
+
+class CacheUnusableError(GpucacheError):
+    """The cache root cannot be used."""
+
+    exit_code = 5

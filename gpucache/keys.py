@@ -1,0 +1,117 @@
+"""Key fields of a build, the key of key fields, and the difference of two lists. Pure, no I/O.
+
+A key is SHA-256 over a sequence of frames, each an 8-byte little-endian length and the bytes it
+counts: first the schema, then label and value of every field in order. Framing keeps bytes from
+moving between fields. What enters: language, digest of the source, the include closure (name as
+spelled with digest, names that resolved nowhere, and a digest of how names resolved), canonical
+build options, artifact kind, the toolchain's fields, environment variables that reach the
+compiler, name expressions and local sizes. A located key adds the directories and file name that
+the compiler could have written into its output.
+
+Must not know what a field means to a compiler: backends say which fields there are.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpucache.model import BuildRequest, CacheKey, Closure, KeyField, Toolchain
+
+SCHEMA = "gpucache key 1"
+NOT_FOUND = "not found"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInputs:
+    """What a backend made of a request: the parts of the key that only it can name."""
+
+    options: tuple[str, ...]
+    """Canonical build options, in order, without include directories."""
+    toolchain: Toolchain
+    environment: tuple[tuple[str, str], ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    """Empty for a compiler whose output does not depend on them."""
+    locations: tuple[str, ...] = ()
+    """Directories as the compiler is given them, for the located key."""
+    file_name: str = ""
+    """The name the compiler is given for the source, for the located key."""
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of some bytes as lower-case hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def key_fields(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> tuple[KeyField, ...]:
+    """The portable key fields of a request, in the order in which they are hashed."""
+    return tuple(KeyField(label, value) for label, value in _pairs(request, closure, inputs))
+
+
+def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
+    """The portable fields and the places that a located artifact may hold."""
+    places = [KeyField("include directory", place) for place in inputs.locations]
+    return (*fields, *places, KeyField("file name", inputs.file_name))
+
+
+def cache_key(fields: Iterable[KeyField]) -> CacheKey:
+    """The key of key fields."""
+    hasher = hashlib.sha256()
+    for part in (SCHEMA, *(text for item in fields for text in (item.label, item.value))):
+        data = part.encode("utf-8", "surrogatepass")  # every text has one encoding of its own
+        hasher.update(len(data).to_bytes(8, "little"))
+        hasher.update(data)
+    return CacheKey(hasher.hexdigest())
+
+
+def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterable[tuple[str, str]]:
+    yield "language", request.program.language.value
+    yield "source", digest(request.program.source)
+    for include in closure.includes:
+        yield f"include {include.name}", include.digest or NOT_FOUND
+    if closure.includes:
+        yield "include resolution", closure.resolution
+    for option in inputs.options:
+        yield "option", option
+    yield "artifact kind", request.artifact_kind.value
+    yield from inputs.toolchain.fields
+    for name, value in inputs.environment:
+        yield f"environment {name}", value
+    for expression in request.name_expressions:
+        yield "name expression", expression
+    for size in inputs.local_sizes:
+        yield "local size", format_local_size(size)
+
+
+def format_local_size(size: Sequence[int]) -> str:
+    """A local size as people write it: ``64`` or ``16x16``."""
+    return "x".join(str(extent) for extent in size)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One label whose values differ; a missing side is None, several values are joined by a space."""
+
+    label: str
+    left: str | None
+    right: str | None
+
+
+def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:
+    """What tells two lists of key fields apart, by label, in the order of the left list."""
+    left_values, right_values = _by_label(left), _by_label(right)
+    return tuple(
+        Difference(label, _joined(left_values.get(label)), _joined(right_values.get(label)))
+        for label in dict.fromkeys((*left_values, *right_values))
+        if left_values.get(label) != right_values.get(label)
+    )
+
+
+def _by_label(fields: Sequence[KeyField]) -> dict[str, tuple[str, ...]]:
+    values: dict[str, tuple[str, ...]] = {}
+    for item in fields:
+        values[item.label] = (*values.get(item.label, ()), item.value)
+    return values
+
+
+def _joined(values: tuple[str, ...] | None) -> str | None:
+    return None if values is None else " ".join(values)

@@ -1,0 +1,91 @@
+"""What ``gpucache.opencl`` and ``gpucache.cuda`` share: settings read once, layers, and what is logged.
+
+Owns the library's promise that a cache never makes a program fail. Must not import a GPU stack.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from gpucache.assembly import open_layers, process_memory
+from gpucache.engine.layers import Layers
+from gpucache.engine.prepare import Prepared
+from gpucache.errors import UsageError
+from gpucache.outcomes import Built, Hit, Miss
+from gpucache.settings import Settings, read_settings
+
+LOGGER = logging.getLogger("gpucache")
+_NAMES = (
+    "GPUCACHE_DIR",
+    "GPUCACHE_SYSTEM_DIRS",
+    "GPUCACHE_MAX_SIZE",
+    "GPUCACHE_MEMORY_BYTES",
+    "GPUCACHE_DISABLE",
+    "GPUCACHE_READ_ONLY",
+    "GPUCACHE_REQUIRE",
+    "GPUCACHE_LOG",
+    "HOME",
+    "XDG_CACHE_HOME",
+)
+
+
+def layers() -> Layers:
+    """The layers of this process as its environment says now."""
+    return _layers(tuple((name, os.environ[name]) for name in _NAMES if name in os.environ))
+
+
+def include_dirs(paths: Sequence[str | Path]) -> tuple[str, ...]:
+    """Include directories as text."""
+    return tuple(os.fspath(path) for path in paths)
+
+
+def tell(prepared: Prepared, outcome: Hit | Built) -> None:
+    """Log one line for a hit or a miss."""
+    request = prepared.request
+    if isinstance(outcome, Hit):
+        LOGGER.info(
+            "hit %s for %s: %s in %s", request.program.name, request.target, outcome.key.short, outcome.layer
+        )
+        return
+    miss: Miss = outcome.miss
+    LOGGER.info(
+        "miss %s for %s: %s: %s; compiled in %d ms%s",
+        request.program.name,
+        request.target,
+        miss.verdict.value,
+        miss.detail,
+        outcome.artifact.compile_ns // 1_000_000,
+        f", {outcome.note}" if outcome.note else "",
+    )
+
+
+@lru_cache(maxsize=8)
+def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
+    environ = dict(environment)
+    try:
+        settings = read_settings(environ)
+    except UsageError as error:
+        LOGGER.warning("the cache is not used: %s", error)
+        settings = Settings(root=None, root_origin="none", disabled=True)
+    _listen(settings.log)
+    memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
+    opened = open_layers(settings, memory=memory)
+    if opened.unusable and not opened.systems and not settings.disabled:
+        LOGGER.warning("programs are compiled uncached: %s", opened.unusable)
+    return opened
+
+
+def _listen(level: str) -> None:
+    """Print our log lines where GPUCACHE_LOG asks for them and nobody listens yet."""
+    if not level or LOGGER.handlers:
+        return
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        LOGGER.warning("GPUCACHE_LOG=%s is no level; set it to debug, info or warning", level)
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("gpucache: %(message)s"))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(number)

@@ -1,0 +1,262 @@
+"""The warm list: ``gpucache.toml`` read into programs with everything a build needs.
+
+Owns the manifest's grammar, which the docstring of ``read_manifest`` gives. Reads the manifest and
+the sources it names; knows nothing of devices.
+"""
+
+import glob
+import itertools
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpucache.errors import ManifestError
+from gpucache.model import Language, Program
+from gpucache.sources import load_program
+
+LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
+_MAX_BYTES = 4 * 1024 * 1024
+_MAX_VARIANTS = 1024
+_HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """One program to warm, with what was said about its builds."""
+
+    program: Program
+    options: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    """Absolute; the source's own folder first."""
+    variants: tuple[tuple[tuple[str, str], ...], ...] = ((),)
+    """Each a set of defines; one empty set where nothing varies."""
+    targets: tuple[str, ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    name_expressions: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One table of a manifest, which can say where its fields stand."""
+
+    values: Mapping[str, Any]
+    path: Path
+    text: str
+    name: str = ""
+    """``defaults`` or ``program``; empty for the whole document."""
+    index: int = 0
+    """Which of the tables of that name."""
+
+    def wrong(self, field: str, why: str) -> ManifestError:
+        where = f"{self.path}, line {self._line(field)}, field {field!r}"
+        return ManifestError(f"{where}: {why}")
+
+    def _line(self, field: str) -> int:
+        lines = self.text.split("\n")
+        start, end = self._extent(lines)
+        pattern = re.compile(rf"\s*(\[+\s*(\w+\s*\.\s*)?)?[\"']?{re.escape(field)}[\"']?\s*[=.\]]")
+        return next((n for n in range(start, end) if pattern.match(lines[n - 1])), start)
+
+    def _extent(self, lines: list[str]) -> tuple[int, int]:
+        """First line of the table and the line after its last, counted from 1."""
+        end = len(lines) + 1
+        if not self.name:
+            return 1, end
+        headers = [(n, match[1]) for n, line in enumerate(lines, 1) if (match := _HEADER.match(line))]
+        starts = [n for n, name in headers if name == self.name]
+        if self.index >= len(starts):  # written inline, or only through [defaults.defines] and the like
+            inline = re.compile(rf"\s*\[*\s*{self.name}\b")
+            return next((n for n, line in enumerate(lines, 1) if inline.match(line)), 1), end
+        start = starts[self.index]
+        return start, next((n for n, _ in headers if n > start), end)
+
+
+def read_manifest(path: Path) -> list[ProgramSpec]:
+    """The programs of a manifest; raises ManifestError naming line and field, SourceError for a source.
+
+    A manifest is TOML with an optional table ``[defaults]`` and one table ``[[program]]`` for each
+    program. ``source`` is a file or a glob, from the manifest's folder. Both tables may hold
+    ``options`` (list), ``include`` (folders), ``defines`` (table), ``targets``, ``local_sizes``
+    (list of lists of 1 to 3 numbers), ``headers`` (headers reached through a macro). A program may
+    hold ``name``, ``name_expressions`` (C++ names) and ``variants``: a table of lists, every
+    combination of which is built.
+    """
+    text = _read(path)
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number or a nesting beyond what Python reads
+        raise ManifestError(f"{path} is not TOML: {error}") from None
+    unknown = sorted(set(document) - {"defaults", "program"})
+    whole = _Table(document, path, text)
+    if unknown:
+        raise whole.wrong(unknown[0], "there is no such table; a manifest has [defaults] and [[program]]")
+    defaults = _Table(_table(whole, "defaults"), path, text, "defaults")
+    tables = document.get("program", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise whole.wrong("program", "write each program as a table of its own under [[program]]")
+    if not tables:
+        raise ManifestError(f"{path} names no program; add a [[program]] table with a source")
+    _check_fields(defaults, _SHARED)
+    return [
+        spec
+        for index, table in enumerate(tables)
+        for spec in _specs(_Table(table, path, text, "program", index), defaults)
+    ]
+
+
+_SHARED = frozenset({"options", "include", "defines", "targets", "local_sizes", "headers"})
+_OWN = _SHARED | {"source", "name", "name_expressions", "variants"}
+
+
+def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
+    _check_fields(table, _OWN)
+    paths = _sources(table)
+    name = table.values.get("name")
+    if name is not None and not _is_text(name):
+        raise table.wrong("name", "a name is text")
+    if name is not None and len(paths) > 1:
+        raise table.wrong(
+            "name", f"one name cannot stand for the {len(paths)} files of the glob; leave it out"
+        )
+    folder = table.path.parent.absolute()
+    defines = {**_defines(defaults), **_defines(table)}
+    return [
+        ProgramSpec(
+            program=load_program(path, name or _relative(path, folder), _language(table, path)),
+            options=(*_texts(defaults, "options"), *_texts(table, "options")),
+            include_dirs=_folders(path, table, defaults, folder),
+            variants=_matrix(table, defines),
+            targets=_texts(table, "targets") or _texts(defaults, "targets"),
+            local_sizes=_sizes(table) or _sizes(defaults),
+            name_expressions=_texts(table, "name_expressions"),
+            headers=tuple(
+                str(folder / header) for source in (defaults, table) for header in _texts(source, "headers")
+            ),
+        )
+        for path in paths
+    ]
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ManifestError(f"there is no manifest {path}; name one with --manifest FILE") from None
+    except OSError as error:
+        raise ManifestError(
+            f"the manifest {path} cannot be read ({error.strerror}); check its mode"
+        ) from None
+    if len(data) > _MAX_BYTES:
+        raise ManifestError(f"{path} is larger than a manifest can be (4 MiB); split it")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ManifestError(f"{path} is not UTF-8 text; save it as UTF-8") from None
+
+
+def _check_fields(table: _Table, known: frozenset[str]) -> None:
+    for field in table.values:
+        if field not in known:
+            raise table.wrong(field, f"there is no such field; the fields are {', '.join(sorted(known))}")
+
+
+def _sources(table: _Table) -> list[Path]:
+    source = table.values.get("source")
+    if not _is_text(source) or not source:
+        raise table.wrong("source", "every program needs a source: a file or a glob such as 'kernels/*.cl'")
+    folder = table.path.parent.absolute()
+    if not glob.has_magic(source):
+        return [folder / source]
+    matches = {folder / match for match in glob.glob(source, root_dir=folder, recursive=True)}
+    found = sorted(match for match in matches if os.path.isfile(match))  # noqa: PTH113 - never raises
+    if not found:
+        raise table.wrong("source", f"no file fits {source!r} below {folder}")
+    return found
+
+
+def _language(table: _Table, path: Path) -> Language:
+    if path.suffix not in LANGUAGES:
+        raise table.wrong("source", f"{path.name} is neither OpenCL C (.cl) nor CUDA C++ (.cu)")
+    return LANGUAGES[path.suffix]
+
+
+def _folders(path: Path, table: _Table, defaults: _Table, folder: Path) -> tuple[str, ...]:
+    named = [str(path.parent)]
+    for source in (table, defaults):
+        for include in _texts(source, "include"):
+            if not os.path.isdir(folder / include):  # noqa: PTH112 - never raises
+                raise source.wrong(
+                    "include", f"{folder / include} is no folder; correct it, or make the folder"
+                )
+            named.append(str(folder / include))
+    return tuple(dict.fromkeys(named))
+
+
+def _table(table: _Table, field: str) -> dict[str, Any]:
+    value = table.values.get(field, {})
+    if not isinstance(value, dict):
+        raise table.wrong(field, f"write it as a table, such as {field} = {{ N = 4 }}")
+    return value
+
+
+def _texts(table: _Table, field: str) -> tuple[str, ...]:
+    value = table.values.get(field, [])
+    if not isinstance(value, list) or not all(map(_is_text, value)):
+        raise table.wrong(field, f'write it as a list of texts, such as {field} = ["..."]')
+    return tuple(value)
+
+
+def _defines(table: _Table) -> dict[str, str]:
+    return {name: _value(table, "defines", value) for name, value in _table(table, "defines").items()}
+
+
+def _value(table: _Table, field: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if _is_text(value) or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**64):
+        return str(value)
+    raise table.wrong(field, "a define is text or a number of at most 64 bits")
+
+
+def _matrix(table: _Table, defines: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    axes = []
+    for name, values in _table(table, "variants").items():
+        if not isinstance(values, list) or not values:
+            raise table.wrong("variants", f"give {name} a list of values, such as {name} = [64, 128]")
+        axes.append([(name, _value(table, "variants", value)) for value in values])
+    combinations = list(itertools.islice(itertools.product(*axes), _MAX_VARIANTS + 1))
+    if len(combinations) > _MAX_VARIANTS:
+        raise table.wrong("variants", f"these make more than {_MAX_VARIANTS} combinations; split the program")
+    return tuple(tuple({**defines, **dict(chosen)}.items()) for chosen in combinations)
+
+
+def _sizes(table: _Table) -> tuple[tuple[int, ...], ...]:
+    sizes = table.values.get("local_sizes", [])
+    if not isinstance(sizes, list) or not all(map(_is_size, sizes)):
+        raise table.wrong(
+            "local_sizes", "write it as a list of lists of one to three numbers, such as [[64], [16, 16]]"
+        )
+    return tuple(tuple(size) for size in sizes)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is text that a path or a compiler's option can carry."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_size(size: object) -> bool:
+    return (
+        isinstance(size, list)
+        and 1 <= len(size) <= 3
+        and all(type(extent) is int and 0 < extent <= 65_536 for extent in size)
+    )
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name

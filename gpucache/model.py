@@ -1,0 +1,224 @@
+"""The frozen values that walk through gpucache. Owns no behaviour beyond naming itself in text.
+
+Must not import anything of ours but errors: every other module may import this one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from gpucache.errors import TargetError
+
+
+class Language(StrEnum):
+    """The languages a program can be written in."""
+
+    OPENCL_C = "opencl-c"
+    CUDA_CPP = "cuda-c++"
+
+
+class ArtifactKind(StrEnum):
+    """What a compiler gave back."""
+
+    CUBIN = "cubin"
+    PTX = "ptx"
+    LTOIR = "ltoir"
+    OPENCL_BINARY = "opencl-binary"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """What a program is compiled for: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
+
+    backend: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """The target of a text; raises TargetError when it is not of the form BACKEND:NAME."""
+        backend, separator, name = text.partition(":")
+        if not (backend and separator and name):
+            raise TargetError(
+                f"{text!r} is not a target; write BACKEND:NAME, such as cuda:sm_90 or opencl:pocl, "
+                "or run 'gpucache devices' to see the targets here"
+            )
+        return cls(backend, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """The compiler that runs for a target, as readable fields that enter the key.
+
+    ``identity`` labels name what stays when a driver or compiler is upgraded (platform and device
+    name, architecture); every other field is a version or build, and a difference in those alone
+    makes an entry stale.
+    """
+
+    implementation: str
+    """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL) or ``nvrtc``."""
+    fields: tuple[tuple[str, str], ...]
+    identity: tuple[str, ...]
+
+    def identity_fields(self) -> tuple[tuple[str, str], ...]:
+        """The fields that stay the same over an upgrade."""
+        return tuple(pair for pair in self.fields if pair[0] in self.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One row of a probe: a target, who would compile for it, and whether that works here."""
+
+    target: Target | None
+    """None where a driver or compiler is broken and nothing can be targeted."""
+    backend: str
+    name: str
+    driver_version: str
+    available: bool
+    """Whether programs can be compiled for it here."""
+    detail: str
+    """What it is in words, or the error that makes it unavailable."""
+    toolchain: Toolchain | None = None
+    present: bool = True
+    """Whether the device itself is here: False for an architecture only a compiler knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A source read into memory. The name is for people and is not part of the key."""
+
+    name: str
+    language: Language
+    source: bytes
+    path: Path | None = None
+    """Where it was read from; gives compiler messages their file name, nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """One program for one target with everything a caller can say about the build."""
+
+    program: Program
+    target: Target
+    options: tuple[str, ...] = ()
+    """Build options as given, one per element, without include directories given apart."""
+    include_dirs: tuple[str, ...] = ()
+    artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
+    name_expressions: tuple[str, ...] = ()
+    """C++ names whose lowered (mangled) names are wanted; CUDA only."""
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    """Local (work-group) sizes the program launches with, for compilers that build late."""
+    headers: tuple[str, ...] = ()
+    """Headers named by hand where an include goes through a macro."""
+    cwd: str = "/"
+    """The directory that relative include directories are meant from."""
+    searches_cwd: bool = False
+    """Whether the compiler runs in ``cwd`` and so searches it too; workers run in an empty directory."""
+    variant: str = ""
+    """What tells this build from others of its program, for people, such as ``BLOCK=128``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """A header of the closure: its name as spelled, and its SHA-256, None where it resolved nowhere."""
+
+    name: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Every header the compiler could read for a program.
+
+    Equal closures mean equal content reached in the same way, wherever the files lie.
+    """
+
+    includes: tuple[Include, ...] = ()
+    resolution: str = ""
+    """Digest of which file's which include led to which content; tells apart equal sets reached differently."""
+    uncacheable: str | None = None
+    """Why no key can be made, with the remedy; None where one can."""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """Where the headers were found; for traces and watching, never part of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField:
+    """One readable input of a key."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CacheKey:
+    """SHA-256 over framed key fields, as 64 lower-case hex digits."""
+
+    hex: str
+
+    def __str__(self) -> str:
+        return self.hex
+
+    @property
+    def short(self) -> str:
+        """The 12 characters people see."""
+        return self.hex[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Compiled bytes with the compiler's own words."""
+
+    kind: ArtifactKind
+    payload: bytes
+    build_log: str = ""
+    compile_ns: int = 0
+    lowered_names: Mapping[str, str] = field(default_factory=dict)
+    """Name expression to lowered (mangled) name; empty for OpenCL."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryHead:
+    """What a scan reads of an entry: everything but key fields, log and payload."""
+
+    program: str
+    target: str
+    artifact_kind: str
+    created_ns: int
+    compile_ns: int
+    payload_sha256: str
+    language: str = ""
+    variant: str = ""
+    options: tuple[str, ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    located: bool = False
+    """Whether the artifact holds paths, so that only the same directories may reuse it."""
+    lowered_names: Mapping[str, str] = field(default_factory=dict)
+    toolchain: tuple[tuple[str, str], ...] = ()
+    toolchain_identity: tuple[str, ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
+    """Failure table of GPU checks; empty where none were compiled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDetail:
+    """What only explaining and inspecting reads."""
+
+    key_fields: tuple[KeyField, ...]
+    build_log: str = ""
+    tool_version: str = ""
+    provenance: tuple[tuple[str, str], ...] = ()
+    """Where it was built from, as far as files were read: for people and for rebuilding, never a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A whole entry as it goes into or comes out of a store."""
+
+    key: CacheKey
+    head: EntryHead
+    detail: EntryDetail
+    payload: bytes

@@ -1,0 +1,127 @@
+"""What a PyOpenCL program imports: ``build_program``, a build that asks the cache first.
+
+Compiles in the caller's process after a miss. A program never fails because of the cache: what goes
+wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+
+from gpucache import library
+from gpucache.backends.opencl import BACKEND, compiler, platforms
+from gpucache.backends.options import split
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import build, get_or_build
+from gpucache.engine.naming import program_name
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.errors import CacheMissError, CompileError, GpucacheError
+from gpucache.model import BuildRequest, Language, Program
+from gpucache.outcomes import Built, Hit, Miss, Verdict
+
+__all__ = ["build_program"]
+
+
+def build_program(
+    context: Any,
+    source: str | bytes,
+    *,
+    options: str | Sequence[str] = (),
+    name: str | None = None,
+    include_path: Sequence[str | Path] = (),
+    local_sizes: Sequence[Sequence[int]] = (),
+) -> Any:
+    """A built ``pyopencl.Program`` for all devices of a context, from the cache where it is there.
+
+    ``options`` are build options as PyOpenCL takes them; ``include_path`` are folders searched for
+    headers before PyOpenCL's own. ``local_sizes`` are the local (work-group) sizes the program
+    launches with, such as ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in
+    the binary. ``name`` is for people: it is what ``gpucache inspect`` shows.
+
+    Raises ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
+    PyOpenCL's own errors where the program does not compile.
+    """
+    text = source.encode() if isinstance(source, str) else source
+    program = Program(name or program_name(text), Language.OPENCL_C, text)
+    layers = library.layers()
+    try:
+        prepared = [
+            _prepare(device, program, options, library.include_dirs(include_path), local_sizes)
+            for device in context.devices
+        ]
+        return _load(context, layers, prepared)
+    except CacheMissError:
+        raise
+    except CompileError:
+        pass  # PyOpenCL's own build gives the error its callers know
+    except (GpucacheError, OSError) as error:
+        library.LOGGER.warning("%s is compiled uncached: %s", program.name, error)
+    return _plain(context, source, options, include_path)
+
+
+def _prepare(
+    device: Any,
+    program: Program,
+    options: str | Sequence[str],
+    include_dirs: tuple[str, ...],
+    local_sizes: Sequence[Sequence[int]],
+) -> Prepared:
+    request = BuildRequest(
+        program=program,
+        target=platforms.target_of(device),
+        options=split(options),
+        include_dirs=include_dirs,
+        local_sizes=tuple(tuple(int(extent) for extent in size) for size in local_sizes),
+        cwd=os.getcwd(),  # noqa: PTH109 - the text the compiler is given
+        searches_cwd=True,
+    )
+    return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
+
+
+def _load(context: Any, layers: Layers, prepared: Sequence[Prepared]) -> Any:
+    devices = list(context.devices)
+    outcomes = [
+        get_or_build(layers, one, _compiler(context, device, one))
+        for device, one in zip(devices, prepared, strict=True)
+    ]
+    for one, outcome in zip(prepared, outcomes, strict=True):
+        library.tell(one, outcome)
+    try:
+        return compiler.load_binaries(context, devices, [_payload(outcome) for outcome in outcomes])
+    except CompileError as rejected:
+        fresh = [
+            _rebuilt(layers, one, _compiler(context, device, one), outcome, str(rejected))
+            for device, one, outcome in zip(devices, prepared, outcomes, strict=True)
+        ]
+        return compiler.load_binaries(context, devices, [_payload(outcome) for outcome in fresh])
+
+
+def _compiler(context: Any, device: Any, prepared: Prepared) -> Any:
+    return partial(compiler.compile_source, context, device, prepared.request, prepared.compilation)
+
+
+def _rebuilt(
+    layers: Layers, prepared: Prepared, compile_: Any, outcome: Hit | Built, why: str
+) -> Hit | Built:
+    """What was found was rejected by the driver: compile again, over it."""
+    if isinstance(outcome, Built):
+        return outcome
+    fresh = build(layers, prepared, compile_, Miss(Verdict.REJECTED, why), replacing=True)
+    library.tell(prepared, fresh)
+    return fresh
+
+
+def _payload(outcome: Hit | Built) -> bytes:
+    return outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
+
+
+def _plain(
+    context: Any, source: str | bytes, options: str | Sequence[str], include_path: Sequence[str | Path]
+) -> Any:
+    """PyOpenCL's own build, as if gpucache were not there."""
+    folders = [text for path in include_path for text in ("-I", os.fspath(path))]
+    return cl.Program(context, source).build(options=[*split(options), *folders])

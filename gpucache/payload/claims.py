@@ -1,0 +1,77 @@
+"""What an entry says of its payload, held against what the payload is. Knows no bytes."""
+
+import re
+
+from gpucache.model import ArtifactKind
+from gpucache.payload.reading import PayloadInfo, PayloadKind
+
+_CUDA_KINDS = {
+    ArtifactKind.CUBIN: PayloadKind.CUBIN,
+    ArtifactKind.PTX: PayloadKind.PTX,
+    ArtifactKind.LTOIR: PayloadKind.LTOIR,
+}
+_CUDA_ONLY = (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.LTOIR)
+_VENDORS = {
+    PayloadKind.CUBIN: "nvidia",
+    PayloadKind.FATBIN: "nvidia",
+    PayloadKind.LTOIR: "nvidia",
+    PayloadKind.PTX: "nvidia",
+    PayloadKind.POCLBIN: "pocl",
+    PayloadKind.RUSTICL: "rusticl",
+    PayloadKind.INTEL_CPU: "intel",
+    PayloadKind.INTEL_GPU: "intel",
+    PayloadKind.AMDGPU: "amd",
+}
+_ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d+)([a-z]?)")
+
+
+def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
+    """None where a payload fits an entry's artifact kind and target, else what does not, in a sentence.
+
+    A structural ``problem`` is not looked at: it is a finding of its own. Nothing is held against a
+    payload that does not name its architecture, nor against an OpenCL binary of unknown format.
+    """
+    backend, _, name = target.partition(":")
+    if artifact_kind == ArtifactKind.OPENCL_BINARY:
+        return _wrong_backend(artifact_kind, backend, "opencl") or _opencl_misfit(info, name)
+    expected = next((kind for artifact, kind in _CUDA_KINDS.items() if artifact == artifact_kind), None)
+    if expected is None:
+        return f"{artifact_kind!r} is not a kind of artifact"
+    if info.kind is not expected:
+        return f"the entry says {artifact_kind} and the payload is {_words(info.kind)}"
+    return _wrong_backend(artifact_kind, backend, "cuda") or _architecture_misfit(info, name)
+
+
+def _wrong_backend(artifact_kind: str, backend: str, expected: str) -> str | None:
+    if backend == expected:
+        return None
+    return f"the entry says {artifact_kind}, which is not made for {backend or 'nothing'} but for {expected}"
+
+
+def _opencl_misfit(info: PayloadInfo, name: str) -> str | None:
+    """An implementation's own format does not fit a target that names another implementation."""
+    vendor = _VENDORS.get(info.kind)
+    if vendor is None or name.startswith(vendor):
+        return None
+    if info.kind in _CUDA_ONLY or name.startswith(tuple(_VENDORS.values())):
+        return f"the entry is for {name} and the payload is {_words(info.kind)}"
+    return None
+
+
+def _architecture_misfit(info: PayloadInfo, name: str) -> str | None:
+    """Numbers must be equal; a suffix is compared where the payload states one, and always for PTX.
+
+    Whether the number is of a real or a virtual architecture follows from the kind of artifact.
+    """
+    claimed = _ARCHITECTURE.fullmatch(name)
+    found = _ARCHITECTURE.fullmatch(info.architecture or "")
+    if claimed is None or found is None:
+        return None
+    states_suffix = bool(found[2]) or info.kind is PayloadKind.PTX
+    if claimed[1] == found[1] and (claimed[2] == found[2] or not states_suffix):
+        return None
+    return f"the entry is for {name} and the payload was built for {info.architecture}"
+
+
+def _words(kind: PayloadKind) -> str:
+    return "of unknown format" if kind is PayloadKind.UNKNOWN else kind.value

@@ -1,0 +1,139 @@
+"""What OpenCL implementations give back, ELF files apart: poclbin, rusticl, SPIR-V, LLVM bitcode."""
+
+from collections.abc import Iterator
+
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+
+_POCL_READ = range(6, 12)
+_POCL_WITH_ROOT_SIZE = 9
+_POCL_WITH_GLOBALS = 10
+_POCL_HAS_GLOBALS = 2
+_KERNEL_LIMIT = 65_536
+_BUILD_HASH_BYTES = 41
+_SPIRV_MAGIC = 0x07230203
+_OP_ENTRY_POINT = 15
+_INSTRUCTION_LIMIT = 1 << 20
+_BITCODE_WRAPPER = b"\xde\xc0\x17\x0b"
+
+
+def read_poclbin(reading: Reading) -> None:
+    """Describe a poclbin. Source: PoCL's ``pocl_binary.c``; little-endian.
+
+    Magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9 u32 root
+    entries, 41 bytes of build hash, from version 10 a u64 where flag bit 1 is set; then the root files
+    (from version 9 behind their u64 size; before, one file as u32 and name, u32 and content); then the
+    kernels, each u64 size of all of it, u64, u32, u32 and name, and what is not read here. Versions 8
+    (PoCL 3.0) and 9 (3.1) were read from real files, 6, 7, 10 and 11 follow the source, and of others
+    only the header up to the flags is read. The kernels must end where the payload does, so every cut
+    is a problem.
+    """
+    reading.kind = PayloadKind.POCLBIN
+    device, version, count, flags = reading.unpack("<QIIQ", 8, "poclbin header")
+    reading.note("poclbin version", version)
+    reading.note("device id", f"{device:016x}")
+    if version not in _POCL_READ:
+        reading.note("kernels", count)
+        return
+    start = 32 if version < _POCL_WITH_ROOT_SIZE else 36
+    reading.require(start + _BUILD_HASH_BYTES, "poclbin header")
+    reading.note("build hash", reading.text(start, start + _BUILD_HASH_BYTES))
+    start += _BUILD_HASH_BYTES
+    if version >= _POCL_WITH_GLOBALS and flags & _POCL_HAS_GLOBALS:
+        start += 8
+    if count > _KERNEL_LIMIT:
+        raise BrokenError(f"it claims {count} kernels, more than the {_KERNEL_LIMIT} that are read")
+    reading.note_names("kernels", _pocl_kernels(reading, _root_end(reading, version, start), count))
+
+
+def _root_end(reading: Reading, version: int, start: int) -> int:
+    if version >= _POCL_WITH_ROOT_SIZE:
+        (size,) = reading.unpack("<Q", start, "size of the program files")
+        end = start + 8 + size
+    else:
+        (size,) = reading.unpack("<I", start, "name of the program file")
+        content = start + 4 + size
+        (size,) = reading.unpack("<I", content, "program file")
+        end = content + 4 + size
+    reading.require(end, "program files")
+    return end
+
+
+def _pocl_kernels(reading: Reading, start: int, count: int) -> Iterator[str]:
+    for index in range(count):
+        size, _files, _arguments, length = reading.unpack("<QQII", start, f"header of kernel {index}")
+        if 24 + length > size:
+            raise BrokenError(f"kernel {index} has {size} bytes and a name of {length}")
+        reading.require(start + size, f"content of kernel {index}")
+        yield reading.text(start + 24, start + 24 + length)
+        start += size
+    if start != len(reading.data):
+        raise BrokenError(f"the last kernel ends at byte {start} of the payload's {len(reading.data)}")
+
+
+def read_rusticl(reading: Reading) -> None:
+    """Describe a binary of Mesa's rusticl; every cut of version 1 is a problem.
+
+    Magic, then as u32 version (only 1 was seen), length of the device's name, length of the SPIR-V, and
+    OpenCL's binary type; then the name and the SPIR-V.
+    """
+    reading.kind = PayloadKind.RUSTICL
+    version, name_length, spirv_length, _type = reading.unpack("<4I", 8, "rusticl header")
+    reading.note("rusticl version", version)
+    if version != 1:
+        return
+    reading.require(24 + name_length + spirv_length, "SPIR-V")
+    reading.note("device", reading.text(24, 24 + name_length))
+    reading.note("SPIR-V bytes", spirv_length)
+
+
+def read_spirv(reading: Reading) -> None:
+    """Describe a SPIR-V module of either byte order. Source: the SPIR-V specification, 2.3.
+
+    Instructions must fill the module exactly: a cut inside one is noticed, between two it is not.
+    """
+    reading.kind = PayloadKind.SPIRV
+    data = reading.data
+    order = "<" if int.from_bytes(data[:4], "little") == _SPIRV_MAGIC else ">"
+    version, generator, _bound, _schema = reading.unpack(f"{order}4I", 4, "SPIR-V header")
+    reading.note("SPIR-V version", f"{version >> 16 & 0xFF}.{version >> 8 & 0xFF}")
+    reading.note("generator", f"{generator >> 16}")
+    reading.note_names("entry points", _entry_points(reading, order))
+
+
+def _entry_points(reading: Reading, order: str) -> Iterator[str]:
+    start = 20
+    for _ in range(_INSTRUCTION_LIMIT):
+        if start == len(reading.data):
+            return
+        (word,) = reading.unpack(f"{order}I", start, "last instruction")
+        end = start + 4 * (word >> 16)
+        if end == start:
+            raise BrokenError(f"the instruction at byte {start} has no length")
+        reading.require(end, "last instruction")
+        if word & 0xFFFF == _OP_ENTRY_POINT:
+            yield _literal(reading, order, start + 12, end)
+        start = end
+
+
+def _literal(reading: Reading, order: str, start: int, end: int) -> str:
+    """A literal string: its first byte is the lowest of the first word, whatever the byte order."""
+    if order == "<":
+        return reading.text(start, end)
+    words = reading.data[start : min(end, start + 200)]
+    swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+    return Reading(swapped).text(0, len(swapped))
+
+
+def read_bitcode(reading: Reading) -> None:
+    """Describe LLVM bitcode, bare or in its wrapper. Source: LLVM's bitcode file format.
+
+    Bitcode is made of 32-bit words and does not say how many: of bare bitcode a cut inside a word is
+    noticed; of wrapped bitcode every cut is.
+    """
+    reading.kind = PayloadKind.LLVM_BITCODE
+    length = len(reading.data)
+    if reading.data.startswith(_BITCODE_WRAPPER):
+        offset, length = reading.unpack("<II", 8, "bitcode wrapper")
+        reading.require(offset + length, "bitcode")
+    if length % 4:
+        raise BrokenError(f"bitcode is made of 4-byte words and there are {length} bytes")

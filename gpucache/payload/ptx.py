@@ -1,0 +1,77 @@
+"""PTX, NVIDIA's virtual assembly, as text. Source: the PTX ISA, chapters on syntax and directives.
+
+PTX says nowhere how long it is. Noticed as cut: an end inside a block, a parenthesis, a comment or a
+statement, or ahead of ``.target``. A cut between two functions, inside the header's last line or
+inside a ``//`` comment leaves sound PTX, and is not noticed; a cut ahead of the end of ``.version``
+is not recognised as PTX.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
+
+_BLANK = rb"(?>\s+|//[^\n]*+|/\*(?s:.*?)\*/)*+"
+_VERSION = re.compile(_BLANK + rb"\.version\s+(\d{1,3}\.\d{1,3})(?=\s)")
+_TARGET = re.compile(_BLANK + rb"\.target\s+(?:sm|compute)_(\d{1,4}[a-z]?)(?=[\s,/])")
+_PIECE = re.compile(
+    rb"//[^\n]*+"
+    rb"|/\*(?s:.*?)(?:(?P<closed>\*/)|\Z)"
+    rb'|"(?:[^"\\\n]|\\.)*+"?'
+    rb"|(?P<open>[{(]+)|(?P<close>[)}]+)"
+    rb"|\.entry\s+(?P<entry>[\w$%]{1,4096})"
+)
+_LAST_LINE = re.compile(
+    rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
+)
+_SCAN_LIMIT = 64 * 1024 * 1024
+_TAIL = 65_536
+
+
+def read(reading: Reading) -> bool:
+    """Describe PTX, and whether it is any; raises BrokenError where its text is not whole.
+
+    NVRTC returns PTX with one NUL behind it, which is part of the payload and no problem. PTX is code
+    for a virtual architecture: ``.target sm_90`` is the architecture ``compute_90``.
+    """
+    data = reading.data
+    end = len(data) - 1 if data.endswith(b"\0") else len(data)
+    version = _VERSION.match(data, 0, end)
+    if version is None:
+        return False
+    reading.kind = PayloadKind.PTX
+    reading.note("PTX version", version[1].decode())
+    target = _TARGET.match(data, version.end(), end)
+    if target is None:
+        raise BrokenError("no .target directive follows .version")
+    reading.architecture = f"compute_{target[1].decode()}"
+    if (nul := data.find(b"\0", 0, end)) >= 0:
+        raise BrokenError(f"there is a NUL byte inside the text, at byte {nul}")
+    if end <= _SCAN_LIMIT:
+        reading.note_names("entries", _entries(data, version.end(), end))
+    return True
+
+
+def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
+    """The names of entries; raises BrokenError behind the last one where the text is not whole."""
+    depth, comment_open = 0, False
+    for piece in _PIECE.finditer(data, start, end):
+        if piece["entry"]:
+            yield printable(piece["entry"])
+        depth += len(piece["open"] or b"") - len(piece["close"] or b"")
+        comment_open = piece[0].startswith(b"/*") and not piece["closed"]
+    if comment_open:
+        raise BrokenError("the text ends inside a comment")
+    if depth:
+        raise BrokenError("the text ends inside a block")
+    if not _ends_whole(data[max(start, end - _TAIL) : end]):
+        raise BrokenError("the text ends inside a statement")
+
+
+def _ends_whole(tail: bytes) -> bool:
+    """Whether the last line of code is one that can end a module; a path may hold the comment sign."""
+    for line in reversed(tail.splitlines()):
+        code = line.partition(b"//")[0].strip()
+        if code:
+            return any(_LAST_LINE.fullmatch(text) for text in (code, line.strip()))
+    return True

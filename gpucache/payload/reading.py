@@ -1,0 +1,104 @@
+"""The description of a payload, and the bounded reading of its bytes that every format shares.
+
+Must not know any format.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpucache.units import format_size
+
+NAMES_SHOWN = 16
+_TEXT_SHOWN = 200
+
+
+class PayloadKind(StrEnum):
+    """What a payload is. ``elf`` is any ELF file that is none of the others."""
+
+    CUBIN = "cubin"
+    FATBIN = "fatbin"
+    PTX = "ptx"
+    LTOIR = "ltoir"
+    SPIRV = "spir-v"
+    LLVM_BITCODE = "llvm-bitcode"
+    POCLBIN = "poclbin"
+    INTEL_CPU = "intel-opencl-cpu"
+    INTEL_GPU = "intel-gpu"
+    AMDGPU = "amdgpu"
+    RUSTICL = "rusticl"
+    ELF = "elf"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadInfo:
+    """What a payload is, in words that can be shown: names out of the bytes are made printable."""
+
+    kind: PayloadKind
+    architecture: str | None
+    """``sm_90`` for machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a``; None where the bytes
+    do not say. A suffix is there where the bytes state one (``sm_90a``), see the readers."""
+    detail: tuple[tuple[str, str], ...]
+    """Readable pairs of label and value, the size first."""
+    problem: str | None
+    """What is structurally broken in bytes that were recognised, as one sentence; None where nothing is."""
+
+
+class BrokenError(Exception):
+    """A payload contradicts its own format; the message is the ``problem``. Never leaves ``describe``."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """A description in the making, and the bytes it is made from."""
+
+    data: bytes
+    kind: PayloadKind = PayloadKind.UNKNOWN
+    architecture: str | None = None
+    detail: list[tuple[str, str]] = field(default_factory=list)
+
+    def require(self, end: int, part: str) -> None:
+        """Raise BrokenError where a part that ends at offset ``end`` is not all there."""
+        if end > len(self.data):
+            raise BrokenError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
+
+    def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
+        """The integers of a struct layout at an offset; raises BrokenError where they are not all there."""
+        self.require(offset + struct.calcsize(layout), part)
+        return struct.unpack_from(layout, self.data, offset)
+
+    def text(self, start: int, end: int) -> str:
+        """The UTF-8 text up to a NUL or ``end``, made printable and cut to what can be shown."""
+        return printable(self.data[start : min(end, start + _TEXT_SHOWN)].partition(b"\0")[0])
+
+    def note(self, label: str, value: object) -> None:
+        """Add a readable pair."""
+        self.detail.append((label, str(value)))
+
+    def note_names(self, plural: str, names: Iterable[str]) -> None:
+        """Add how many names there are and the first of them, also where reading them ends in a problem."""
+        shown: list[str] = []
+        count = 0
+        try:
+            for name in names:
+                count += 1
+                if count <= NAMES_SHOWN:
+                    shown.append(name)
+        finally:
+            self.note(plural, count)
+            if shown:
+                more = f" and {count - NAMES_SHOWN} more" if count > NAMES_SHOWN else ""
+                self.note(f"names of {plural}", ", ".join(shown) + more)
+
+    def info(self, problem: str | None = None) -> PayloadInfo:
+        """The description as read so far."""
+        detail = (("size", format_size(len(self.data))), *self.detail)
+        return PayloadInfo(self.kind, self.architecture, detail, problem)
+
+
+def printable(raw: bytes) -> str:
+    """Bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
+    text = raw[:_TEXT_SHOWN].decode("utf-8", "replace")
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,73 @@
+"""Ask what devices and compilers are here, one child process for each backend, with a time limit.
+
+Owns the children. A backend whose child dies, hangs or talks nonsense becomes a row with its error.
+Must not import a GPU stack itself.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from gpucache.backends.registry import backend_names
+from gpucache.errors import TargetError
+from gpucache.model import Device
+from gpucache.probe.codec import device_from_json
+
+TIMEOUT_S = 60.0
+# -P: what lies in the current directory is not imported.
+_COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
+
+
+def ask(
+    backends: Sequence[str] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    command: Sequence[str] = _COMMAND,
+) -> list[Device]:
+    """Every row of the named backends, or of all; never raises for what a driver does."""
+    names = tuple(backend_names() if backends is None else backends)
+    with ThreadPoolExecutor(max_workers=max(1, len(names))) as threads:
+        answers = threads.map(lambda name: _ask_one(name, timeout_s, command), names)
+        return [device for answer in answers for device in answer]
+
+
+def _ask_one(backend: str, timeout_s: float, command: Sequence[str]) -> list[Device]:
+    try:
+        done = subprocess.run(
+            [*command, backend], capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]
+    except OSError as error:
+        return [_broken(backend, f"the probe could not be started ({error})")]
+    if done.returncode != 0:
+        return [_broken(backend, _death(done.returncode, done.stderr))]
+    return _read(backend, done.stdout)
+
+
+def _read(backend: str, answer: bytes) -> list[Device]:
+    try:
+        document = json.loads(answer)
+        if "error" in document:
+            return [_broken(backend, str(document["error"]))]
+        return [device_from_json(value) for value in document["devices"]]
+    except (ValueError, TypeError, KeyError, RecursionError, TargetError):
+        return [_broken(backend, "the probe's answer does not read")]
+
+
+def _death(status: int, stderr: bytes) -> str:
+    last = stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"the driver crashed while it was asked ({name}); check its installation"
+    return f"the driver failed while it was asked: {last or f'exit status {status}'}"
+
+
+def _broken(backend: str, detail: str) -> Device:
+    return Device(None, backend, backend, "", available=False, detail=detail, present=False)

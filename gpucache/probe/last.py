@@ -1,0 +1,36 @@
+"""What the last probe found, kept for completions, which never probe. Losing it is no error."""
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpucache.errors import TargetError
+from gpucache.model import Target
+
+_FILE = Path("v1", "targets.json")
+_MAX_BYTES = 64 * 1024
+
+
+def save_last(root: Path, targets: Sequence[Target]) -> None:
+    """Keep the targets below a cache root that exists already."""
+    path = root / _FILE
+    staged = path.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        if not path.parent.is_dir():
+            return
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            json.dump([str(target) for target in targets], stream)
+        staged.replace(path)
+
+
+def load_last(root: Path) -> list[Target]:
+    """The targets of the last probe; empty where nothing was kept or it does not read."""
+    try:
+        with (root / _FILE).open("rb") as stream:
+            values = json.loads(stream.read(_MAX_BYTES))
+        return [Target.parse(value) for value in values if isinstance(value, str)]
+    except (OSError, ValueError, TypeError, TargetError):
+        return []

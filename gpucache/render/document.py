@@ -1,0 +1,228 @@
+"""The one JSON document of a command, and every outcome as JSON values.
+
+Names are snake_case with units; numbers of unknown size are null; an undecodable path is escaped.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpucache.model import Device
+from gpucache.outcomes import (
+    BenchCase,
+    CacheEntry,
+    CacheState,
+    Checked,
+    EntryReport,
+    EvictOutcome,
+    EvictPlan,
+    EvictSummary,
+    Finding,
+    Ratio,
+    Spread,
+    VerifySummary,
+    WarmOutcome,
+    WarmSummary,
+)
+from gpucache.units import format_instant, to_ms
+
+SCHEMA = 1
+
+
+def document(command: str, outcomes: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]) -> str:
+    """The document of a command that ran."""
+    return _text({"schema": SCHEMA, "command": command, "outcomes": list(outcomes), "summary": dict(summary)})
+
+
+def error_document(command: str, message: str, exit_code: int) -> str:
+    """The document of a command that could not run."""
+    error = {"message": message, "exit_code": exit_code}
+    return _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": {}, "error": error})
+
+
+def device(row: Device) -> dict[str, Any]:
+    """A target."""
+    return {
+        "target": None if row.target is None else str(row.target),
+        "backend": row.backend,
+        "name": row.name,
+        "driver_version": row.driver_version,
+        "available": row.available,
+        "present": row.present,
+        "detail": row.detail,
+        "toolchain": dict(row.toolchain.fields) if row.toolchain else None,
+    }
+
+
+def warm(outcome: WarmOutcome) -> dict[str, Any]:
+    """An item of warm."""
+    return {
+        "result": outcome.result.value,
+        "program": outcome.program,
+        "target": outcome.target or None,
+        "variant": outcome.variant,
+        "key": outcome.key,
+        "compile_ms": None if outcome.compile_ns is None else to_ms(outcome.compile_ns),
+        "size_bytes": outcome.size_bytes,
+        "verdict": outcome.verdict.value if outcome.verdict else None,
+        "reason": outcome.reason,
+        "log": outcome.log,
+    }
+
+
+def warm_summary(summary: WarmSummary) -> dict[str, Any]:
+    """Counts of each result."""
+    counts = {result.value: count for result, count in summary.counts.items()}
+    return {**counts, "compile_ms": to_ms(summary.compile_ns), "size_bytes": summary.size_bytes}
+
+
+def entry(one: CacheEntry) -> dict[str, Any]:
+    """An entry of a cache."""
+    return {
+        "cache": one.cache,
+        "key": one.key,
+        "program": one.program,
+        "target": one.target,
+        "variant": one.variant,
+        "artifact_kind": one.artifact_kind,
+        "size_bytes": one.size_bytes,
+        "created": format_instant(one.created_ns),
+        "last_used": format_instant(one.last_used_ns),
+        "path": one.path,
+        "damage": one.damage or None,
+    }
+
+
+def report(one: EntryReport) -> dict[str, Any]:
+    """An entry with everything it stores about itself."""
+    return {
+        **entry(one.entry),
+        "key_fields": [{"label": field.label, "value": field.value} for field in one.key_fields],
+        "payload": dict(one.payload),
+        "provenance": [{"label": label, "value": value} for label, value in one.provenance],
+        "compile_ms": to_ms(one.compile_ns),
+        "build_log": one.build_log,
+        "tool_version": one.tool_version,
+        "lowered_names": dict(one.lowered_names),
+    }
+
+
+def state(one: CacheState) -> dict[str, Any]:
+    """The state of a cache."""
+    return {
+        "cache": one.location.cache,
+        "root": one.location.root,
+        "decided_by": one.location.decided_by,
+        "enabled": one.location.enabled,
+        "limit_bytes": one.location.limit_bytes,
+        "problems": list(one.location.problems),
+        "entries": one.entries,
+        "size_bytes": one.size_bytes,
+        "files": one.files,
+        "programs": one.programs,
+        "damaged": one.damaged,
+    }
+
+
+def finding(one: Finding) -> dict[str, Any]:
+    """A finding of verify."""
+    return {
+        "cache": one.cache,
+        "entry": one.entry,
+        "kind": one.kind.value,
+        "wrong": one.kind.wrong,
+        "program": one.program,
+        "target": one.target,
+        "detail": one.detail,
+        "repaired": one.repaired,
+    }
+
+
+def verify_summary(summary: VerifySummary, outcomes: Iterable[Checked]) -> dict[str, Any]:
+    """Counts, and what was tried and could not be told."""
+    return {
+        "checked": summary.checked,
+        "sound": summary.sound,
+        "findings": summary.findings,
+        "wrong": summary.wrong,
+        "repaired": summary.repaired,
+        "notes": [{"entry": one.entry, "note": note} for one in outcomes for note in one.notes],
+    }
+
+
+def removal(one: EvictOutcome) -> dict[str, Any]:
+    """A planned removal and whether it was made."""
+    return {**entry(one.removal.entry), "rule": one.removal.rule, "removed": one.removed}
+
+
+def evict_summary(summary: EvictSummary) -> dict[str, Any]:
+    """What went and what stays."""
+    return {
+        "removed": summary.removed,
+        "freed_bytes": summary.freed_bytes,
+        "kept": summary.kept,
+        "kept_bytes": summary.kept_bytes,
+    }
+
+
+def evict_plan(plan: EvictPlan) -> dict[str, Any]:
+    """What would go and what would stay."""
+    freed = sum(one.entry.size_bytes for one in plan.removals)
+    return {
+        "would_remove": len(plan.removals),
+        "would_free_bytes": freed,
+        "removed": 0,
+        "freed_bytes": 0,
+        "kept": plan.kept + len(plan.removals),
+        "kept_bytes": plan.kept_bytes + freed,
+    }
+
+
+def bench_case(case: BenchCase) -> dict[str, Any]:
+    """A case of bench with its raw samples."""
+    return {
+        "program": case.program,
+        "target": case.target,
+        "verdict": case.verdict,
+        "reason": case.reason,
+        "cold": _spread(case.cold),
+        "warm": _spread(case.warm),
+        "ratio": _ratio(case.ratio),
+        "phases": [
+            {"phase": name, "cold_ms": _ms(cold), "warm_ms": _ms(warm)} for name, cold, warm in case.phases
+        ],
+        "samples": [
+            {
+                "temperature": sample.temperature.value,
+                "total_ms": to_ms(sample.total_ns),
+                "phases": {name: to_ms(duration) for name, duration in sample.phases},
+                "error": sample.error or None,
+            }
+            for sample in case.samples
+        ],
+    }
+
+
+def _spread(spread: Spread | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    return {
+        "median_ms": to_ms(spread.median_ns),
+        "low_ms": to_ms(spread.low_ns),
+        "high_ms": to_ms(spread.high_ns),
+        "runs": spread.runs,
+    }
+
+
+def _ratio(ratio: Ratio | None) -> dict[str, float] | None:
+    if ratio is None:
+        return None
+    return {"median": round(ratio.median, 3), "low": round(ratio.low, 3), "high": round(ratio.high, 3)}
+
+
+def _ms(duration_ns: int | None) -> float | None:
+    return None if duration_ns is None else to_ms(duration_ns)
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=True)

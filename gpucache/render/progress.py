@@ -1,0 +1,46 @@
+"""Live progress on stderr, when that is a terminal."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from gpucache.render.console import talk
+
+
+class Display:
+    """A bar with what is being worked on now; silent where nobody looks."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("", total=None)
+
+    def show(self, done: int, total: int | None, running: str) -> None:
+        """Where a run stands."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total, description=running[:60])
+
+
+@contextmanager
+def display(*, quiet: bool) -> Iterator[Display]:
+    """A display for the time of a run."""
+    console = talk()
+    if quiet or not console.is_terminal:
+        yield Display(None)
+        return
+    columns = (
+        SpinnerColumn(),
+        MofNCompleteColumn(),
+        BarColumn(20),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield Display(bar)

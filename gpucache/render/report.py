@@ -1,0 +1,82 @@
+"""One entry told whole, and the last misses."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from gpucache.model import KeyField
+from gpucache.outcomes import EntryReport
+from gpucache.render.console import plain
+from gpucache.units import format_age, format_duration, format_instant, format_size
+
+_MOST_INCLUDES = 12
+_DIGEST = 64
+
+
+def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+    """Description, payload, key fields and log; includes beyond a few only where ``whole`` is asked for."""
+    entry = one.entry
+    yield plain(f"{entry.program} for {entry.target}", "bold")
+    yield _pairs(
+        [
+            ("key", entry.key),
+            ("file", entry.path),
+            ("size", f"{format_size(entry.size_bytes)} on disk"),
+            ("created", f"{format_instant(entry.created_ns)} by gpucache {one.tool_version}"),
+            ("last used", format_instant(entry.last_used_ns)),
+            ("compiled in", format_duration(one.compile_ns)),
+            *one.provenance,
+        ]
+    )
+    yield plain("\nPayload", "bold")
+    yield _pairs(one.payload)
+    if one.lowered_names:
+        yield plain("\nLowered names", "bold")
+        yield _pairs(one.lowered_names)
+    yield plain("\nKey fields", "bold")
+    yield _pairs([(field.label, _value(field, whole=whole)) for field in _shown(one.key_fields, whole=whole)])
+    hidden = len(one.key_fields) - len(_shown(one.key_fields, whole=whole))
+    if hidden:
+        yield plain(f"and {hidden} more headers; -v shows them", "dim")
+    if one.build_log:
+        yield plain("\nBuild log", "bold")
+        yield plain(one.build_log)
+
+
+def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+    """The last misses, newest first, each with its verdict."""
+    if not records:
+        yield plain("No miss is on record.")
+        return
+    yield plain("Last misses", "bold")
+    for record in records:
+        when = record.get("when_ns")
+        age = format_age(now_ns - when) if isinstance(when, int) else "?"
+        ago = age if age in ("now", "?") else f"{age} ago"
+        yield plain(
+            f"{ago:>10}  {record.get('program')} for {record.get('target')}: "
+            f"{record.get('verdict')}: {record.get('detail')}"
+        )
+
+
+def _shown(fields: Sequence[KeyField], *, whole: bool) -> list[KeyField]:
+    includes = [field for field in fields if field.label.startswith("include ")]
+    if whole or len(includes) <= _MOST_INCLUDES:
+        return list(fields)
+    hidden = set(map(id, includes[_MOST_INCLUDES:]))
+    return [field for field in fields if id(field) not in hidden]
+
+
+def _value(field: KeyField, *, whole: bool) -> str:
+    digest = len(field.value) == _DIGEST and set(field.value) <= set("0123456789abcdef")
+    return f"SHA-256 {field.value[:12]}" if digest and not whole else field.value
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=False, max_width=34, overflow="fold")
+    grid.add_column(overflow="fold")
+    for label, value in pairs:
+        grid.add_row(plain(label, "cyan"), plain(value))
+    return grid

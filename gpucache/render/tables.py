@@ -1,0 +1,236 @@
+"""Outcomes as tables and sentences for people."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from gpucache.model import Device
+from gpucache.outcomes import (
+    BenchCase,
+    CacheEntry,
+    CacheState,
+    Checked,
+    EvictOutcome,
+    EvictPlan,
+    EvictSummary,
+    Spread,
+    VerifySummary,
+    WarmOutcome,
+    WarmResult,
+    WarmSummary,
+)
+from gpucache.render.console import plain, table
+from gpucache.units import format_age, format_duration, format_size
+
+_STYLES = {
+    WarmResult.HIT: "green",
+    WarmResult.BUILT: "cyan",
+    WarmResult.FAILED: "bold red",
+    WarmResult.MISSING: "yellow",
+    WarmResult.SKIPPED: "dim",
+    WarmResult.POISONED: "red",
+    WarmResult.INTERRUPTED: "yellow",
+}
+
+
+def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
+    """Every target that can be named, then what is missing, in sentences."""
+    here = [row for row in rows if row.target is not None and row.present]
+    named = [row for row in rows if row.target is not None and not row.present]
+    grid = table("target", "device", "driver", short=("target",))
+    for row in here:
+        name = row.name if row.available else f"{row.name} - {row.detail}"
+        grid.add_row(plain(str(row.target)), plain(name), plain(row.driver_version))
+    if here:
+        yield grid
+    if named:
+        real = [str(row.target) for row in named if "compute_" not in str(row.target)]
+        yield plain(f"\n{named[0].detail}; any of these can be a --target:")
+        yield plain(f"  {' '.join(real)}")
+        if len(real) < len(named):
+            yield plain("and for PTX the same numbers as cuda:compute_N.")
+    for row in rows:
+        if row.target is None:
+            yield plain(f"\n{row.name}: {row.detail}", "yellow")
+
+
+def warm(outcomes: Sequence[WarmOutcome], summary: WarmSummary) -> Iterator[RenderableType]:
+    """A row for each item, the compiler's words for each failure, and the sum."""
+    grid = table(
+        "program", "target", "result", "compile", "size", numeric=("compile", "size"), short=("result",)
+    )
+    for outcome in outcomes:
+        grid.add_row(
+            plain(f"{outcome.program} [{outcome.variant}]" if outcome.variant else outcome.program),
+            plain(outcome.target or "-"),
+            plain(outcome.result.value, _STYLES[outcome.result]),
+            "" if outcome.compile_ns is None else format_duration(outcome.compile_ns),
+            "" if outcome.size_bytes is None else format_size(outcome.size_bytes),
+        )
+    yield grid
+    yield from _warm_reasons(outcomes)
+    yield plain(f"\n{warm_sentence(summary)}", "bold")
+
+
+def warm_sentence(summary: WarmSummary) -> str:
+    """The counts that are not zero, in words."""
+    parts = [f"{count} {result.value}" for result, count in summary.counts.items() if count]
+    total = f"; {format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else ""
+    return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
+
+
+def _warm_reasons(outcomes: Sequence[WarmOutcome]) -> Iterator[RenderableType]:
+    for outcome in outcomes:
+        if not outcome.reason or outcome.result is WarmResult.BUILT:
+            continue
+        where = f" for {outcome.target}" if outcome.target else ""
+        style = _STYLES[outcome.result]
+        yield plain(f"\n{outcome.program}{where}: {outcome.result.value}: {outcome.reason}", style)
+        if outcome.log and outcome.result is WarmResult.FAILED:
+            yield plain(outcome.log)
+
+
+def state(one: CacheState) -> Iterator[RenderableType]:
+    """Where the cache is and what is in it."""
+    place = one.location
+    limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_row("cache", plain(f"{place.root} (decided by {place.decided_by})"))
+    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}, in {one.files} files"))
+    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
+    yield grid
+    for problem in place.problems:
+        yield plain(f"wrong with the place: {problem}", "yellow")
+
+
+def entries(found: Iterable[CacheEntry], now_ns: int) -> Table:
+    """A row for each entry."""
+    grid = table(
+        "key", "program", "target", "kind", "size", "age", "used",
+        numeric=("size", "age", "used"), short=("key", "kind"),
+    )  # fmt: skip
+    for one in found:
+        what = plain(one.program or one.damage, "" if not one.damage else "red")
+        grid.add_row(
+            one.key[:12],
+            what,
+            plain(one.target),
+            one.artifact_kind,
+            format_size(one.size_bytes),
+            format_age(now_ns - one.created_ns),
+            format_age(now_ns - one.last_used_ns),
+        )
+    return grid
+
+
+def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[RenderableType]:
+    """A row for each finding, then what could not be told, then the sum."""
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    if findings:
+        grid = table("entry", "finding", "program", "what", short=("entry", "finding"))
+        for finding in findings:
+            detail = f"{finding.detail} (repaired)" if finding.repaired else finding.detail
+            style = "red" if finding.kind.wrong else "yellow"
+            grid.add_row(
+                plain(finding.entry[:12]),
+                plain(finding.kind.value, style),
+                plain(finding.program),
+                plain(detail),
+            )
+        yield grid
+    for outcome in outcomes:
+        for note in outcome.notes:
+            yield plain(f"{outcome.entry[:12]}: {note}", "dim")
+    repaired = f", {summary.repaired} repaired" if summary.repaired else ""
+    yield plain(
+        f"\n{summary.checked} checked, {summary.sound} sound, {_count(summary.findings, 'finding')}{repaired}",
+        "bold",
+    )
+
+
+def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
+    """What would go, and why."""
+    if plan.removals:
+        grid = table("key", "program", "target", "size", "rule", numeric=("size",), short=("key",))
+        for removal in plan.removals:
+            one = removal.entry
+            grid.add_row(
+                one.key[:12],
+                plain(one.program),
+                plain(one.target),
+                format_size(one.size_bytes),
+                plain(removal.rule),
+            )
+        yield grid
+    freed = sum(removal.entry.size_bytes for removal in plan.removals)
+    yield plain(
+        f"\n{_count(len(plan.removals), 'entry', 'entries')} would go, freeing {format_size(freed)}; "
+        f"{plan.kept} would stay ({format_size(plan.kept_bytes)})",
+        "bold",
+    )
+
+
+def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[RenderableType]:
+    """What went, and what changed meanwhile and stayed."""
+    for outcome in outcomes:
+        if not outcome.removed:
+            yield plain(
+                f"{outcome.removal.entry.key[:12]} was not removed: it changed, or could not be", "yellow"
+            )
+    yield plain(
+        f"{_count(summary.removed, 'entry', 'entries')} removed, {format_size(summary.freed_bytes)} freed; "
+        f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
+        "bold",
+    )
+
+
+def bench(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
+    """A row for each case, then its phases."""
+    grid = table("program", "target", "cold", "warm", "ratio", numeric=("cold", "warm", "ratio"))
+    for case in cases:
+        ratio = case.ratio
+        grid.add_row(
+            plain(case.program),
+            plain(case.target),
+            _median(case.cold),
+            _median(case.warm),
+            f"{ratio.median:.1f}x" if ratio else "-",
+        )
+    yield grid
+    for case in cases:
+        yield from _case(case)
+
+
+def _case(case: BenchCase) -> Iterator[RenderableType]:
+    yield plain(f"\n{case.program} on {case.target}", "bold")
+    if case.reason:
+        yield plain(f"{case.verdict}: {case.reason}", "red" if case.verdict == "failed" else "yellow")
+    if case.cold is None or case.warm is None:
+        return
+    grid = table("phase", "cold", "warm", numeric=("cold", "warm"))
+    for name, cold, warm_ns in case.phases:
+        grid.add_row(name, _duration(cold), _duration(warm_ns))
+    grid.add_row(
+        "total", format_duration(case.cold.median_ns), format_duration(case.warm.median_ns), style="bold"
+    )
+    spread = f"medians of {case.cold.runs} starts each; cold {_range(case.cold)}, warm {_range(case.warm)}"
+    if case.ratio:
+        spread += f", ratio {case.ratio.low:.1f} to {case.ratio.high:.1f}"
+    yield Group(grid, plain(spread, "dim"))
+
+
+def _range(spread: Spread) -> str:
+    return f"{format_duration(spread.low_ns)} to {format_duration(spread.high_ns)}"
+
+
+def _median(spread: Spread | None) -> str:
+    return "-" if spread is None else format_duration(spread.median_ns)
+
+
+def _duration(duration_ns: int | None) -> str:
+    return "-" if duration_ns is None else format_duration(duration_ns)
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,108 @@
+"""Where things are and how large they may be: option over environment over default, each with its origin.
+
+Pure over a mapping of the environment, but for asking platformdirs where user caches live. Knows
+nothing of what is stored there.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.units import parse_size
+
+DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+_NO_HOME = (
+    "this user has no home directory to keep a cache in; set GPUCACHE_DIR to a directory of its own, "
+    "or GPUCACHE_SYSTEM_DIRS to a warmed one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the environment and the options decide."""
+
+    root: Path | None
+    """None where nothing names a usable place (no home)."""
+    root_origin: str
+    """What decided the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
+    system_dirs: tuple[Path, ...] = ()
+    max_size_bytes: int | None = None
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    disabled: bool = False
+    read_only: bool = False
+    require: bool = False
+    log: str = ""
+
+    def require_root(self) -> Path:
+        """The root; raises CacheUnusableError where there is none."""
+        if self.root is None:
+            raise CacheUnusableError(_NO_HOME)
+        return self.root
+
+
+def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Settings:
+    """Settings of an environment; ``root`` is the option, which wins. Raises UsageError on a bad value."""
+    path, origin = _root(environ, root)
+    max_size = environ.get("GPUCACHE_MAX_SIZE", "")
+    memory = environ.get("GPUCACHE_MEMORY_BYTES", "")
+    return Settings(
+        root=path,
+        root_origin=origin,
+        system_dirs=tuple(
+            Path(part).absolute()
+            for part in environ.get("GPUCACHE_SYSTEM_DIRS", "").split(os.pathsep)
+            if part
+        ),
+        max_size_bytes=_size("GPUCACHE_MAX_SIZE", max_size) if max_size else None,
+        memory_bytes=_size("GPUCACHE_MEMORY_BYTES", memory) if memory else DEFAULT_MEMORY_BYTES,
+        disabled=_flag(environ, "GPUCACHE_DISABLE"),
+        read_only=_flag(environ, "GPUCACHE_READ_ONLY"),
+        require=_flag(environ, "GPUCACHE_REQUIRE"),
+        log=environ.get("GPUCACHE_LOG", ""),
+    )
+
+
+def _root(environ: Mapping[str, str], option: str | None) -> tuple[Path | None, str]:
+    if option == "":
+        raise UsageError("--root is empty; name a directory, or leave it out")
+    if option is not None:
+        return Path(option).absolute(), "--root"
+    named = environ.get("GPUCACHE_DIR", "")
+    if named:
+        return Path(named).absolute(), "GPUCACHE_DIR"
+    return _default_root(), "default"
+
+
+def _default_root() -> Path | None:
+    import platformdirs
+
+    try:
+        path = Path(platformdirs.user_cache_dir("gpucache", appauthor=False))
+    except (KeyError, RuntimeError, OSError):
+        return None  # a uid without a name
+    if not path.is_absolute():
+        return None  # platformdirs leaves "~" as it is where there is no home
+    if sys.platform != "win32" and path.is_relative_to("/.cache") and os.geteuid() != 0:
+        return None  # HOME=/, which container runtimes give to a uid without a name
+    return path
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    text = environ.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise UsageError(f"{name}={environ[name]} is neither yes nor no; set it to 1 or 0")
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None

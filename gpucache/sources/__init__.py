@@ -1,0 +1,12 @@
+"""Programs read from disk or memory with their include closure, for the cache key.
+
+Owns what a compiler could read of a program: ``scan`` finds directives in text, ``rules`` says where
+an implementation looks, ``closure`` walks, ``sweep`` lists folders, ``discover`` finds programs.
+Must not know any compiler or GPU: a backend passes its search rule.
+"""
+
+from gpucache.sources.closure import read_closure
+from gpucache.sources.discover import discover, load_program
+from gpucache.sources.rules import Limits, Place, SearchRule
+
+__all__ = ["Limits", "Place", "SearchRule", "discover", "load_program", "read_closure"]

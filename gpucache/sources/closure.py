@@ -1,0 +1,201 @@
+"""The include closure of a program: every header the compiler could read for it.
+
+Owns the walk. It goes breadth first over a list of files, so that depth costs nothing, and hashes
+every edge: the number of the including file, the spelling, and number and digest of the file it led
+to. No path enters the hash, so a tree may move and ``-I`` may be spelled otherwise; a file that
+appears earlier in the search, or equal files reached differently, change it.
+"""
+
+# Paths are bytes, as names in sources are, and pathlib holds text only.
+# ruff: noqa: PTH117, PTH118, PTH119
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+
+from gpucache.errors import SourceError
+from gpucache.keys import digest
+from gpucache.model import Closure, Include
+from gpucache.sources.files import NAME_THEM, File, Headers, UncacheableError
+from gpucache.sources.rules import Limits, Place, SearchRule
+from gpucache.sources.scan import Mention, Scan, probes_by_macro, scan
+from gpucache.sources.sweep import source_like_files
+
+_LIMITS = Limits()
+_REMEMBERED_SCANS = 4096
+_scans: dict[tuple[str, bool], Scan] = {}
+
+
+def read_closure(
+    source: bytes,
+    *,
+    rule: SearchRule,
+    include_dirs: Sequence[str],
+    cwd: str | None,
+    forced: Sequence[str] = (),
+    named_headers: Sequence[str] = (),
+    limits: Limits = _LIMITS,
+) -> Closure:
+    """The closure of a source in memory, resolved by the rule of the compiler that will read it.
+
+    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None where it
+    runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
+    options. ``named_headers`` are paths of headers that macros may lead to: with them, includes
+    through macros are taken as covered. Raises nothing for what lies on disk or stands in the source:
+    what cannot be keyed is told in ``uncacheable``.
+    """
+    walk = _Walk(source, rule, include_dirs, cwd, limits)
+    try:
+        walk.force(forced)
+        walk.cover_named(named_headers)
+        walk.follow()
+        while not named_headers and (roots := walk.unswept()):
+            walk.sweep(roots)
+            walk.follow()
+    except UncacheableError as error:
+        walk.uncacheable = walk.uncacheable or str(error)
+    return walk.closure()
+
+
+class _Walk:
+    """One walk: the files still to scan, those scanned, the edges hashed so far."""
+
+    def __init__(
+        self, source: bytes, rule: SearchRule, dirs: Sequence[str], cwd: str | None, limits: Limits
+    ) -> None:
+        self._rule = rule
+        self._limits = limits
+        self._headers = Headers(limits)
+        self._cwd = (os.path.realpath(os.fsencode(cwd)),) if cwd is not None else ()
+        self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
+        self._main = File("the source", 0, source, digest=digest(source))
+        self._pending = [self._main]
+        self._scanned: list[File] = []
+        self._swept: set[bytes] = set()
+        self._edges = hashlib.sha256()
+        self._includes: set[tuple[str, str]] = set()
+        self.uncacheable: str | None = None
+
+    def closure(self) -> Closure:
+        includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
+        return Closure(includes, self._edges.hexdigest(), self.uncacheable, tuple(self._headers.paths()))
+
+    def force(self, names: Sequence[str]) -> None:
+        """Cover ``-include`` options: the current directory, then the include directories."""
+        for name in map(os.fsencode, names):
+            found = (file for place in (*self._cwd, *self._dirs) if (file := self._headers.at(place, name)))
+            self._edge(self._main, Mention(name, angled=False), next(found, None))
+
+    def cover_named(self, names: Sequence[str]) -> None:
+        """Cover headers named by hand, under names that do not tell where the tree lies."""
+        for name in names:
+            file = next((self._headers.at(b"", path) for path in self._placed(name)), None)
+            if file is None:
+                raise UncacheableError(
+                    f"the named header {name!r} cannot be read; correct headers = [...] in the manifest"
+                )
+            self._edge(self._main, Mention(self._relative(file.path), angled=False), file)
+
+    def follow(self) -> None:
+        """Scan all that is pending and all that it leads to."""
+        # The list grows while it is walked.
+        for file in self._pending:
+            if file.data is None:
+                continue
+            text = file.text = _remembered_scan(file.digest, file.data, trigraphs=self._rule.trigraphs)
+            file.data = None
+            self._scanned.append(file)
+            if text.clock and self.uncacheable is None:
+                remedy = NAME_THEM if self._swept else "pass such a value with a -D option instead"
+                self.uncacheable = f"{file.name} uses {text.clock}, so no two builds are alike; {remedy}"
+            for mention in text.mentions:
+                self._resolve(file, mention)
+        self._pending.clear()
+
+    def unswept(self) -> list[bytes]:
+        """Directories that includes through macros may lead into and that were not swept yet."""
+        texts = [(file, file.text) for file in self._scanned if file.text]
+        macros = {name for _, text in texts for name in text.probe_macros}
+        asking = [file for file, text in texts if text.by_macro or probes_by_macro(text, macros)]
+        if not asking:
+            return []
+        roots = dict.fromkeys(self._dirs)
+        if {Place.CWD, Place.MAIN_CWD} & {*self._rule.places}:
+            roots |= dict.fromkeys(self._cwd)
+        if Place.INCLUDER in self._rule.places:
+            roots |= dict.fromkeys(file.directory for file in asking if file.directory is not None)
+        return [root for root in roots if root not in self._swept]
+
+    def sweep(self, roots: Sequence[bytes]) -> None:
+        """Cover every source-like file below directories, as an include through a macro may lead to any."""
+        self._headers.remedy = NAME_THEM
+        for root in roots:
+            self._swept.add(root)
+            self._frame(b"sweep")
+            try:
+                for name in source_like_files(root, entries=self._limits.folder_entries):
+                    self._edge(self._main, Mention(name, angled=True), self._headers.at(root, name))
+            except SourceError as error:
+                raise UncacheableError(
+                    f"a header is included through a macro, and {os.fsdecode(root)!r} {error}; {NAME_THEM}"
+                ) from None
+
+    def _resolve(self, includer: File, mention: Mention) -> None:
+        every = mention.every or self._rule.every
+        found = (
+            file
+            for place in self._places(includer, mention, every=every)
+            if (file := self._headers.at(place, mention.name)) and not (mention.every and file is includer)
+        )
+        matches: list[File | None] = [*dict.fromkeys(found)] if every else [next(found, None)]
+        for file in matches or [None]:
+            self._edge(includer, mention, file)
+
+    def _places(self, includer: File, mention: Mention, *, every: bool) -> Iterator[bytes]:
+        if os.path.isabs(mention.name):
+            yield b""
+            return
+        ordered = self._rule.angle if mention.angled else self._rule.quote
+        for place in self._rule.places if every else ordered:
+            if place is Place.DIRS:
+                yield from self._dirs
+            elif place is Place.INCLUDER:
+                yield from () if includer.directory is None else (includer.directory,)
+            elif place is Place.CWD or includer is self._main or every:
+                yield from self._cwd
+
+    def _edge(self, includer: File, mention: Mention, file: File | None) -> None:
+        found = file.digest if file else ""
+        self._includes.add((mention.name.decode("utf-8", "surrogateescape"), found))
+        numbers = (includer.number, file.number if file else 0, file.inode if file else 0)
+        self._frame(b"%d %d %d" % numbers, b"<" if mention.angled else b'"', mention.name, found.encode())
+        if file and mention.followed:
+            self._pending.append(file)
+
+    def _frame(self, *parts: bytes) -> None:
+        for part in parts:
+            self._edges.update(len(part).to_bytes(8, "little") + part)
+
+    def _placed(self, name: str) -> tuple[bytes, ...]:
+        """A directory or header given by path, made absolute; none where it leads nowhere."""
+        path = os.fsencode(name)
+        if not path or not (os.path.isabs(path) or self._cwd):
+            return ()
+        path = os.path.join(*self._cwd, path)
+        return (os.path.realpath(path) if b".." in path else os.path.normpath(path),)
+
+    def _relative(self, path: bytes) -> bytes:
+        for root in (*self._dirs, *self._cwd):
+            if path.startswith(os.path.join(root, b"")):
+                return os.path.relpath(path, root)
+        return os.path.basename(path)
+
+
+def _remembered_scan(content: str, data: bytes, *, trigraphs: bool) -> Scan:
+    """The scan of a content, kept for this process: many programs include the same headers."""
+    key = (content, trigraphs)
+    if key not in _scans:
+        if len(_scans) >= _REMEMBERED_SCANS:
+            _scans.clear()
+        _scans[key] = scan(data, trigraphs=trigraphs)
+    return _scans[key]

@@ -1,0 +1,123 @@
+"""Headers on disk: read once, bounded, and told apart by where they were found.
+
+A quoted include starts beside the path its file was found at, not beside what a link points to, so
+that path is a file's identity. Which paths are one file is kept too, as ``#pragma once`` sees it.
+A header that may not be read counts as not found, as it does for a compiler of the same user.
+"""
+
+# Paths are bytes, as names in sources are, and pathlib holds text only.
+# ruff: noqa: PTH116, PTH118, PTH120, PTH121, PTH123
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpucache.keys import digest
+from gpucache.sources.rules import Limits
+from gpucache.sources.scan import Scan
+from gpucache.units import format_size
+
+NAME_THEM = "name the headers in the manifest (headers = [...])"
+_NO_FILE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+)
+
+
+class UncacheableError(Exception):
+    """Ends a walk that cannot give a key; says why, with the remedy."""
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """A file as found at one path; the main source is number 0 and lies nowhere."""
+
+    name: str
+    """For messages: as first spelled, quoted."""
+    number: int
+    """In the order in which files are found."""
+    data: bytes | None
+    """Held until the file is scanned."""
+    path: bytes = b""
+    inode: int = 0
+    """Equal for two paths of one file; the number in the order in which they are found."""
+    digest: str = ""
+    text: Scan | None = None
+
+    @property
+    def directory(self) -> bytes | None:
+        """Where its own quoted includes begin."""
+        return os.path.dirname(self.path) if self.path else None
+
+
+class Headers:
+    """Every header looked at in one walk. Raises UncacheableError beyond the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._seen: dict[bytes, File | None] = {}
+        self._files: dict[bytes, File] = {}
+        self._inodes: dict[tuple[int, int], int] = {}
+        self._bytes = 0
+        self.remedy = "include less"
+
+    def paths(self) -> Iterable[str]:
+        """Where the headers were found, in that order."""
+        return map(os.fsdecode, self._files)
+
+    def at(self, directory: bytes, name: bytes) -> File | None:
+        """The file of a name in a directory; None where there is none."""
+        path = os.path.join(directory, name)
+        if path not in self._seen:
+            self._seen[path] = self._find(path, repr(os.fsdecode(name)))
+        return self._seen[path]
+
+    def _find(self, path: bytes, shown: str) -> File | None:
+        try:
+            status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode):
+                return None
+            identity = _identity(path)
+            if identity not in self._files:
+                self._files[identity] = self._read(path, identity, shown, status)
+            return self._files[identity]
+        except ValueError:  # a NUL in the name
+            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise UncacheableError(
+                f"the header {shown} cannot be read ({error.strerror}); check its disk and try again"
+            ) from None
+
+    def _read(self, path: bytes, identity: bytes, shown: str, status: os.stat_result) -> File:
+        limits = self._limits
+        if not stat.S_ISREG(status.st_mode):
+            raise UncacheableError(
+                f"the header {shown} is not a regular file; include a regular file instead"
+            )
+        if len(self._files) >= limits.files:
+            raise UncacheableError(f"more than {limits.files} headers would have to be read; {self.remedy}")
+        with open(path, "rb") as stream:
+            data = stream.read(limits.file_bytes + 1)
+        if len(data) > limits.file_bytes:
+            raise UncacheableError(
+                f"the header {shown} is larger than {format_size(limits.file_bytes)}; {self.remedy}"
+            )
+        self._bytes += len(data)
+        if self._bytes > limits.total_bytes:
+            raise UncacheableError(
+                f"more than {format_size(limits.total_bytes)} of headers would have to be read; {self.remedy}"
+            )
+        inode = self._inodes.setdefault((status.st_dev, status.st_ino), len(self._inodes) + 1)
+        return File(shown, len(self._files) + 1, data, identity, inode, digest(data))
+
+
+def _identity(path: bytes) -> bytes:
+    """One spelling per place: normalised as text, except where ``..`` leaves a linked folder."""
+    normal = os.path.normpath(path)
+    directory, base = os.path.split(path)
+    if b".." not in directory or os.path.samefile(os.path.dirname(normal), directory):
+        return normal
+    return os.path.join(os.path.realpath(directory), base)

@@ -1,0 +1,45 @@
+"""Where an implementation looks for headers, and how much may be read. Values only."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Place(StrEnum):
+    """One step of a header search."""
+
+    INCLUDER = "includer"
+    """The directory of the file that holds the include; a main source in memory has none."""
+    MAIN_CWD = "main cwd"
+    """The current directory, for includes written in the main source only."""
+    CWD = "cwd"
+    """The current directory."""
+    DIRS = "dirs"
+    """The include directories, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRule:
+    """The order in which an implementation looks for ``"name"`` and for ``<name>``."""
+
+    quote: tuple[Place, ...]
+    angle: tuple[Place, ...]
+    every: bool = False
+    """Cover every match in all places: right for any order, so for implementations never tried."""
+    trigraphs: bool = True
+    """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings count then."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All places of both forms, each once."""
+        return tuple(dict.fromkeys((*self.quote, *self.angle)))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one closure may hold before it is given up as uncacheable."""
+
+    files: int = 20_000
+    file_bytes: int = 64 * 1024**2
+    total_bytes: int = 256 * 1024**2
+    folder_entries: int = 200_000
+    """Files and folders looked at, source-like or not, where directories are swept."""

@@ -1,0 +1,39 @@
+"""Our own cache: entries on disk and in memory. Knows bytes, files, locks and history; nothing of GPUs."""
+
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.format import EntryFormatError
+from gpucache.store.interface import (
+    Absent,
+    Damage,
+    Damaged,
+    EntryStore,
+    Event,
+    FileIdentity,
+    Found,
+    Leftover,
+    ScannedEntry,
+    Store,
+)
+from gpucache.store.memory import MemoryStore
+from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, check_root
+
+__all__ = [
+    "Absent",
+    "Damage",
+    "Damaged",
+    "DirectoryStore",
+    "EntryFormatError",
+    "EntryStore",
+    "Event",
+    "FileIdentity",
+    "Found",
+    "Leftover",
+    "MemoryStore",
+    "RootMissing",
+    "RootRefused",
+    "RootState",
+    "RootUsable",
+    "ScannedEntry",
+    "Store",
+    "check_root",
+]

@@ -1,0 +1,275 @@
+"""Our own cache in a directory: entries published atomically, read without locks, checked at every hit.
+
+Puts the parts of this folder together; each promise is kept where it is named: bytes in ``format``,
+atomic writes in
+``publishing``, trust in ``trust``. Must not know what is in a payload, nor print or decide
+what to evict.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpucache.errors import CacheUnusableError
+from gpucache.keys import digest
+from gpucache.model import CacheKey, Entry, EntryDetail
+from gpucache.store import layout, leftovers, lock, scan
+from gpucache.store.folders import Folder
+from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
+from gpucache.store.ground import Ground
+from gpucache.store.history import History
+from gpucache.store.interface import (
+    Absent,
+    Damage,
+    Damaged,
+    Event,
+    Found,
+    Leftover,
+    ScannedEntry,
+)
+from gpucache.store.journal import Journal
+from gpucache.store.publishing import publish
+from gpucache.store.quarantine import Quarantine
+from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
+
+RECENCY_NS = 3600 * 10**9
+"""How old a last use must be before a hit writes it anew."""
+
+
+class DirectoryStore:
+    """An ``EntryStore`` below a root, which the first thing written makes.
+
+    ``shared`` makes folders and files other users can read. Without ``writable`` nothing is ever
+    changed: no last use, no quarantine, no history, no journal.
+    """
+
+    def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
+        self._ground = Ground(root, shared=shared)
+        self._writable = writable
+        self._history = History(self._ground)
+        self._journal = Journal(self._ground)
+        self._quarantine = Quarantine(self._ground, self._history)
+
+    @property
+    def root(self) -> Path:
+        """The directory the cache lives in."""
+        return self._ground.root
+
+    @property
+    def writable(self) -> bool:
+        """Whether publishing, removing and recording may be tried."""
+        return self._writable
+
+    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+        """The entry of a key, every byte of it checked; wrong bytes are moved to quarantine.
+
+        A newer format is absent, not damaged. Raises nothing for what lies on disk.
+        """
+        try:
+            with self._ground.open(*layout.entry_folder(key)) as folder:
+                return self._get(folder, key)
+        except FileNotFoundError:
+            return Absent()
+        except CacheUnusableError as error:
+            return Absent(str(error))
+        except UntrustedFileError as error:
+            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
+        except (OSError, MemoryError) as error:
+            return Absent(_unreadable(error))
+
+    def publish(self, entry: Entry) -> int:
+        """Put an entry in place atomically and return its size in bytes.
+
+        Writes no history. Raises OSError, or CacheUnusableError for the root.
+        """
+        if not self._writable:
+            raise CacheUnusableError(
+                f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
+            )
+        return publish(self._ground, entry)
+
+    def detail(self, key: CacheKey) -> EntryDetail | None:
+        """The detail of an entry; None where there is none or it is not sound."""
+        try:
+            with (
+                self._ground.open(*layout.entry_folder(key)) as folder,
+                open_trusted(folder, layout.entry_name(key)) as (fd, status),
+            ):
+                description = read_description(fd, status.st_size)
+                return description.detail() if description.header.key == key else None
+        except (OSError, MemoryError, CacheUnusableError, EntryFormatError):
+            return None
+
+    def contains(self, key: CacheKey) -> bool:
+        """Whether a file for this key exists, unread."""
+        try:
+            with self._ground.open(*layout.entry_folder(key)) as folder:
+                folder.lstat(layout.entry_name(key))
+        except (OSError, CacheUnusableError):
+            return False
+        return True
+
+    def find(self, prefix: str) -> list[CacheKey]:
+        """Keys that begin with a hex prefix of two or more digits, sorted, without a full scan."""
+        if not layout.is_prefix(prefix):
+            return []
+        folder_name = prefix[:2]
+        try:
+            with self._ground.open(*layout.ENTRIES, folder_name) as folder:
+                names = [found.name for found in folder.entries() if found.name.startswith(prefix)]
+        except (OSError, CacheUnusableError):
+            return []
+        return sorted(
+            CacheKey(name.removesuffix(layout.ENTRY_SUFFIX))
+            for name in names
+            if layout.fits(folder_name, name)
+        )
+
+    def scan(self) -> Iterator[ScannedEntry]:
+        """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError."""
+        return scan.scan(self._ground)
+
+    def look_at(self, key: CacheKey) -> ScannedEntry | None:
+        """The entry of one key as a scan sees it; None where there is none."""
+        return scan.look_at(self._ground, key)
+
+    def check(self, scanned: ScannedEntry) -> Entry | Damaged | Absent:
+        """A scanned entry read whole and fully checked, SHA-256 of the payload included.
+
+        For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even
+        the last use. Absent where it is gone or could not be read. Raises nothing for what lies on disk.
+        """
+        try:
+            with self._place(scanned) as (folder, name), open_trusted(folder, name) as (fd, status):
+                description, payload = read_sound(fd, status.st_size, scanned.key)
+                if not layout.fits(folder.path.name, name):
+                    raise misplaced(description.header)
+                if digest(payload) != description.head.payload_sha256:
+                    raise EntryFormatError(
+                        Damage.CORRUPT, "its payload does not have the SHA-256 of its head"
+                    )
+                return Entry(scanned.key, description.head, description.detail(), payload)
+        except EntryFormatError as error:
+            return Damaged(error.damage, error.detail, quarantined=False)
+        except FileNotFoundError:
+            return Absent()
+        except UntrustedFileError as error:
+            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
+        except CacheUnusableError as error:
+            return Absent(str(error))
+        except (OSError, MemoryError) as error:
+            return Absent(_unreadable(error))
+
+    def leftovers(self, now_ns: int) -> Iterator[Leftover]:
+        """What belongs to no entry; raises CacheUnusableError."""
+        return leftovers.leftovers(self._ground, now_ns)
+
+    def remove(self, scanned: ScannedEntry, why: str) -> bool:
+        """Remove an entry if unchanged since the scan, recording it; whether it was removed."""
+        if not self._writable:
+            return False
+        try:
+            with self._place(scanned) as (folder, name):
+                if scan.identity_of(folder.lstat(name)) != scanned.identity:
+                    return False
+                folder.unlink(name)
+        except (OSError, CacheUnusableError):
+            return False
+        if scanned.head is not None:
+            event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
+            self._history.record(scanned.head.program, event)
+        return True
+
+    def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
+        """Move an entry to ``quarantine/`` if unchanged since the scan, recording it; whether it moved.
+
+        An entry of a newer format is sound to somebody else, and stays.
+        """
+        if not self._writable or scanned.damage is Damage.UNSUPPORTED:
+            return False
+        try:
+            with self._place(scanned) as (folder, name):
+                return self._quarantine.take(folder, name, scanned.identity, scanned.key, why)
+        except (OSError, CacheUnusableError):
+            return False
+
+    def remove_leftover(self, leftover: Leftover) -> bool:
+        """Remove a leftover; whether it was removed."""
+        return self._writable and leftovers.remove_leftover(self._ground, leftover)
+
+    @contextmanager
+    def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
+        """Hold this key's lock while compiling; yields False when it was not to be had in time."""
+        try:
+            folder = self._ground.make(*layout.LOCKS) if self._writable else None
+        except (OSError, CacheUnusableError):
+            folder = None
+        if folder is None:
+            yield False
+            return
+        with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
+            yield holding
+
+    def record(self, program: str, event: Event) -> None:
+        """Append to a program's history; losing it is no error."""
+        if self._writable:
+            self._history.record(program, event)
+
+    def history(self, program: str) -> list[Event]:
+        """A program's history, oldest first; empty where there is none."""
+        return self._history.events(program)
+
+    def programs(self) -> list[str]:
+        """Names of programs that have a history, sorted."""
+        return self._history.programs()
+
+    def journal(self, record: Mapping[str, object]) -> None:
+        """Append one line to the journal; losing it is no error."""
+        if self._writable:
+            self._journal.record(record)
+
+    def journal_tail(self, count: int) -> list[dict[str, object]]:
+        """The last lines of the journal, newest first."""
+        return self._journal.tail(count)
+
+    def _get(self, folder: Folder, key: CacheKey) -> Found | Absent | Damaged:
+        name = layout.entry_name(key)
+        with open_trusted(folder, name) as (fd, status):
+            try:
+                description, payload = read_sound(fd, status.st_size, key)
+            except EntryFormatError as error:
+                if error.damage is Damage.UNSUPPORTED:
+                    return Absent(f"the entry is not for this version: {error}")
+                why = f"{error.damage}: {error}"
+                moved = self._writable and self._quarantine.take(
+                    folder, name, scan.identity_of(status), key, why
+                )
+                return Damaged(error.damage, error.detail, moved)
+            self._touch(fd, status, description.head.created_ns)
+        return Found(key, description.head, payload, self.root)
+
+    def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
+        """Write down a use, seldom enough that hits stay reads."""
+        if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
+            return
+        now_ns = time.time_ns()
+        if status.st_mtime_ns == created_ns or now_ns - status.st_mtime_ns > RECENCY_NS:
+            with suppress(OSError):
+                os.utime(fd, ns=(now_ns, now_ns))
+
+    @contextmanager
+    def _place(self, scanned: ScannedEntry) -> Iterator[tuple[Folder, str]]:
+        """The open folder and the name of a scanned file; raises OSError for a path that is not ours."""
+        try:
+            *parts, name = scanned.path.relative_to(self.root.joinpath(*layout.ENTRIES)).parts
+        except ValueError as error:
+            raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
+        with self._ground.open(*layout.ENTRIES, *parts) as folder:
+            yield folder, name
+
+
+def _unreadable(error: OSError | MemoryError) -> str:
+    reason = error.strerror if isinstance(error, OSError) else "not enough memory"
+    return f"the entry could not be read: {reason or error}"

@@ -1,0 +1,224 @@
+"""The bytes of one entry: written whole, read in stages from an open file, believed at no stage.
+
+Little-endian; one file per entry:
+
+    offset  size  field
+         0     8  magic ``GPUCACHE``
+         8     4  format version
+        12     4  head length h (at most 1 MiB)
+        16     8  detail length d (at most 64 MiB)
+        24     8  payload length
+        32     8  total file size (at most 4 GiB; compared before any length is used)
+        40     8  zero
+        48    32  cache key
+        80    16  XXH3-128 of everything before this field, head and detail
+        96    16  XXH3-128 of the payload
+       112     h  head: canonical JSON (see ``description``)
+               d  detail: canonical JSON
+                  zero bytes up to the next multiple of 64
+                  payload, as the compiler returned it
+
+A checksum is the canonical (big-endian) digest of XXH3-128. Every length is bounded by its cap and
+by the file's size before anything is allocated. A scan reads header and head, which no checksum can
+vouch for alone; a hit reads header, head, detail and payload and verifies both checksums, but parses
+only the head. Must not know where entries lie or who may write them.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import xxhash
+
+from gpucache.errors import FormatError
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.store import description
+from gpucache.store.interface import Damage
+from gpucache.units import format_size
+
+MAGIC = b"GPUCACHE"
+VERSION = 1
+HEAD_CAP = 1 << 20
+DETAIL_CAP = 64 << 20
+TOTAL_CAP = 4 << 30
+HEADER = struct.Struct("<8sIIQQQQ32s16s16s")
+_CHECKED_BYTES = 80
+_ALIGNMENT = 64
+_T = TypeVar("_T")
+
+
+class EntryFormatError(FormatError):
+    """An entry that is not sound: how, and one sentence about it."""
+
+    def __init__(self, damage: Damage, detail: str) -> None:
+        super().__init__(detail)
+        self.damage = damage
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type["EntryFormatError"], tuple[Damage, str]]:
+        return (type(self), (self.damage, self.detail))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The fixed part of an entry, its lengths (in bytes) already within the caps and the file."""
+
+    key: CacheKey
+    head_bytes: int
+    detail_bytes: int
+    payload_bytes: int
+    checked: bytes
+    """The header's own bytes that the first checksum covers."""
+    description_checksum: bytes
+    payload_checksum: bytes
+
+    @property
+    def payload_offset(self) -> int:
+        """Where the payload begins."""
+        return _aligned(HEADER.size + self.head_bytes + self.detail_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Header, head and detail whose checksum matches; the detail is parsed only when asked for."""
+
+    header: Header
+    head: EntryHead
+    detail_json: bytes
+
+    def detail(self) -> EntryDetail:
+        """The parsed detail; raises EntryFormatError."""
+        return _parsed(description.decode_detail, self.detail_json, "detail")
+
+
+def encode(entry: Entry) -> bytes:
+    """The bytes of an entry's file; raises OSError (EFBIG) for one beyond the caps of the format."""
+    head = description.encode_head(entry.head)
+    detail = description.encode_detail(entry.detail)
+    start = _aligned(HEADER.size + len(head) + len(detail))
+    total = start + len(entry.payload)
+    if len(head) > HEAD_CAP or len(detail) > DETAIL_CAP or total > TOTAL_CAP:
+        raise OSError(
+            errno.EFBIG, f"an entry of {format_size(total)} is larger than the cache's format allows"
+        )
+    key, lengths = bytes.fromhex(entry.key.hex), (len(head), len(detail), len(entry.payload), total)
+    front = HEADER.pack(MAGIC, VERSION, *lengths, 0, key, b"", b"")[:_CHECKED_BYTES]
+    return b"".join(
+        (
+            front,
+            _checksum(front, head, detail),
+            _checksum(entry.payload),
+            head,
+            detail,
+            bytes(start - HEADER.size - len(head) - len(detail)),
+            entry.payload,
+        )
+    )
+
+
+def read_head(fd: int, size: int) -> tuple[Header, EntryHead]:
+    """Header and head of an open file of ``size`` bytes, verified by no checksum; raises EntryFormatError."""
+    header = _header(_read(fd, 0, min(size, HEADER.size)), size)
+    return header, _parsed(description.decode_head, _read(fd, HEADER.size, header.head_bytes), "head")
+
+
+def read_description(fd: int, size: int) -> Description:
+    """Header, head and detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
+    header = _header(_read(fd, 0, min(size, HEADER.size)), size)
+    block = _read(fd, HEADER.size, header.payload_offset - HEADER.size)
+    described = header.head_bytes + header.detail_bytes
+    if _checksum(header.checked, block[:described]) != header.description_checksum:
+        raise EntryFormatError(Damage.CORRUPT, "the checksum of its description does not match")
+    if any(block[described:]):
+        raise EntryFormatError(Damage.CORRUPT, "the bytes before its payload are not zero")
+    head = _parsed(description.decode_head, block[: header.head_bytes], "head")
+    return Description(header, head, block[header.head_bytes : described])
+
+
+def read_detail(fd: int, size: int) -> EntryDetail:
+    """The detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
+    return read_description(fd, size).detail()
+
+
+def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
+    """Description and payload of an open file, every byte verified, and that they are this key's.
+
+    Raises EntryFormatError: every single-byte change and every truncation is seen here.
+    """
+    read = read_description(fd, size)
+    payload = read_payload(fd, read.header)
+    if read.header.key != key:
+        raise misplaced(read.header)
+    return read, payload
+
+
+def misplaced(header: Header) -> EntryFormatError:
+    """What to raise for an entry that lies where another key's should."""
+    return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
+
+
+def read_payload(fd: int, header: Header) -> bytes:
+    """The payload, verified against its checksum; raises EntryFormatError."""
+    payload = _read(fd, header.payload_offset, header.payload_bytes)
+    if _checksum(payload) != header.payload_checksum:
+        raise EntryFormatError(Damage.CORRUPT, "the checksum of its payload does not match")
+    return payload
+
+
+def _header(data: bytes, size: int) -> Header:
+    if size < HEADER.size:
+        raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes, fewer than a header")
+    magic, version, head, detail, payload, total, zero, key, checksum, payload_checksum = HEADER.unpack(data)
+    if magic != MAGIC:
+        raise EntryFormatError(Damage.CORRUPT, "it does not begin as an entry does")
+    # Before the size: where another version keeps its size is not ours to know.
+    if version != VERSION:
+        raise EntryFormatError(
+            Damage.UNSUPPORTED, f"it has format version {version}; this gpucache reads {VERSION}"
+        )
+    if size < total:
+        raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes where {total} were written")
+    header = Header(
+        CacheKey(key.hex()), head, detail, payload, data[:_CHECKED_BYTES], checksum, payload_checksum
+    )
+    within = head <= HEAD_CAP and detail <= DETAIL_CAP and total <= TOTAL_CAP
+    if not within or size != total or header.payload_offset + payload != total or zero != 0:
+        raise EntryFormatError(Damage.CORRUPT, "the lengths in its header contradict each other")
+    return header
+
+
+def _read(fd: int, offset: int, count: int) -> bytes:
+    """Exactly ``count`` bytes; in pieces, as one read gives at most 2 GiB."""
+    pieces = []
+    while count:
+        if hasattr(os, "pread"):
+            piece = os.pread(fd, count, offset)
+        else:
+            os.lseek(fd, offset, os.SEEK_SET)
+            piece = os.read(fd, count)
+        if not piece:
+            raise EntryFormatError(Damage.TRUNCATED, f"it ends {count} bytes early")
+        pieces.append(piece)
+        offset, count = offset + len(piece), count - len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _parsed(decode: Callable[[bytes], _T], data: bytes, part: str) -> _T:
+    try:
+        return decode(data)
+    except (ValueError, RecursionError) as error:
+        raise EntryFormatError(Damage.CORRUPT, f"its {part} does not read: {error}") from error
+
+
+def _checksum(*parts: bytes) -> bytes:
+    hasher = xxhash.xxh3_128()
+    for part in parts:
+        hasher.update(part)
+    return hasher.digest()
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT

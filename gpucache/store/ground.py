@@ -1,0 +1,81 @@
+"""The folders of one root: opened without following links, made with the right modes when first needed.
+
+Owns the root's creation and its CACHEDIR.TAG. Must not know what entries, histories or locks say.
+"""
+
+import os
+from pathlib import Path
+
+from gpucache.errors import CacheUnusableError
+from gpucache.store import layout
+from gpucache.store.folders import Folder
+from gpucache.store.trust import open_root
+
+
+class Ground:
+    """One root with the modes of what is made below it.
+
+    A private root has 0700/0600; a shared one, which other users read, 0755/0644 and no
+    CACHEDIR.TAG, which would make archivers leave it out of images.
+    """
+
+    def __init__(self, root: Path, *, shared: bool) -> None:
+        self.root = root
+        self.shared = shared
+        self.folder_mode, self.file_mode = (0o755, 0o644) if shared else (0o700, 0o600)
+
+    def open(self, *parts: str) -> Folder:
+        """A folder below the root; raises CacheUnusableError for the root, OSError for the rest."""
+        folder = open_root(self.root)
+        for name in parts:
+            with folder as outer:
+                folder = outer.folder(name)
+        return folder
+
+    def make(self, *parts: str) -> Folder:
+        """A folder below the root, made if missing; raises CacheUnusableError for the root, else OSError."""
+        folder = self._make_root()
+        for name in parts:
+            with folder as outer:
+                folder = outer.make(name, self.folder_mode)
+        return folder
+
+    def _make_root(self) -> Folder:
+        try:
+            folder = open_root(self.root)
+        except FileNotFoundError:
+            self._make_path(self.root)
+            folder = open_root(self.root)
+        try:
+            # Only in a folder that is ours alone: the tag tells backups to leave all of it out.
+            if not self.shared and not any(True for _ in folder.entries()):
+                self._write_tag(folder)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _make_path(self, path: Path) -> None:
+        if path.is_symlink():
+            raise CacheUnusableError(f"the cache root {self.root} is a link to nothing; remove the link")
+        try:
+            path.mkdir(self.folder_mode)
+        except FileNotFoundError:
+            if path.parent == path:
+                raise
+            self._make_path(path.parent)
+            self._make_path(path)
+        except FileExistsError:
+            return
+        else:
+            path.chmod(self.folder_mode)
+
+    def _write_tag(self, folder: Folder) -> None:
+        try:
+            fd = folder.open_for_writing(layout.TAG_NAME, os.O_WRONLY | os.O_EXCL, self.file_mode)
+        except FileExistsError:
+            return
+        try:
+            os.write(fd, layout.TAG_TEXT)
+        finally:
+            os.close(fd)

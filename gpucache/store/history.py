@@ -1,0 +1,99 @@
+"""What happened under a program's name: one bounded file of JSON lines per program, advisory.
+
+A line has ``program``, ``when_ns``, ``what``, ``key``, ``target`` and ``why``. A file that outgrows
+64 KiB is rewritten with its newest events. Losing one costs an explanation, never a hit, so nothing
+here raises OSError. Must not know what reads it.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+
+from gpucache.errors import CacheUnusableError
+from gpucache.store import layout, lines
+from gpucache.store.folders import Folder
+from gpucache.store.ground import Ground
+from gpucache.store.interface import Event
+
+EVENT_CAP = 256
+"""Events a history gives at most: the newest."""
+FILE_CAP = 64 << 10
+"""Bytes above which a history is rewritten, to at most half of it."""
+_TEXT_CAP = 500
+_UNUSABLE = (OSError, CacheUnusableError)
+
+
+class History:
+    """The histories of all programs below one root."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def record(self, program: str, event: Event) -> None:
+        """Append an event; texts longer than 500 characters are cut."""
+        line = _line(program, event)
+        mode = self._ground.file_mode
+        with suppress(*_UNUSABLE), self._ground.make(*layout.program_folder(program)) as folder:
+            if lines.append(folder, layout.HISTORY_NAME, line, mode) > FILE_CAP:
+                self._shrink(program, folder)
+
+    def events(self, program: str) -> list[Event]:
+        """The newest events, oldest first."""
+        try:
+            with self._ground.open(*layout.program_folder(program)) as folder:
+                return _events(folder, program)
+        except _UNUSABLE:
+            return []
+
+    def programs(self) -> list[str]:
+        """The names of the programs that have a history, sorted."""
+        names: set[str] = set()
+        with suppress(*_UNUSABLE), self._ground.open(*layout.PROGRAMS) as programs:
+            for found in programs.entries():
+                with suppress(OSError), programs.folder(found.name) as folder:
+                    records = lines.last(folder, layout.HISTORY_NAME, 2 * lines.LINE_CAP)
+                    names |= {str(record["program"]) for record in records[-1:] if "program" in record}
+        return sorted(names)
+
+    def _shrink(self, program: str, folder: Folder) -> None:
+        """Write the newest events anew; an event appended by another meanwhile may be lost."""
+        kept: list[bytes] = []
+        size = 0
+        for event in reversed(_events(folder, program)):
+            line = _line(program, event)
+            size += len(line)
+            if size > FILE_CAP // 2:
+                break
+            kept.append(line)
+        name = f"{os.getpid()}-{secrets.token_hex(8)}.history"
+        with self._ground.make(*layout.TMP) as tmp:
+            try:
+                lines.append(tmp, name, b"".join(reversed(kept)), self._ground.file_mode)
+                tmp.move(name, folder, layout.HISTORY_NAME)
+            except BaseException:
+                with suppress(OSError):
+                    tmp.unlink(name)
+                raise
+
+
+def _line(program: str, event: Event) -> bytes:
+    # The longest text comes last, as what does not fit a line is left out.
+    record: dict[str, object] = {"program": program, "when_ns": event.when_ns}
+    for name in ("what", "key", "target", "why"):
+        record[name] = str(getattr(event, name))[:_TEXT_CAP]
+    return lines.line_of(record)
+
+
+def _events(folder: Folder, program: str) -> list[Event]:
+    records = lines.last(folder, layout.HISTORY_NAME, FILE_CAP + lines.LINE_CAP)
+    events = (_event(record) for record in records if record.get("program") == program)
+    return [event for event in events if event is not None][-EVENT_CAP:]
+
+
+def _event(record: dict[str, object]) -> Event | None:
+    when_ns = record.get("when_ns")
+    texts = [record.get(name, "") for name in ("what", "key", "target", "why")]
+    if not isinstance(when_ns, int) or not all(isinstance(text, str) for text in texts):
+        return None
+    what, key, target, why = map(str, texts)
+    return Event(when_ns, what, key, target, why)

@@ -1,0 +1,178 @@
+"""What a store of entries can do, and the outcomes it answers with.
+
+Owns the protocol that ``engine/`` uses. Knows bytes, files, locks and history; nothing of GPUs,
+compilers or terminals.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+
+
+class Damage(StrEnum):
+    """How the bytes of an entry fail their format."""
+
+    TRUNCATED = "truncated"
+    CORRUPT = "corrupt"
+    MISPLACED = "misplaced"
+    UNTRUSTED = "untrusted"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sound entry: header and payload checksums match and the key is the one asked for."""
+
+    key: CacheKey
+    head: EntryHead
+    payload: bytes
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No entry; ``reason`` says why where it is more than not being there (unreadable root, I/O error)."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """An entry was there and is not sound. ``quarantined`` where it could be moved out of the way."""
+
+    damage: Damage
+    detail: str
+    quarantined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What tells whether a file is still the one that was read."""
+
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedEntry:
+    """One file below ``entries/`` as a scan sees it; ``head`` is None where ``damage`` says why."""
+
+    path: Path
+    key: CacheKey
+    """From the path."""
+    identity: FileIdentity
+    allocated_bytes: int
+    last_used_ns: int
+    head: EntryHead | None
+    damage: Damage | None = None
+    damage_detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file that belongs to no entry: what a killed writer left in ``tmp/``, or a stray file."""
+
+    path: Path
+    size_bytes: int
+    age_ns: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a program's history."""
+
+    when_ns: int
+    what: str
+    """``built``, ``evicted``, ``quarantined`` or ``poisoned``."""
+    key: str
+    target: str
+    why: str = ""
+
+
+class Store(Protocol):
+    """Entries by key. Implementations: a directory, and memory."""
+
+    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+        """The entry of a key, fully checked. Never raises for what lies on disk."""
+        ...
+
+    def publish(self, entry: Entry) -> int:
+        """Put an entry in place atomically and return its size in bytes; raises OSError or CacheUnusableError."""
+        ...
+
+
+class EntryStore(Store, Protocol):
+    """A store on disk, with what the verbs need beyond a hit."""
+
+    @property
+    def root(self) -> Path:
+        """The directory the cache lives in."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Whether publishing, removing and recording may be tried."""
+        ...
+
+    def detail(self, key: CacheKey) -> EntryDetail | None:
+        """The detail of an entry; None where there is none or it is not sound."""
+        ...
+
+    def contains(self, key: CacheKey) -> bool:
+        """Whether a file for this key exists, unread."""
+        ...
+
+    def find(self, prefix: str) -> list[CacheKey]:
+        """Keys that begin with a hex prefix of two or more digits, without a full scan."""
+        ...
+
+    def scan(self) -> Iterator[ScannedEntry]:
+        """Every file below ``entries/``, one by one, heads only, constant memory."""
+        ...
+
+    def leftovers(self, now_ns: int) -> Iterator[Leftover]:
+        """What belongs to no entry."""
+        ...
+
+    def remove(self, scanned: ScannedEntry, why: str) -> bool:
+        """Remove an entry if unchanged since the scan, recording it; whether it was removed."""
+        ...
+
+    def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
+        """Move an entry to ``quarantine/`` if unchanged since the scan, recording it."""
+        ...
+
+    def remove_leftover(self, leftover: Leftover) -> bool:
+        """Remove a leftover; whether it was removed."""
+        ...
+
+    def single_flight(self, key: CacheKey, timeout_s: float) -> AbstractContextManager[bool]:
+        """Hold this key's lock while compiling; yields False when it was not to be had in time."""
+        ...
+
+    def record(self, program: str, event: Event) -> None:
+        """Append to a program's history; losing it is no error."""
+        ...
+
+    def history(self, program: str) -> list[Event]:
+        """A program's history, oldest first; empty where there is none."""
+        ...
+
+    def programs(self) -> list[str]:
+        """Names of programs that have a history, sorted, for completion."""
+        ...
+
+    def journal(self, record: Mapping[str, object]) -> None:
+        """Append one line to the journal; losing it is no error."""
+        ...
+
+    def journal_tail(self, count: int) -> list[dict[str, object]]:
+        """The last lines of the journal, newest first."""
+        ...

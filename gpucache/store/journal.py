@@ -1,0 +1,51 @@
+"""The journal of misses: one JSON line each, in two generations of 1 MiB.
+
+``journal/misses`` is appended to; when it has outgrown its cap it becomes ``journal/misses.1`` and
+replaces the one before. Losing a line is no error, so nothing here raises OSError. Must not know
+what a record says.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from gpucache.errors import CacheUnusableError
+from gpucache.store import layout, lines
+from gpucache.store.folders import Folder
+from gpucache.store.ground import Ground
+
+GENERATION_CAP = 1 << 20
+"""Bytes above which the journal is rotated."""
+NAME = "misses"
+OLDER_NAME = "misses.1"
+_UNUSABLE = (OSError, CacheUnusableError)
+
+
+class Journal:
+    """The journal below one root."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def record(self, record: Mapping[str, object]) -> None:
+        """Append one line of at most 4 KiB."""
+        line = lines.line_of(record)
+        with suppress(*_UNUSABLE), self._ground.make(*layout.JOURNAL) as folder:
+            if lines.append(folder, NAME, line, self._ground.file_mode) > GENERATION_CAP:
+                _rotate(folder)
+
+    def tail(self, count: int) -> list[dict[str, object]]:
+        """The last ``count`` records, newest first."""
+        limit_bytes = min(count * lines.LINE_CAP, GENERATION_CAP + lines.LINE_CAP)
+        records: list[dict[str, object]] = []
+        with suppress(*_UNUSABLE), self._ground.open(*layout.JOURNAL) as folder:
+            for name in (NAME, OLDER_NAME):
+                if len(records) < count:
+                    with suppress(OSError):
+                        records += reversed(lines.last(folder, name, limit_bytes))
+        return records[:count]
+
+
+def _rotate(folder: Folder) -> None:
+    # Asked again by name: whoever came first has already put a small file in its place.
+    if folder.lstat(NAME).st_size > GENERATION_CAP:
+        folder.move(NAME, folder, OLDER_NAME)

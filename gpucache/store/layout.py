@@ -1,0 +1,66 @@
+"""Where things lie below a root. Pure names; touches no disk.
+
+    <root>/CACHEDIR.TAG
+    <root>/v1/entries/<2 hex>/<64 hex>.gpc
+    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history
+    <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
+
+Another format version has another folder beside ``v1``, and is left alone.
+"""
+
+import re
+
+from gpucache.keys import digest
+from gpucache.model import CacheKey
+
+VERSION_FOLDER = "v1"
+ENTRIES = (VERSION_FOLDER, "entries")
+PROGRAMS = (VERSION_FOLDER, "programs")
+TMP = (VERSION_FOLDER, "tmp")
+QUARANTINE = (VERSION_FOLDER, "quarantine")
+JOURNAL = (VERSION_FOLDER, "journal")
+LOCKS = (VERSION_FOLDER, "locks")
+HISTORY_NAME = "history"
+ENTRY_SUFFIX = ".gpc"
+TAG_NAME = "CACHEDIR.TAG"
+TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
+# This file marks a cache made by gpucache, which backups may leave out.
+# For information see https://bford.info/cachedir/
+"""
+_KEY = re.compile(r"[0-9a-f]{64}")
+_PREFIX = re.compile(r"[0-9a-f]{2,64}")
+_SLUG_LENGTH = 40
+
+
+def entry_folder(key: CacheKey) -> tuple[str, ...]:
+    """The folder of an entry, as parts below the root; raises ValueError for what is not a key."""
+    if not _KEY.fullmatch(key.hex):
+        raise ValueError(f"{key.hex!r} is not a cache key of 64 lower-case hex digits")
+    return (*ENTRIES, key.hex[:2])
+
+
+def entry_name(key: CacheKey) -> str:
+    """The file name of an entry."""
+    return f"{key.hex}{ENTRY_SUFFIX}"
+
+
+def lock_name(key: CacheKey) -> str:
+    """The name of the lock file of a key."""
+    return f"{key.hex}.lock"
+
+
+def fits(folder: str, name: str) -> bool:
+    """Whether a file of this name belongs into this folder of ``entries/``."""
+    stem = name.removesuffix(ENTRY_SUFFIX)
+    return name.endswith(ENTRY_SUFFIX) and stem[:2] == folder and _KEY.fullmatch(stem) is not None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether a text can be the beginning of a key and names its folder."""
+    return _PREFIX.fullmatch(text) is not None
+
+
+def program_folder(program: str) -> tuple[str, ...]:
+    """The folder of a program's history, as parts below the root: readable, and unique by its digest."""
+    slug = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")[:_SLUG_LENGTH] or "program"
+    return (*PROGRAMS, f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:8]}")

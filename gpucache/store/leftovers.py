@@ -1,0 +1,70 @@
+"""What belongs to no entry: files of killed writers, locks nobody holds, and strays.
+
+A file in ``tmp/`` or ``locks/`` is left over only when nothing changed it for an hour: younger ones
+may be in use. Must not know what an entry says.
+"""
+
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gpucache.errors import CacheUnusableError
+from gpucache.store import layout, lock
+from gpucache.store.folders import Folder
+from gpucache.store.ground import Ground
+from gpucache.store.interface import Leftover
+from gpucache.store.scan import walk
+
+MINIMUM_AGE_NS = 3600 * 10**9
+
+
+def leftovers(ground: Ground, now_ns: int) -> Iterator[Leftover]:
+    """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
+    for folder, name in _listed(ground, layout.TMP):
+        yield from _old(folder, name, now_ns, "left by a writer that was stopped")
+    for folder, name in _listed(ground, layout.LOCKS):
+        with suppress(OSError):
+            if not lock.held(folder, name):
+                yield from _old(folder, name, now_ns, "a lock that nobody holds")
+    for folder, name, stray in walk(ground):
+        if stray:
+            with suppress(OSError):
+                yield _leftover(folder, name, now_ns, "a file that is no entry")
+
+
+def remove_leftover(ground: Ground, leftover: Leftover) -> bool:
+    """Remove a leftover whose size is unchanged; whether it was removed. Raises nothing."""
+    try:
+        *parts, name = leftover.path.relative_to(ground.root).parts
+        place = tuple(parts[:2])
+        if place not in (layout.TMP, layout.LOCKS, layout.ENTRIES):
+            return False
+        with ground.open(*parts) as folder:
+            status = folder.lstat(name)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != leftover.size_bytes:
+                return False
+            if place == layout.LOCKS:
+                return lock.remove_unheld(folder, name)
+            folder.unlink(name)
+            return True
+    except (OSError, ValueError, CacheUnusableError):
+        return False
+
+
+def _listed(ground: Ground, place: tuple[str, ...]) -> Iterator[tuple[Folder, str]]:
+    with suppress(OSError), ground.open(*place) as folder:
+        for found in folder.entries():
+            yield folder, found.name
+
+
+def _old(folder: Folder, name: str, now_ns: int, detail: str) -> Iterator[Leftover]:
+    with suppress(OSError):
+        leftover = _leftover(folder, name, now_ns, detail)
+        if leftover.age_ns > MINIMUM_AGE_NS:
+            yield leftover
+
+
+def _leftover(folder: Folder, name: str, now_ns: int, detail: str) -> Leftover:
+    status = folder.lstat(name)
+    # By the time of change: a writer sets the time of modification to when it compiled.
+    return Leftover(folder.path / name, status.st_size, max(0, now_ns - status.st_ctime_ns), detail)

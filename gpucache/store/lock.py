@@ -1,0 +1,140 @@
+"""One lock per key, so that processes (and threads) that want the same compile do it once.
+
+An advisory lock of the operating system (``flock``) on a file of its own: the kernel frees it when
+its holder dies, and the file's existence means nothing. The holder removes the file when it lets
+go; whoever got the lock of a removed file notices by comparing inodes, and tries again. Where there
+is no such lock (Windows, a read-only or odd file system) nobody waits. Must not know what is
+compiled.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gpucache.store.folders import Folder
+
+if sys.platform != "win32":
+    import fcntl
+
+_MODE = 0o600
+"""Also below a shared root: whoever can open a lock can hold it against its owner."""
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.1
+
+
+class _Hold:
+    """A lock we hold. A forked child must close its copy, else the lock outlives its holder."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd: int | None = fd
+
+
+_held: set[_Hold] = set()
+
+
+def _forget_in_child() -> None:
+    for hold in _held:
+        if hold.fd is not None:
+            os.close(hold.fd)
+            hold.fd = None
+    _held.clear()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
+@contextmanager
+def single_flight(folder: Folder, name: str, timeout_s: float) -> Iterator[bool]:
+    """Hold a lock; yields False, without it, after ``timeout_s`` seconds or where no lock can be made."""
+    hold = _wait(folder, name, timeout_s)
+    try:
+        yield hold is not None
+    finally:
+        if hold is not None:
+            _release(folder, name, hold)
+
+
+def held(folder: Folder, name: str) -> bool:
+    """Whether somebody holds the lock of this file; raises OSError."""
+    if sys.platform == "win32":
+        return True
+    fd = folder.open_file(name)
+    try:
+        return not _lock(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_unheld(folder: Folder, name: str) -> bool:
+    """Remove a lock file that nobody holds; raises OSError."""
+    if sys.platform == "win32":
+        return False
+    fd = folder.open_file(name)
+    try:
+        if not _lock(fd) or not _is_at(fd, folder, name):
+            return False
+        folder.unlink(name)
+        return True
+    finally:
+        os.close(fd)
+
+
+def _wait(folder: Folder, name: str, timeout_s: float) -> _Hold | None:
+    deadline = time.monotonic() + timeout_s
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            hold = _try(folder, name)
+        except OSError:
+            return None
+        left = deadline - time.monotonic()
+        if hold is not None or left <= 0:
+            return hold
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _try(folder: Folder, name: str) -> _Hold | None:
+    if sys.platform == "win32":
+        raise OSError("no locks that the kernel frees are known here")
+    fd = folder.open_for_writing(name, os.O_RDWR, _MODE)
+    try:
+        if _lock(fd) and _is_at(fd, folder, name):
+            hold = _Hold(fd)
+            _held.add(hold)
+            return hold
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def _release(folder: Folder, name: str, hold: _Hold) -> None:
+    if hold.fd is None:
+        return
+    # First the name, then the lock: the other way round somebody else's lock could be removed.
+    with suppress(OSError):
+        folder.unlink(name)
+    _held.discard(hold)
+    os.close(hold.fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(fd: int, folder: Folder, name: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), folder.lstat(name))
+    except FileNotFoundError:
+        return False

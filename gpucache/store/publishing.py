@@ -1,0 +1,48 @@
+"""How an entry gets its place: written aside, made durable, and renamed, so that nobody sees half of it.
+
+Must not know what an entry says, nor who wants it.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+
+from gpucache.model import Entry
+from gpucache.store import layout
+from gpucache.store.folders import Folder
+from gpucache.store.format import encode
+from gpucache.store.ground import Ground
+
+
+def publish(ground: Ground, entry: Entry) -> int:
+    """Put an entry in place and return its size in bytes; raises OSError, CacheUnusableError.
+
+    A failure leaves nothing in ``tmp/``; a writer that is killed leaves one file there.
+    """
+    data = encode(entry)
+    name = layout.entry_name(entry.key)
+    partial = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
+    with ground.make(*layout.entry_folder(entry.key)) as folder, ground.make(*layout.TMP) as tmp:
+        try:
+            _write(tmp, partial, data, entry.head.created_ns, ground.file_mode)
+            tmp.move(partial, folder, name)
+        except BaseException:
+            with suppress(OSError):
+                tmp.unlink(partial)
+            raise
+        folder.sync()
+    return len(data)
+
+
+def _write(tmp: Folder, name: str, data: bytes, created_ns: int, mode: int) -> None:
+    fd = tmp.open_for_writing(name, os.O_WRONLY | os.O_EXCL, mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        # Until its first use an entry was last used when it was created.
+        if os.utime in os.supports_fd:
+            os.utime(fd, ns=(created_ns, created_ns))
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,66 @@
+"""Where damaged entries go: out of the way, kept for a look, bounded, and recorded.
+
+A file is called ``<when it came, in ns>-<its old name>``, so that names sort by age. Must not
+decide what is damaged.
+"""
+
+import time
+from contextlib import suppress
+
+from gpucache.errors import CacheUnusableError
+from gpucache.model import CacheKey, EntryHead
+from gpucache.store import layout
+from gpucache.store.folders import Folder
+from gpucache.store.format import EntryFormatError, read_description, read_head
+from gpucache.store.ground import Ground
+from gpucache.store.history import History
+from gpucache.store.interface import Event, FileIdentity
+from gpucache.store.scan import identity_of
+from gpucache.store.trust import open_trusted
+
+FILE_CAP = 32
+BYTES_CAP = 64 << 20
+
+
+class Quarantine:
+    """The quarantine of one root."""
+
+    def __init__(self, ground: Ground, history: History) -> None:
+        self._ground = ground
+        self._history = history
+
+    def take(self, folder: Folder, name: str, identity: FileIdentity, key: CacheKey, why: str) -> bool:
+        """Move a file in, if it is still the one that was read; whether it was moved. Raises nothing."""
+        now_ns = time.time_ns()
+        try:
+            if identity_of(folder.lstat(name)) != identity:
+                return False
+            head = self._head(folder, name)
+            with self._ground.make(*layout.QUARANTINE) as quarantine:
+                folder.move(name, quarantine, f"{now_ns:020d}-{name}")
+                _trim(quarantine)
+        except (OSError, CacheUnusableError):
+            return False
+        if head is not None:
+            self._history.record(head.program, Event(now_ns, "quarantined", key.hex, head.target, why))
+        return True
+
+    def _head(self, folder: Folder, name: str) -> EntryHead | None:
+        """Whose history this belongs in; what no checksum vouches for must name a program we know."""
+        with suppress(OSError, EntryFormatError), open_trusted(folder, name) as (fd, status):
+            with suppress(EntryFormatError):
+                return read_description(fd, status.st_size).head
+            head = read_head(fd, status.st_size)[1]
+            return head if self._history.events(head.program) else None
+        return None
+
+
+def _trim(quarantine: Folder) -> None:
+    """Remove the oldest until both caps hold."""
+    names = sorted(found.name for found in quarantine.entries())
+    kept_bytes = 0
+    for rank, name in enumerate(reversed(names)):
+        with suppress(OSError):
+            kept_bytes += quarantine.lstat(name).st_size
+            if rank >= FILE_CAP or kept_bytes > BYTES_CAP:
+                quarantine.unlink(name)

@@ -1,0 +1,129 @@
+"""What lies below ``entries/`` of a root, one file at a time: heads only, constant memory.
+
+Links are reported, never followed; files that vanish meanwhile are passed over. Every name is told
+once: here, or, a regular file that does not call itself an entry, among the leftovers. Must not
+change anything, nor know what a program or target is.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+from gpucache.errors import CacheUnusableError
+from gpucache.model import CacheKey, EntryHead
+from gpucache.store import layout
+from gpucache.store.folders import Folder
+from gpucache.store.format import EntryFormatError, misplaced, read_head
+from gpucache.store.ground import Ground
+from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
+from gpucache.store.trust import UntrustedFileError, open_trusted
+
+UNREADABLE = FileIdentity(inode=0, size_bytes=0, mtime_ns=-1)
+"""Matches no file, so that what a failing disk or server hides is neither moved nor removed."""
+
+
+def scan(ground: Ground) -> Iterator[ScannedEntry]:
+    """Every entry, sound or not; raises CacheUnusableError where the root or ``entries/`` cannot be read."""
+    for folder, name, stray in walk(ground):
+        if not stray and (scanned := _scanned(folder, name)) is not None:
+            yield scanned
+
+
+def look_at(ground: Ground, key: CacheKey) -> ScannedEntry | None:
+    """The entry of one key as a scan sees it; None where there is none. Raises nothing for what is there."""
+    with suppress(OSError, CacheUnusableError), ground.open(*layout.entry_folder(key)) as folder:
+        return _scanned(folder, layout.entry_name(key))
+    return None
+
+
+def walk(ground: Ground) -> Iterator[tuple[Folder, str, bool]]:
+    """Every name below ``entries/`` with its open folder, and whether it is a stray regular file."""
+    with ExitStack() as stack:
+        try:
+            entries = stack.enter_context(ground.open(*layout.ENTRIES))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            place = ground.root.joinpath(*layout.ENTRIES)
+            raise CacheUnusableError(
+                f"{place} cannot be read: {error.strerror or error}; check whose it is, or remove it"
+            ) from error
+        for found in entries.entries():
+            folder = _opened(entries, found)
+            if folder is None:
+                yield entries, found.name, _is_stray(found)
+                continue
+            with folder:
+                for inner in folder.entries():
+                    yield folder, inner.name, _is_stray(inner)
+
+
+def identity_of(status: os.stat_result) -> FileIdentity:
+    """What tells whether a file is still the one that has this status."""
+    return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _opened(entries: Folder, found: os.DirEntry[str]) -> Folder | None:
+    with suppress(OSError):
+        if found.is_dir(follow_symlinks=False):
+            return entries.folder(found.name)
+    return None
+
+
+def _is_stray(found: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return found.is_file(follow_symlinks=False) and not found.name.endswith(layout.ENTRY_SUFFIX)
+    return False
+
+
+def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
+    try:
+        with open_trusted(folder, name) as (fd, status):
+            try:
+                return _entry(folder, name, status, _head(fd, status.st_size, folder, name))
+            except EntryFormatError as error:
+                return _entry(folder, name, status, error)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unread(folder, name, error)
+
+
+def _head(fd: int, size: int, folder: Folder, name: str) -> EntryHead:
+    header, head = read_head(fd, size)
+    if not layout.fits(folder.path.name, name) or layout.entry_name(header.key) != name:
+        raise misplaced(header)
+    return head
+
+
+def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
+    """An entry that was not read: not to be trusted, or not to be had."""
+    try:
+        status = folder.lstat(name)
+    except OSError:
+        return None
+    known = isinstance(error, PermissionError)
+    reason = error.strerror or str(error)
+    detail = reason if isinstance(error, UntrustedFileError) else f"it cannot be read: {reason}"
+    damage = EntryFormatError(Damage.UNTRUSTED, detail)
+    return _entry(folder, name, status, damage, identity_of(status) if known else UNREADABLE)
+
+
+def _entry(
+    folder: Folder,
+    name: str,
+    status: os.stat_result,
+    result: EntryHead | EntryFormatError,
+    identity: FileIdentity | None = None,
+) -> ScannedEntry:
+    head, damage = (result, None) if isinstance(result, EntryHead) else (None, result)
+    return ScannedEntry(
+        path=folder.path / name,
+        key=CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)),
+        identity=identity or identity_of(status),
+        allocated_bytes=getattr(status, "st_blocks", -(-status.st_size // 512)) * 512,
+        last_used_ns=status.st_mtime_ns,
+        head=head,
+        damage=damage.damage if damage else None,
+        damage_detail=damage.detail if damage else "",
+    )

@@ -1,0 +1,131 @@
+"""Whom a cache believes: which roots and which files are used at all.
+
+A root is used only if it is a folder owned by oneself or by the administrator (uid 0) and not
+writable by group or others; a link leads to it only if the same two could have made the link. A
+file is read only if it is a regular file with such an owner and mode, and no link. Checks are made
+on open descriptors. Where a platform has no owners in this sense (Windows) only the kinds of files
+are checked. Must not know what the files say.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.errors import CacheUnusableError
+from gpucache.store.folders import Folder
+
+_ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
+
+
+@dataclass(frozen=True, slots=True)
+class RootUsable:
+    """The root is there and may be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootMissing:
+    """Nothing is there yet; the first entry makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootRefused:
+    """The root is there and must not be used; ``reason`` is a sentence with the remedy."""
+
+    reason: str
+
+
+RootState = RootUsable | RootMissing | RootRefused
+
+
+class UntrustedFileError(PermissionError):
+    """A file that is a link, not a regular file, or could have been written by somebody else."""
+
+
+def check_root(path: Path) -> RootState:
+    """Whether a root may be used. Raises nothing."""
+    try:
+        open_root(path).close()
+    except FileNotFoundError:
+        return RootMissing()
+    except CacheUnusableError as error:
+        return RootRefused(str(error))
+    return RootUsable()
+
+
+def open_root(path: Path) -> Folder:
+    """The root, open and checked; raises FileNotFoundError where there is none, else CacheUnusableError."""
+    try:
+        link = os.lstat(path)
+        folder = Folder.at(path)
+    except FileNotFoundError:
+        raise
+    except NotADirectoryError as error:
+        raise CacheUnusableError(
+            f"the cache root {path} is not a folder; remove it or {_ELSEWHERE}"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise CacheUnusableError(f"the cache root {path} cannot be opened: {reason}; {_ELSEWHERE}") from error
+    try:
+        _require_root(path, link, folder.status())
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+@contextmanager
+def open_trusted(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Descriptor and status of a file that may be believed; raises UntrustedFileError, other OSErrors."""
+    try:
+        fd = folder.open_file(name)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise UntrustedFileError(errno.EPERM, "it is a link") from error
+        raise
+    try:
+        status = os.fstat(fd)
+        reason = distrust(status) if stat.S_ISREG(status.st_mode) else "it is not a regular file"
+        if reason is not None:
+            raise UntrustedFileError(errno.EPERM, reason)
+        yield fd, status
+    finally:
+        os.close(fd)
+
+
+def distrust(status: os.stat_result) -> str | None:
+    """Why a file or folder of this owner and mode is not believed; None where it is."""
+    if sys.platform == "win32":
+        return None
+    if status.st_uid not in (0, os.geteuid()):
+        return f"it belongs to uid {status.st_uid}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
+def owned_by_us(status: os.stat_result) -> bool:
+    """Whether a file is our own."""
+    return sys.platform == "win32" or status.st_uid == os.geteuid()
+
+
+def _require_root(path: Path, link: os.stat_result, status: os.stat_result) -> None:
+    if sys.platform == "win32":
+        return
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+        raise CacheUnusableError(
+            f"the cache root {path} is a link that belongs to uid {link.st_uid}; {_ELSEWHERE}"
+        )
+    reason = distrust(status)
+    if reason is None:
+        return
+    ours = status.st_uid in (0, os.geteuid())
+    remedy = (
+        f"run 'chmod go-w {path}' if nobody else did write there, or {_ELSEWHERE}" if ours else _ELSEWHERE
+    )
+    raise CacheUnusableError(f"the cache root {path} cannot be trusted, as {reason}; {remedy}")

@@ -1,0 +1,84 @@
+"""Sizes, ages and durations to text and back. Pure; knows nothing of caches.
+
+Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` and ``10MiB`` are
+10 x 1024 x 1024 bytes, ``10MB`` is 10 x 1000 x 1000.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from gpucache.errors import UsageError
+
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?b|)", re.IGNORECASE)
+_AGE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_POWERS = ("", "k", "m", "g", "t")
+_LAST_SECOND = 253_402_300_799  # of the year 9999, after which there is no date
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``512M``, ``1.5GiB``, ``100kB`` or ``4096``; raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a size; write a number with a unit, such as 512M or 2GiB")
+    number, power, suffix = match.groups()
+    step = 1000 if suffix.lower() == "b" and power else 1024
+    return int(float(number) * step ** _POWERS.index(power.lower()))
+
+
+def parse_age_ns(text: str) -> int:
+    """Nanoseconds of an age such as ``30d``, ``12h`` or ``90s``; raises UsageError."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not an age; write a number with s, m, h, d or w, such as 30d")
+    return int(float(match[1]) * _SECONDS[match[2].lower()] * 1_000_000_000)
+
+
+def format_size(size_bytes: int) -> str:
+    """A size for people, three significant digits: ``812 B``, ``4.2 KiB``, ``1.5 GiB``."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    value = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1000:
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    return f"{value / 1024:.1f} TiB"
+
+
+def format_duration(duration_ns: int) -> str:
+    """A duration for people: ``0.4 ms``, ``87 ms``, ``6.32 s``, ``2 min 5 s``."""
+    ms = duration_ns / 1_000_000
+    if ms < 10:
+        return f"{ms:.1f} ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.2f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def format_age(age_ns: int) -> str:
+    """How long ago, in the largest fitting unit: ``now``, ``5 min``, ``3 h``, ``12 d``."""
+    seconds = age_ns // 1_000_000_000
+    if seconds < 60:
+        return "now"
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "now"
+
+
+def format_instant(instant_ns: int) -> str:
+    """An instant as ISO 8601 in UTC with seconds, such as ``2026-01-31T08:15:00Z``.
+
+    A number read from a file may lie outside every calendar; it is shown as the nearest date.
+    """
+    seconds = min(max(instant_ns // 1_000_000_000, 0), _LAST_SECOND)
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_ms(duration_ns: int) -> float:
+    """Milliseconds, rounded to the microsecond, as JSON documents carry them."""
+    return round(duration_ns / 1_000_000, 3)

@@ -1,0 +1,128 @@
+"""Runs the OpenCL examples on one platform; started as a child process so that drivers stay out of the tests.
+
+Takes the beginning of a platform's name and a file. Writes the inputs and results of every program
+to it as NumPy arrays, and under ``first launches`` how many launches a bench would make of each.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from gpucache.backends.opencl import BACKEND
+from gpucache.engine.warm import plan_warm
+from gpucache.examples import manifest_path
+from gpucache.manifest import read_manifest
+from gpucache.model import BuildRequest, Device, Language, Toolchain
+
+N = 10_000
+COUNT = 3  # signals to transform; a fourth must stay as it is
+
+
+class Runner:
+    """Builds as gpucache does, launches as a program does."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(self._context)
+
+    def build(self, request: BuildRequest, toolchain: Toolchain) -> Any:
+        from gpucache.backends.opencl import compiler
+
+        compilation = BACKEND.plan(request, toolchain, {})
+        return cl.Program(compiler.build_source(self._context, self._device, request, compilation))
+
+    def launch(self, kernel: Any, groups: int, local: int, *arguments: Any) -> None:
+        """Arrays are copied in and back; everything else is handed over as it is."""
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        arrays = {
+            index: (array, cl.Buffer(self._context, flags, hostbuf=array))
+            for index, array in enumerate(arguments)
+            if isinstance(array, np.ndarray)
+        }
+        kernel.set_args(*(arrays[i][1] if i in arrays else given for i, given in enumerate(arguments)))
+        cl.enqueue_nd_range_kernel(self._queue, kernel, (groups * local,), (local,))
+        for array, buffer in arrays.values():
+            cl.enqueue_copy(self._queue, array, buffer)
+        self._queue.finish()
+
+
+def saxpy(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> None:
+    dtype = np.float32 if "float" in variant else np.int32
+    random = np.random.default_rng(1)
+    x, y = (random.integers(-100, 100, N).astype(dtype) for _ in range(2))
+    result = y.copy()
+    # Four elements for each work item: these groups cover N and a little more.
+    runner.launch(program.saxpy, N // 256 + 1, 64, dtype(3), x, result, np.uint32(N - 1))
+    found |= {f"saxpy {dtype.__name__} {name}": array for name, array in (("x", x), ("y", y), ("result", result))}
+
+
+def reduce(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> None:
+    values = np.random.default_rng(2).uniform(-2, 1, N).astype(np.float32)
+    values[N - 1] = 1000  # beyond n
+    found["reduce values"] = values
+    for name, kernel in (("sum", program.reduce_sum), ("maximum", program.reduce_maximum)):
+        for local in (64, 256, 48):  # 48: no power of two
+            partials, result = np.zeros(7, np.float32), np.zeros(1, np.float32)
+            scratch = cl.LocalMemory(4 * local)
+            runner.launch(kernel, 7, local, values, partials, scratch, np.uint32(N - 1))
+            runner.launch(kernel, 1, local, partials, result, scratch, np.uint32(7))
+            found[f"reduce {name} {local}"] = result
+
+
+def fft(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> None:
+    random = np.random.default_rng(3)
+    for points in (256, 512, 1024, 2048):
+        signals = random.standard_normal((COUNT + 1, 2 * points), np.float32).view(np.complex64)
+        for name in (f"fft_{points}", f"inverse_fft_{points}"):
+            result = signals.copy()
+            runner.launch(getattr(program, name), COUNT + 1, 64, result, np.uint32(COUNT))
+            found |= {f"{name} signals": signals, f"{name} result": result}
+
+
+def first_launches(request: BuildRequest, toolchain: Toolchain) -> list[str]:
+    """What a bench launches on zeros, after launching it."""
+    compilation = BACKEND.plan(request, toolchain, {})
+    launches = BACKEND.launches(request, compilation)
+    session = BACKEND.open_session(request.target)
+    session.build(request, compilation)
+    session.create_kernels()
+    session.launch(launches)
+    return [f"{one.kernel} {one.local_size[0]}" for one in launches]
+
+
+def devices_of(platform_name: str) -> Sequence[Device]:
+    return [device for device in BACKEND.devices() if device.name.startswith(platform_name)]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    from gpucache.backends.opencl import platforms
+
+    platform_name, path = sys.argv[1:]
+    platform = next(each for each in cl.get_platforms() if each.name.startswith(platform_name))
+    toolchains = [
+        device
+        for device in BACKEND.devices()
+        if device.target is not None and platforms.find(device.target).platform == platform
+    ]
+    specs = [spec for spec in read_manifest(manifest_path()) if spec.program.language is Language.OPENCL_C]
+    runner = Runner(platform.get_devices()[0])
+    found: dict[str, Any] = {}
+    launches: dict[str, list[str]] = {}
+    for item in plan_warm(specs, toolchains[:1], ()):
+        if item.request is None or item.toolchain is None:
+            raise SystemExit(f"{item.program}: {item.skipped}")
+        run = {"saxpy.cl": saxpy, "reduce.cl": reduce, "fft.cl": fft}[item.program]
+        run(runner, runner.build(item.request, item.toolchain), item.variant, found)
+        launches[f"{item.program} {item.variant}".strip()] = first_launches(item.request, item.toolchain)
+    np.savez(path, **found, **{"first launches": np.array(json.dumps(launches))})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Entries, and other processes that use a store."""
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import gpucache
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+
+Child = subprocess.Popen[str]
+
+
+def build_entry(seed: str = "a", payload: bytes = b"payload") -> Entry:
+    head = EntryHead("saxpy", "cuda:sm_90", "cubin", 10**18, 10**6, sha256(payload).hexdigest())
+    return Entry(CacheKey(sha256(seed.encode()).hexdigest()), head, EntryDetail(()), payload)
+
+
+# What every other process begins with: the function above, a store, and lines for the test to read.
+_PRELUDE = f"""
+import os, sys
+from hashlib import sha256
+from pathlib import Path
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.store import Absent, DirectoryStore, Found
+
+{inspect.getsource(build_entry)}
+root = Path(sys.argv[1])
+store = DirectoryStore(root, writable=True)
+
+def say(text: object) -> None:
+    print(text, flush=True)
+
+def block(*_: object, **__: object) -> None:
+    say("blocked")
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def make_entry() -> Callable[..., Entry]:
+    return build_entry
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str, Path], Child]]:
+    """Start a process on a root; it has ``store``, ``build_entry``, ``say`` and ``block``."""
+    children: list[Child] = []
+    path = os.pathsep.join([str(Path(gpucache.__file__).parent.parent), *filter(None, sys.path)])
+
+    def begin(script: str, root: Path) -> Child:
+        child = subprocess.Popen(
+            [sys.executable, "-c", _PRELUDE + script, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        children.append(child)
+        return child
+
+    yield begin
+    for child in children:
+        child.kill()
+        with suppress(BrokenPipeError):
+            child.communicate()

@@ -1,0 +1,129 @@
+"""Disks that are full, read-only or somebody else's: a program runs uncached, and nothing is left behind."""
+
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore, Found
+
+Child = subprocess.Popen[str]
+Start = Callable[[str, Path], Child]
+NOBODY = 65534
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX modes and limits")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can act as two users")
+
+# Modes do not bind the administrator: become somebody they do bind, after all is imported.
+_DROP = f"""
+import errno
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid({NOBODY})
+    os.setuid({NOBODY})
+"""
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A folder that other users can reach, which pytest's own is not; it is theirs where we may give it."""
+    place = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
+    yield place
+    for path in [place, *place.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o700)
+    shutil.rmtree(place)
+
+
+def _said(child: Child) -> list[str]:
+    said, _ = child.communicate()
+    assert child.returncode == 0
+    return said.split()
+
+
+def test_read_only_folder(start: Start, open_place: Path) -> None:
+    """What cannot be written to still gives hits; publishing raises OSError, the rest is silent."""
+    if os.geteuid() == 0:
+        os.chown(open_place, NOBODY, NOBODY)
+    script = """
+store.publish(build_entry())
+for place in (root, *[path for path in root.rglob("*") if path.is_dir()]):
+    place.chmod(0o500)
+say(type(store.get(build_entry().key)).__name__)
+try:
+    store.publish(build_entry("b"))
+except OSError as error:
+    say(errno.errorcode[error.errno])
+with store.single_flight(build_entry().key, 3600) as held:
+    say(held)
+store.journal({"a": 1})
+(scanned,) = store.scan()
+say(store.remove(scanned, "old"))
+say(store.quarantine(scanned, "odd"))
+"""
+    said = _said(start(_DROP + script, open_place / "cache"))
+    assert said == ["Found", "EACCES", "False", "False", "False"]
+
+
+@needs_root
+@pytest.mark.parametrize(("shared", "result"), [(True, "Found"), (False, "Absent")])
+def test_root_of_the_administrator(
+    start: Start, open_place: Path, make_entry: Callable[..., Entry], shared: bool, result: str
+) -> None:
+    """A shared root of the administrator gives every user hits; a private one is a miss with its reason."""
+    open_place.chmod(0o755)
+    DirectoryStore(open_place / "cache", writable=True, shared=shared).publish(make_entry())
+    script = """
+store = DirectoryStore(root, writable=False)
+result = store.get(build_entry().key)
+say(type(result).__name__)
+say(getattr(result, "reason", "") != None)
+"""
+    assert _said(start(_DROP + script, open_place / "cache")) == [result, "True"]
+
+
+def test_file_size_limit(start: Start, tmp_path: Path) -> None:
+    """A write that is cut short raises OSError and leaves no half of an entry."""
+    script = """
+import errno, resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    store.publish(build_entry(payload=bytes(5000)))
+except OSError as error:
+    say(errno.errorcode[error.errno])
+say(len(list((root / "v1" / "tmp").iterdir())))
+store.publish(build_entry())
+say(type(store.get(build_entry().key)).__name__)
+"""
+    assert _said(start(script, tmp_path / "cache")) == ["EFBIG", "0", "Found"]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir(0o700)
+    mount = shutil.which("mount")
+    command = [mount or "", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(place)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no right to mount a small disk here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_full_disk(tiny_disk: Path, make_entry: Callable[..., Entry]) -> None:
+    """A full disk raises ENOSPC and leaves no half of an entry; hits go on, records are lost in silence."""
+    store = DirectoryStore(tiny_disk / "cache", writable=True)
+    store.publish(make_entry())
+    with pytest.raises(OSError, match=r".") as caught:
+        store.publish(make_entry("b", bytes(100_000)))
+    assert caught.value.errno == errno.ENOSPC
+    assert list((store.root / "v1" / "tmp").iterdir()) == []
+    (tiny_disk / "filler").write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * os.statvfs(tiny_disk).f_frsize))
+    store.journal({"a": 1})
+    assert isinstance(store.get(make_entry().key), Found)

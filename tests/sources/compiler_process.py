@@ -1,0 +1,82 @@
+"""Compiles sources with one real compiler and says what the macro V was; run as a child process.
+
+Reads ``{"compiler": "pocl" | "intel" | "nvrtc", "jobs": [{"source", "options", "cwd"}]}`` from stdin,
+writes one value per job to stdout: the integer, or the compiler's words where it refused.
+"""
+
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Compile = Callable[[str, list[str]], int | str]
+_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+
+
+def _opencl(platform_name: str) -> Compile:
+    import pyopencl as cl
+    from pyopencl import _cl
+
+    platform = next(each for each in cl.get_platforms() if each.name.startswith(platform_name))
+    device = platform.get_devices()[0]
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+
+    def run(source: str, options: list[str]) -> int | str:
+        program = _cl._Program(context, source)
+        try:
+            program.build(" ".join(options).encode(), [device])
+        except cl.Error as error:
+            return str(error)
+        out = np.full(1, -1, np.int32)
+        buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
+        kernel = cl.Kernel(program, "show")
+        kernel.set_args(buffer)
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), None)
+        cl.enqueue_copy(queue, out, buffer)
+        return int(out[0])
+
+    return run
+
+
+def _nvrtc() -> Compile:
+    from cuda.bindings import nvrtc
+
+    def run(source: str, options: list[str]) -> int | str:
+        # The name lies in the current directory, which --no-source-include keeps out of the search.
+        _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"main.cu", 0, [], [])
+        words = [b"-arch=compute_80", b"--no-source-include", *(word.encode() for word in options)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            _, size = nvrtc.nvrtcGetProgramLogSize(program)
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            return bytes(log).decode(errors="replace")
+        _, size = nvrtc.nvrtcGetPTXSize(program)
+        ptx = b" " * size
+        nvrtc.nvrtcGetPTX(program, ptx)
+        stored = re.search(rb"(?:mov|st)\.[\w.]+\s+[^;]*, (\d+);", ptx)
+        return int(stored[1]) if stored else 0
+
+    return run
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    request: dict[str, Any] = json.load(sys.stdin)
+    compiler = request["compiler"]
+    run = _nvrtc() if compiler == "nvrtc" else _opencl(_PLATFORMS[compiler])
+    answers = []
+    for job in request["jobs"]:
+        os.chdir(job["cwd"])
+        answers.append(run(job["source"], job["options"]))
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Trees of headers, search rules as tried, and real compilers in child processes."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from gpucache.sources import Place, SearchRule
+
+_PROCESS = Path(__file__).with_name("compiler_process.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One source to compile."""
+
+    source: str
+    options: Sequence[str]
+    cwd: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RealCompiler:
+    """A compiler installed here, run in a process of its own."""
+
+    name: str
+    rule: SearchRule
+    environment: Mapping[str, str]
+
+    def values(self, jobs: Sequence[Job], *, wrapper: Sequence[str] = ()) -> list[int | str]:
+        """What V was in each job, or the compiler's words; ``wrapper`` is a command to run it under."""
+        request = {
+            "compiler": self.name,
+            "jobs": [{"source": job.source, "options": [*job.options], "cwd": str(job.cwd)} for job in jobs],
+        }
+        done = subprocess.run(
+            [*wrapper, sys.executable, str(_PROCESS)],
+            input=json.dumps(request),
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        answers: list[int | str] = json.loads(done.stdout)
+        return answers
+
+
+_RULES = {
+    "pocl": SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS)),
+    "intel": SearchRule((Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD), (Place.DIRS, Place.CWD)),
+    "nvrtc": SearchRule((Place.DIRS,), (Place.DIRS,), trigraphs=False),
+}
+_PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
+
+
+@pytest.fixture
+def rules() -> Mapping[str, SearchRule]:
+    return _RULES
+
+
+@pytest.fixture
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealCompiler]:
+    """A real compiler by name; skips where its package is not installed."""
+
+    def find(name: str) -> RealCompiler:
+        try:
+            distribution(_PACKAGES[name])
+        except PackageNotFoundError:
+            pytest.skip(f"{_PACKAGES[name]} is not installed")
+        vendors = tmp_path_factory.mktemp("vendors")
+        if name == "intel":
+            library = Path(sysconfig.get_path("data"), "lib", "libintelocl.so")
+            (vendors / "intel.icd").write_text(f"{library}\n")
+        environment = {
+            "OCL_ICD_VENDORS": str(vendors),
+            "POCL_CACHE_DIR": str(tmp_path_factory.mktemp("pocl")),
+        }
+        return RealCompiler(name, _RULES[name], environment)
+
+    return find
+
+
+@pytest.fixture
+def job() -> type[Job]:
+    return Job
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[..., Path]:
+    """Writes files below a folder: ``tree({"a/x.h": b"..."})``; a value of type str makes a link."""
+
+    def write(files: Mapping[str, bytes | str], *, root: str = "tree") -> Path:
+        for name, content in files.items():
+            path = tmp_path / root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, str):
+                path.symlink_to(content)
+            else:
+                path.write_bytes(content)
+        (tmp_path / root).mkdir(exist_ok=True)
+        return tmp_path / root
+
+    return write

@@ -1,0 +1,238 @@
+"""What enters a closure, what changes it, and what does not."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucache.keys import digest
+from gpucache.model import Closure, Include
+from gpucache.sources import Limits, Place, SearchRule, read_closure
+
+Tree = Callable[..., Path]
+RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
+LIMITS = Limits()
+DIRS_ONLY = SearchRule((Place.DIRS,), (Place.DIRS,))
+
+
+def _closure(
+    source: bytes, root: Path, *dirs: str, rule: SearchRule = RULE, limits: Limits = LIMITS
+) -> Closure:
+    found = [str(root / each) for each in dirs]
+    return read_closure(source, rule=rule, include_dirs=found, cwd=None, limits=limits)
+
+
+def test_headers_of_headers_are_covered_by_name_and_content(tree: Tree) -> None:
+    """Each header appears once, sorted, as spelled, with the digest of its content, or without one."""
+    root = tree({"a/x.h": b'#include "sub/y.h"\n#include <gone.h>', "a/sub/y.h": b"y"})
+    closure = _closure(b"#include <x.h>", root, "a")
+    assert closure.includes == (
+        Include("gone.h", None),
+        Include("sub/y.h", digest(b"y")),
+        Include("x.h", digest(b'#include "sub/y.h"\n#include <gone.h>')),
+    )
+    assert closure.files == (str(root / "a/x.h"), str(root / "a/sub/y.h"))
+
+
+def test_two_spellings_of_one_header_are_both_recorded(tree: Tree) -> None:
+    """A header reached by two names is read once and recorded under both."""
+    root = tree({"a/x.h": b"x", "b/y.h": b'#include "../a/x.h"'})
+    closure = _closure(b"#include <a/x.h>\n#include <b/y.h>", root, ".")
+    assert [item.name for item in closure.includes] == ["../a/x.h", "a/x.h", "b/y.h"]
+    assert len(closure.files) == 2
+
+
+def test_moving_and_touching_a_tree_changes_nothing(tree: Tree, tmp_path: Path) -> None:
+    """Neither place, times nor the spelling of include directories enter a closure."""
+    source = b'#include <x.h>\n#include "gone.h"'
+    root = tree({"a/x.h": b'#include "../b/y.h"', "b/y.h": b"#include <z.h>", "b/z.h": b"z"})
+    before = _closure(source, root, "a", "b")
+    shutil.copytree(root, tmp_path / "moved" / "deeper")
+    os.utime(root / "a/x.h", (1, 1))
+    assert _closure(source, tmp_path / "moved" / "deeper", "a", "b") == before
+    relative = read_closure(source, rule=DIRS_ONLY, include_dirs=["./a", "b/../b/", "a"], cwd=str(root))
+    assert relative == _closure(source, root, "a", "b", rule=DIRS_ONLY)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"b/x.h": b"changed"},
+        {"a/x.h": b"shadows"},
+        {"a/gone.h": b"appears"},
+        {"a/probed.h": b"appears"},
+        {"b/next/x.h": b"other"},
+    ],
+)
+def test_a_change_of_what_a_name_leads_to_changes_the_closure(
+    tree: Tree, changed: Mapping[str, bytes]
+) -> None:
+    """New content, a file earlier in the search, and a name that begins to resolve are all seen."""
+    source = b"#include <x.h>\n#include <gone.h>\n#if __has_include(<probed.h>)\n#endif\n#include_next <x.h>"
+    root = tree({"a/.keep": b"", "b/x.h": b"x", "b/next/x.h": b"n"})
+    dirs = ("a", "b", "b/next")
+    before = _closure(source, root, *dirs)
+    tree(changed)
+    assert _closure(source, root, *dirs) != before
+
+
+def test_equal_contents_reached_differently_differ(tree: Tree) -> None:
+    """Which header leads to which content is part of the closure, though names and contents are equal."""
+    one = tree(
+        {"p/a.h": b'#include "v.h"', "p/v.h": b"1", "q/b.h": b'#include "v.h"\n', "q/v.h": b"2"}, root="one"
+    )
+    two = tree(
+        {"p/a.h": b'#include "v.h"', "p/v.h": b"2", "q/b.h": b'#include "v.h"\n', "q/v.h": b"1"}, root="two"
+    )
+    source = b"#include <p/a.h>\n#include <q/b.h>"
+    first, second = _closure(source, one, "."), _closure(source, two, ".")
+    assert first.includes == second.includes
+    assert first.resolution != second.resolution
+
+
+def test_a_linked_header_differs_from_a_copy(tree: Tree) -> None:
+    """``#pragma once`` tells one file under two names from two files, so the closure does."""
+    source, once = b"#include <x.h>\n#include <y.h>", b"#pragma once\n"
+    copied = _closure(source, tree({"x.h": once, "y.h": once}, root="copied"), ".")
+    linked = _closure(source, tree({"x.h": once, "y.h": "x.h"}, root="linked"), ".")
+    assert copied.includes == linked.includes
+    assert copied.resolution != linked.resolution
+
+
+def test_without_a_current_directory_relative_names_lead_nowhere(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory this process happens to be in is never searched."""
+    root = tree({"x.h": b"x"})
+    monkeypatch.chdir(root)
+    closure = read_closure(b'#include "x.h"', rule=RULE, include_dirs=["."], cwd=None)
+    assert closure.includes == (Include("x.h", None),)
+
+
+def test_a_rule_of_unknown_order_covers_every_match(tree: Tree) -> None:
+    """With ``every``, each place that holds the name counts."""
+    root = tree({"a/x.h": b"1", "b/x.h": b"2"})
+    rule = SearchRule((Place.DIRS,), (Place.DIRS,), every=True)
+    closure = _closure(b"#include <x.h>", root, "a", "b", rule=rule)
+    assert {item.digest for item in closure.includes} == {digest(b"1"), digest(b"2")}
+
+
+def test_forced_headers_are_covered_with_what_they_include(tree: Tree) -> None:
+    """The names of ``-include`` options are looked up in the current directory first, and followed."""
+    root = tree({"x.h": b"#include <y.h>", "a/x.h": b"no", "a/y.h": b"y"})
+    closure = read_closure(
+        b"", rule=RULE, include_dirs=[str(root / "a")], cwd=str(root), forced=["x.h", "no.h"]
+    )
+    assert [(item.name, item.digest is None) for item in closure.includes] == [
+        ("no.h", True),
+        ("x.h", False),
+        ("y.h", False),
+    ]
+
+
+def test_headers_that_include_each_other_end_the_walk(tree: Tree) -> None:
+    """Cycles, also through ``..``, and chains deeper than any recursion limit are walked once."""
+    chain = {f"a/{n}.h": b'#include "%d.h"' % (n + 1) for n in range(3000)}
+    root = tree({**chain, "a/3000.h": b'#include "../a/0.h"'})
+    closure = _closure(b"#include <0.h>", root, "a")
+    assert (len(closure.files), closure.uncacheable) == (3001, None)
+
+
+def test_names_that_no_file_can_have_are_recorded_as_absent(tree: Tree) -> None:
+    """Too long names, NULs and undecodable bytes resolve nowhere and keep their spelling."""
+    source = b'#include "%b"\n#include "a\0b"\n#include "\xff"' % (b"n" * 5000)
+    names = [(item.name, item.digest) for item in _closure(source, tree({}), ".").includes]
+    assert names == [("a\0b", None), ("n" * 5000, None), ("\udcff", None)]
+
+
+def test_undecodable_names_are_found(tree: Tree) -> None:
+    """A header whose name is no UTF-8 is read like any other."""
+    root = tree({os.fsdecode(b"\xff.h"): b"x"})
+    assert _closure(b'#include "\xff.h"', root, ".").includes == (Include("\udcff.h", digest(b"x")),)
+
+
+def test_an_include_through_a_macro_covers_all_source_like_files(tree: Tree) -> None:
+    """Every source-like file below the directories counts, with what it includes; dot-folders do not."""
+    files = {
+        "a/x.h": b"#include <y>",
+        "a/sub/y": b"y",
+        "a/sub/z.cl": b"z",
+        "a/.git/h.h": b"h",
+        "a/p.png": b"p",
+    }
+    closure = _closure(b"#include HEADER", tree(files), "a")
+    assert [item.name for item in closure.includes] == ["sub/y", "sub/z.cl", "x.h", "y"]
+
+
+def test_an_include_through_a_macro_covers_what_lies_beside_its_header(tree: Tree) -> None:
+    """A header outside all include directories can name its own neighbours."""
+    root = tree({"a/.keep": b"", "out/h.h": b"#include M", "out/n.h": b"n"})
+    closure = _closure(b"#include <../out/h.h>", root, "a")
+    assert Include("n.h", digest(b"n")) in closure.includes
+
+
+def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> None:
+    """CCCL's wrapper around ``__has_include`` sweeps only where it is given something else than a literal."""
+    files = {"a/has.h": b"#define HAS(n) __has_include(n)", "a/other.h": b"o"}
+    root = tree(files)
+    literal = _closure(b"#include <has.h>\n#if HAS(<x.h>)\n#endif", root, "a")
+    assert [item.name for item in literal.includes] == ["has.h", "x.h"]
+    hidden = _closure(b"#include <has.h>\n#if HAS(X)\n#endif", root, "a")
+    assert "other.h" in [item.name for item in hidden.includes]
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(files=2), Limits(total_bytes=2), Limits(file_bytes=0), Limits(folder_entries=2)]
+)
+def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
+    tree: Tree, limits: Limits
+) -> None:
+    """The reason tells the remedy, and the remedy works."""
+    root = tree({"a/x.h": b"1", "a/y.h": b"2", "a/z.h": b"3"})
+    reason = _closure(b"#include HEADER", root, "a", limits=limits).uncacheable
+    assert reason is not None and "headers = [...]" in reason
+    cured = read_closure(
+        b"#include HEADER",
+        rule=RULE,
+        include_dirs=[str(root / "a")],
+        cwd=None,
+        named_headers=[str(root / "a/x.h")],
+        limits=Limits(files=1),
+    )
+    assert (cured.includes, cured.uncacheable) == ((Include("x.h", digest(b"1")),), None)
+
+
+def test_a_named_header_that_is_missing_is_uncacheable() -> None:
+    """A mistyped name in the manifest does not leave a header uncovered."""
+    closure = read_closure(
+        b"#include HEADER", rule=RULE, include_dirs=[], cwd=None, named_headers=["/nowhere/x.h"]
+    )
+    assert closure.uncacheable is not None and "/nowhere/x.h" in closure.uncacheable
+
+
+def test_the_clock_in_a_header_makes_a_program_uncacheable(tree: Tree) -> None:
+    """The reason names the header as spelled, the macro and the remedy."""
+    closure = _closure(b"#include <x.h>", tree({"a/x.h": b"char *s = __TIME__;"}), "a")
+    assert closure.uncacheable is not None
+    assert "'x.h' uses __TIME__" in closure.uncacheable and "-D" in closure.uncacheable
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_never_read(tree: Tree) -> None:
+    """A name that leads to something else than a file is uncacheable instead of a hang."""
+    root = tree({})
+    os.mkfifo(root / "x.h")
+    reason = _closure(b'#include "x.h"', root, ".").uncacheable
+    assert reason is not None and "not a regular file" in reason
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(source=st.binary(max_size=100), header=st.binary(max_size=100))
+def test_any_source_and_header_are_survived(tree: Tree, source: bytes, header: bytes) -> None:
+    """No bytes, in the source or in a header, make reading a closure raise."""
+    root = tree({"a/x.h": header})
+    assert len(_closure(b"#include <x.h>\n" + source, root, "a").files) >= 1

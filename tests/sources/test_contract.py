@@ -1,0 +1,247 @@
+"""What real compilers read, against what the closure covers."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.model import Include
+from gpucache.sources import read_closure
+
+_OPENCL = "\nkernel void show(global int *out) { *out = V; }\n"
+_CUDA = '\nextern "C" __global__ void show(int *out) { *out = V; }\n'
+
+
+def _v(number: int) -> bytes:
+    return b"#define V %d\n" % number
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A source and a tree with the folders ``a`` and ``b`` (include directories) and ``cwd``.
+
+    Headers that define V decide; which of them the compiler used is read from the value of V.
+    """
+
+    source: str
+    files: Mapping[str, bytes | str]
+    forced: tuple[str, ...] = ()
+    only: tuple[str, ...] = ("pocl", "intel", "nvrtc")
+    superset: bool = False
+    """Whether other headers could be meant too: through macros, ``include_next``, or read both ways."""
+    refused: tuple[str, ...] = ()
+    dirs: Sequence[str] = ("a", "b")
+
+
+_EVERYWHERE = {"cwd/x.h": _v(1), "a/x.h": _v(2), "b/x.h": _v(3)}
+_BESIDE = {"b/sub/x.h": _v(4)}
+_CLANG = ("pocl", "intel")
+_NVRTC = ("nvrtc",)
+_WITHOUT = 9
+_PROBE = "#if __has_include(NAME)\n#include NAME\n#else\n#define V 9\n#endif"
+_NEXT = {
+    "cwd/x.h": _v(1),
+    "a/x.h": b"#include_next <x.h>\n",
+    "b/x.h": _v(3),
+}
+_EMBED = 'KEPT char v[] = {\n#embed "x.bin"\n};\n#define V v[0]\n'
+LAYOUTS = {
+    "quote": Layout('#include "x.h"', _EVERYWHERE),
+    "angle": Layout("#include <x.h>", _EVERYWHERE),
+    "quote only in cwd": Layout('#include "x.h"', {"cwd/x.h": _v(1)}, refused=_NVRTC),
+    "angle only in cwd": Layout("#include <x.h>", {"cwd/x.h": _v(1)}, refused=_NVRTC),
+    "quote from a header": Layout("#include <sub/h.h>", {**_EVERYWHERE, "b/sub/h.h": b'#include "x.h"'}),
+    "quote beside a header": Layout(
+        "#include <sub/h.h>", {**_EVERYWHERE, **_BESIDE, "b/sub/h.h": b'#include "x.h"'}
+    ),
+    "quote only beside a header": Layout(
+        "#include <sub/h.h>", {**_BESIDE, "b/sub/h.h": b'#include "x.h"'}, refused=_NVRTC
+    ),
+    "angle beside a header": Layout(
+        "#include <sub/h.h>", {**_EVERYWHERE, **_BESIDE, "b/sub/h.h": b"#include <x.h>"}
+    ),
+    "angle only beside a header": Layout(
+        "#include <sub/h.h>", {**_BESIDE, "b/sub/h.h": b"#include <x.h>"}, refused=(*_CLANG, *_NVRTC)
+    ),
+    "quote in cwd from a header": Layout(
+        "#include <h.h>", {"cwd/x.h": _v(1), "b/h.h": b'#include "x.h"'}, refused=_NVRTC
+    ),
+    "later directory": Layout('#include "x.h"', {"b/x.h": _v(3)}),
+    "directories in order": Layout("#include <x.h>", {"a/x.h": _v(2), "b/x.h": _v(3)}, dirs=("b", "a")),
+    "include_next": Layout("#include <x.h>", {"a/x.h": b"#include_next <x.h>\n", "b/x.h": _v(3)}),
+    "include_next with quotes": Layout(
+        "#include <x.h>", {**_NEXT, "a/x.h": b'#include_next "x.h"\n'}, superset=True
+    ),
+    "include_next past cwd": Layout("#include <x.h>", _NEXT, superset=True),
+    "parent of a header": Layout(
+        "#include <sub/h.h>", {"b/sub/h.h": b'#include "../x.h"', "b/x.h": _v(3), "x.h": _v(5)}
+    ),
+    "linked header": Layout(
+        "#include <h.h>",
+        {"a/h.h": "../real/h.h", "real/h.h": b'#include "x.h"', "real/x.h": _v(5), "a/x.h": _v(2)},
+    ),
+    "parent of a linked folder": Layout(
+        "#include <link/../x.h>",
+        {"a/link": "../real/deep", "real/deep/h.h": b"", "real/x.h": _v(5), "a/x.h": _v(2)},
+    ),
+    "folder in the way": Layout("#include <x.h>", {"a/x.h/y": b"", "b/x.h": _v(3)}),
+    "signs of a comment in a name": Layout("#include <sub//x.h>", {"b/sub/x.h": _v(4)}),
+    "splice, digraph and comments": Layout(
+        '/* c\n */ %:/* #include "y.h" */in\\\r\nclude /* " */ "x.h"', _EVERYWHERE
+    ),
+    "blank after a splice": Layout(
+        "// a comment \\  \n#include <x.h>\n#ifndef V\n#define V 9\n#endif", _EVERYWHERE
+    ),
+    "byte order mark": Layout(
+        "#include <h.h>", {"a/h.h": b"\xef\xbb\xbf#include <x.h>\n", "b/x.h": _v(3)}, refused=_NVRTC
+    ),
+    "no-break space": Layout(
+        "#include\N{NO-BREAK SPACE}<x.h>", {"a/x.h": _v(2)}, refused=("pocl", "nvrtc"), superset=True
+    ),
+    "carriage return": Layout(
+        "#include <h.h>", {"a/h.h": b"// c\r#include <x.h>\r", "b/x.h": _v(3)}, refused=_NVRTC
+    ),
+    "import": Layout('#import "x.h"', _EVERYWHERE, refused=_NVRTC),
+    "trigraph": Layout('??=include "x.h"', _EVERYWHERE, refused=_NVRTC),
+    "probe": Layout(_PROBE.replace("NAME", "<x.h>"), _EVERYWHERE),
+    "probe with quotes": Layout(_PROBE.replace("NAME", '"x.h"'), _EVERYWHERE),
+    "probe of nothing": Layout(_PROBE.replace("NAME", "<x.h>"), {}),
+    "embed": Layout(_EMBED, {"cwd/x.bin": b"\1", "a/x.bin": b"\2"}, refused=("pocl", "nvrtc"), superset=True),
+    "embed from a header": Layout(
+        "#include <h.h>",
+        {"cwd/x.bin": b"\1", "a/x.bin": b"\2", "a/h.h": _EMBED.encode()},
+        refused=("pocl", "nvrtc"),
+        superset=True,
+    ),
+    "embed from a directory": Layout(
+        _EMBED, {"a/x.bin": b"\2"}, refused=("pocl", "intel", "nvrtc"), superset=True
+    ),
+    "through a macro": Layout('#define H "x.h"\n#include H', _EVERYWHERE, superset=True),
+    "forced": Layout("", _EVERYWHERE, forced=("x.h",), only=_NVRTC),
+    "forced from a directory": Layout("", {"b/x.h": _v(3)}, forced=("x.h",), only=_NVRTC),
+}
+
+
+def _deciding(files: Mapping[str, bytes | str]) -> dict[str, int]:
+    """Digest to value of the headers that decide what V is."""
+    values = {}
+    for content in files.values():
+        if isinstance(content, bytes) and (match := re.fullmatch(rb"#define V (\d+)\n|([\1\2])", content)):
+            values[hashlib.sha256(content).hexdigest()] = int(match[1]) if match[1] else content[0]
+    return values
+
+
+@pytest.mark.parametrize("name", ["pocl", "intel", "nvrtc"])
+def test_the_header_a_real_compiler_uses_is_the_one_covered(
+    name: str, compiler: Callable[[str], Any], tree: Callable[..., Path], job: Callable[..., Any]
+) -> None:
+    """For every layout, the header that decided the value of V is covered, and no other without a reason."""
+    real = compiler(name)
+    layouts = {label: layout for label, layout in LAYOUTS.items() if name in layout.only}
+    jobs, closures = [], []
+    for label, layout in layouts.items():
+        root = tree({"cwd/.keep": b"", **layout.files}, root=re.sub(r"\W", "-", label))
+        dirs = [str(root / each) for each in layout.dirs]
+        source = f"{layout.source}{_CUDA if name == 'nvrtc' else _OPENCL}// {label}\n"
+        options = [
+            f"-DKEPT={'__constant__' if name == 'nvrtc' else '__constant'}",
+            *(f"-I{each}" for each in dirs),
+        ] + [word for each in layout.forced for word in ("-include", each)]
+        jobs.append(job(source, options, root / "cwd"))
+        closures.append(
+            read_closure(
+                source.encode(),
+                rule=real.rule,
+                include_dirs=dirs,
+                cwd=str(root / "cwd"),
+                forced=layout.forced,
+            )
+        )
+    for (label, layout), value, closure in zip(layouts.items(), real.values(jobs), closures, strict=True):
+        assert isinstance(value, str) == (name in layout.refused), (label, value)
+        assert closure.uncacheable is None, label
+        deciding = _deciding(layout.files)
+        covered = {deciding[item.digest] for item in closure.includes if item.digest in deciding}
+        if isinstance(value, str):
+            if re.search("cannot open source file \"x.h\"|'x.h' file not found", value):
+                assert Include("x.h", None) in closure.includes, label
+        elif value == _WITHOUT:
+            assert covered or Include("x.h", None) in closure.includes, label
+        else:
+            assert value in covered, label
+            assert covered == {value} or layout.superset, (label, covered)
+
+
+_PACKAGES = Path(sysconfig.get_path("purelib"))
+
+
+def _opened(trace: Path, below: Path) -> set[Path]:
+    """Regular files below a folder that a traced process opened."""
+    calls = re.findall(r'openat\([^"\n]*"([^"]+)", [^=\n]*(?:= \d+|<unfinished \.\.\.>)', trace.read_text())
+    paths = {Path(name).resolve() for name in calls}
+    return {path for path in paths if path.is_relative_to(below.resolve()) and path.is_file()}
+
+
+@pytest.fixture
+def strace(tmp_path: Path) -> list[str]:
+    """The command that traces opened files into ``trace``; skips where processes cannot be traced."""
+    program = shutil.which("strace")
+    if program is None:
+        pytest.skip("strace is not installed")
+    command = [program, "-f", "-e", "trace=openat", "-o", str(tmp_path / "trace")]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("processes cannot be traced here")
+    return command
+
+
+_TRACED = {
+    "nvrtc": (
+        [_PACKAGES / "nvidia/cu13/include", _PACKAGES / "nvidia/cu13/include/cccl"],
+        "#include <cub/block/block_reduce.cuh>\n"
+        'extern "C" __global__ void show(int *out) {\n'
+        "  using Reduce = cub::BlockReduce<int, 128>;\n"
+        "  __shared__ typename Reduce::TempStorage storage;\n"
+        "  int sum = Reduce(storage).Sum(out[threadIdx.x]);\n"
+        "  if (threadIdx.x == 0) *out = sum;\n}\n",
+        400,
+    ),
+    "pocl": (
+        [_PACKAGES / "pyopencl/cl"],
+        "#include <pyopencl-random123/philox.cl>\n#include <pyopencl-random123/threefry.cl>\n"
+        "kernel void show(global int *out) { *out = 1; }\n",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["nvrtc", "pocl"])
+def test_every_header_a_real_compiler_opens_is_covered(
+    name: str,
+    strace: list[str],
+    tmp_path: Path,
+    compiler: Callable[[str], Any],
+    job: Callable[..., Any],
+) -> None:
+    """CUB under NVRTC, PyOpenCL's random numbers under PoCL: all that is opened is covered, little more."""
+    dirs, source, least = _TRACED[name]
+    if not dirs[-1].is_dir():
+        pytest.skip(f"{dirs[-1].name} is not installed")
+    real = compiler(name)
+    closure = read_closure(
+        source.encode(), rule=real.rule, include_dirs=[str(each) for each in dirs], cwd=str(tmp_path)
+    )
+    answers = real.values([job(source, [f"-I{each}" for each in dirs], tmp_path)], wrapper=strace)
+    opened = _opened(tmp_path / "trace", dirs[0])
+    covered = {Path(path).resolve() for path in closure.files}
+    assert [type(answer) for answer in answers] == [int]
+    assert len(opened) >= least
+    assert opened <= covered
+    assert len(covered) <= 1.2 * len(opened)
+    assert closure.uncacheable is None

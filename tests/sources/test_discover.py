@@ -1,0 +1,89 @@
+"""Programs found and read on disk."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import SourceError
+from gpucache.model import Language
+from gpucache.sources import discover, load_program
+
+Tree = Callable[..., Path]
+
+
+def test_a_program_is_its_bytes_and_where_they_came_from(tree: Tree) -> None:
+    """The source is kept byte for byte, with name, language and path."""
+    path = tree({"x.cl": b"\xff\r\n"}) / "x.cl"
+    program = load_program(path, "x", Language.OPENCL_C)
+    assert (program.name, program.language, program.source, program.path) == (
+        "x",
+        Language.OPENCL_C,
+        b"\xff\r\n",
+        path,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("gone.cl", "there is no source"), ("x.cl/y", "there is no source"), (".", "is a folder")],
+)
+def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None:
+    """A missing file and a folder each get a sentence that says so."""
+    root = tree({"x.cl": b""})
+    with pytest.raises(SourceError, match=words):
+        load_program(root / name, "x", Language.OPENCL_C)
+
+
+def test_a_source_over_the_limit_is_refused(tree: Tree) -> None:
+    """More than 64 MiB is no program; a sparse file shows it without being written."""
+    path = tree({"x.cl": b""}) / "x.cl"
+    os.truncate(path, 64 * 1024**2 + 1)
+    with pytest.raises(SourceError, match=r"larger than 64\.0 MiB"):
+        load_program(path, "x", Language.OPENCL_C)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_as_a_source(tree: Tree) -> None:
+    """A pipe would be waited on for ever."""
+    path = tree({}) / "x.cl"
+    os.mkfifo(path)
+    with pytest.raises(SourceError, match="not a regular file"):
+        load_program(path, "x", Language.OPENCL_C)
+
+
+def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may not be opened or listed is told with the system's reason."""
+    root = tree({"d/x.cl": b""})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(root))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(SourceError, match="Permission denied"):
+        load_program(root / "d/x.cl", "x", Language.OPENCL_C)
+    with pytest.raises(SourceError, match="cannot be listed"):
+        discover([root])
+
+
+def test_folders_give_their_sources_sorted(tree: Tree) -> None:
+    """Kernels below a folder are found by suffix; dot-folders and links to folders are passed over."""
+    files: dict[str, bytes | str] = {"b.cl": b"", "a/z.cu": b"", "a/n.h": b"", ".git/h.cl": b""}
+    root = tree({**files, "link": "a", "linked.cl": "b.cl", "broken.cl": "gone"})
+    assert discover([root]) == [root / "a/z.cu", root / "b.cl", root / "linked.cl"]
+
+
+def test_named_files_come_first_come_once_whatever_their_suffix(tree: Tree) -> None:
+    """The order of the arguments is kept, and a file named twice counts once."""
+    root = tree({"x.txt": b"", "d/y.cl": b""})
+    assert discover([root / "x.txt", root / "d", root / "d/y.cl"]) == [root / "x.txt", root / "d/y.cl"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("gone", "there is no source"), ("empty", "holds no sources")])
+def test_a_path_that_gives_nothing_is_refused(tree: Tree, name: str, words: str) -> None:
+    """A missing path and a folder without sources are errors, not an empty list."""
+    root = tree({"empty/readme.md": b""})
+    with pytest.raises(SourceError, match=words):
+        discover([root / name])

@@ -1,0 +1,174 @@
+"""What the scanner finds in a text, and what it leaves alone."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucache.sources.scan import probes_by_macro, scan
+
+
+def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
+    return [mention.name for mention in scan(text, trigraphs=trigraphs).mentions]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'#include "x.h"',
+        b"#include <x.h>",
+        b"  #\tinclude<x.h> junk",
+        b"%:include <x.h>",
+        b"??=include <x.h>",
+        b"/* a\nb */ # /* c */ include /* d */ <x.h> // e",
+        b"#inc\\\nlude \\\r\n<x.h>",
+        b"#inc??/\nlude <x.h>",
+        b"// comment \\ \n#include <x.h>",
+        b"#include\xc2\xa0<x.h>",
+        b"\xef\xbb\xbf#include <x.h>",
+        b"int a;\r#include <x.h>\r",
+        b"#include\0<x.h>",
+        b"#import <x.h>",
+        b"#include_next <x.h>",
+        b'#embed "x.h" limit(4)',
+        b"#if 0\n#include <x.h>\n#endif",
+        b"#if 0\ndon't \"\n#endif\n#include <x.h>",
+        b"int n = 1'000'000; /* ' */\n#include <x.h> // '",
+        b"char c = '\"'; /* \" */\n#include <x.h>",
+        b'auto s = R"(\n")"; /* it\'s */\n#include <x.h>',
+        b"# /* a */ define A /* b */ 1\n#include <x.h>",
+        b'#define R\nR"("\n#include <x.h>\n")"',
+        b"#if __has_include(<x.h>)",
+        b'#elif defined(A) && __has_include ( "x.h" )',
+        b"#if ANY_MACRO(<x.h>)",
+        b'#define HAS __has_include("x.h")',
+    ],
+)
+def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
+    """Every spelling that some compiler takes for an include, embed or probe names its header."""
+    assert _names(text) == [b"x.h"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"// #include <x.h>",
+        b"// comment \\\n#include <x.h>",
+        b"/*\n#include <x.h>\n*/",
+        b"int a; #include <x.h>",
+        b'"\\\n#include <x.h>"',
+        b"#includes <x.h>",
+        b"#pragma include <x.h>",
+        b"a < b > c",
+    ],
+)
+def test_what_is_no_directive_names_nothing(text: bytes) -> None:
+    """Comments, strings and other directives are not taken for includes."""
+    found = scan(text)
+    assert (found.mentions, found.by_macro) == ((), False)
+
+
+def test_trigraphs_count_only_where_the_rule_has_them() -> None:
+    """A trigraph is a directive for one compiler and plain text for another."""
+    assert _names(b"??=include <x.h>", trigraphs=False) == []
+
+
+def test_both_readings_count_where_a_trigraph_may_continue_a_comment() -> None:
+    """The include after ``??/`` is one for a compiler without trigraphs, so it is covered."""
+    assert _names(b"// what??/\n#include <x.h>") == [b"x.h"]
+
+
+def test_signs_of_a_comment_inside_a_name_belong_to_it() -> None:
+    """``<a//b.h>`` and ``<a/*b.h>`` are names, and what follows is still read."""
+    text = b'#include <a//b.h>\n#include "c//d.h"\n#include <e/*f.h>\n#include <g.h>'
+    assert _names(text) == [b"a//b.h", b"c//d.h", b"e/*f.h", b"g.h"]
+
+
+def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
+    """What lies between two comments is not skipped, so a definition does not become an include."""
+    assert _names(b"# /* a */ define A /* b */ include <x.h>") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"#include HEADER",
+        b"#include_next HEADER",
+        b"#embed DATA",
+        b"#include NAME(x.h)",
+        b"#if __has_include(HEADER)",
+        b"#elif __has_include_next(HEADER)",
+        b"#if defined(A) && __has_embed(DATA)",
+    ],
+)
+def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
+    """An include or probe whose name only the preprocessor knows is not passed over."""
+    assert scan(text).by_macro
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"#ifdef __has_include\n#endif",
+        b"#if defined __has_include && defined(__has_include)\n#endif",
+        b"#ifndef __has_include\n#define __has_include(x) 0\n#endif",
+        b"#if defined(__has_include) && __has_include(<x.h>)\n#endif",
+        b"#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)",
+        b"#endif // __has_include(HEADER)",
+    ],
+)
+def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -> None:
+    """Asking whether probes exist, or wrapping them, does not make directories be swept."""
+    assert not scan(text).by_macro
+
+
+@pytest.mark.parametrize(
+    ("use", "unclear"),
+    [
+        (b"#if HAS(<x.h>)", False),
+        (b'#if defined(HAS) && HAS("x.h")', False),
+        (b"#ifdef HAS", False),
+        (b"#if HAS(HEADER)", True),
+        (b"#define OTHER(n) HAS(n)", True),
+        (b"#define OTHER HAS(<root/x.h>)", True),
+    ],
+)
+def test_a_macro_around_a_probe_is_judged_by_its_uses(use: bytes, unclear: bool) -> None:
+    """A literal argument in a condition is a name; any other use of such a macro hides one."""
+    macros = scan(b"#define HAS(n) __has_include(n)").probe_macros
+    assert macros == {b"HAS"}
+    assert probes_by_macro(scan(use), macros) is unclear
+
+
+def test_how_a_header_is_asked_for_is_kept() -> None:
+    """Form, following and the search are told apart for include, include_next, embed and probe."""
+    text = b'#include <a>\n#include_next "b"\n#embed <c>\n#if __has_include("d")\n'
+    found = [(each.name, each.angled, each.followed, each.every) for each in scan(text).mentions]
+    assert found == [
+        (b"a", True, True, False),
+        (b"b", False, True, True),
+        (b"c", True, False, True),
+        (b"d", False, False, False),
+    ]
+
+
+@pytest.mark.parametrize("name", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
+def test_the_clock_is_seen_in_code_only(name: str) -> None:
+    """A clock macro counts in code and definitions, and not in comments, strings or longer names."""
+    assert scan(f"char *s = {name};".encode()).clock == name
+    assert scan(f"#define NOW {name}".encode()).clock == name
+    unused = f'// {name}\n/* {name} */ char *s = "{name}"; int x{name}, {name}x;\nR"({name})"'
+    assert scan(unused.encode()).clock is None
+
+
+_PIECES = (
+    rb"""# include < > " ' /* */ // \ ??/ ??= R"( )" __has_include define if ( __DATE__ 1'0 %: x""".split()
+)
+_BLANKS = [b" ", b"\n", b"\r", b"\0", b"\xff", b"\xc2\xa0"]
+_TEXTS = st.lists(st.sampled_from([*_PIECES, *_BLANKS]), max_size=40).map(b"".join)
+
+
+@settings(deadline=None)
+@given(st.one_of(st.binary(max_size=200), _TEXTS))
+def test_any_bytes_are_survived(data: bytes) -> None:
+    """No input raises, and scanning it twice gives the same."""
+    assert scan(data) == scan(data)

@@ -1,0 +1,68 @@
+"""Entries to store, and a store to put them in."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.store import DirectoryStore, EntryStore
+
+CREATED_NS = 1_700_000_000 * 10**9
+
+MakeEntry = Callable[..., Entry]
+
+
+def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
+    """A small entry; equal seeds give equal keys."""
+    content = f"payload of {seed}".encode() if payload is None else payload
+    head = EntryHead(
+        program=f"program-{seed}",
+        target="cuda:sm_90",
+        artifact_kind="cubin",
+        created_ns=CREATED_NS,
+        compile_ns=5_000_000,
+        payload_sha256=sha256(content).hexdigest(),
+        options=("-O3",),
+        local_sizes=((16, 16), (64,)),
+        lowered_names={"k<int>": "_Z1kIiEvv"},
+        toolchain=(("nvrtc", "13.0"),),
+        toolchain_identity=("architecture",),
+    )
+    detail = EntryDetail((KeyField("language", "cuda-c++"), KeyField("option", "-O3")), "a log", "1.0")
+    return Entry(CacheKey(sha256(seed.encode()).hexdigest()), head, detail, content)
+
+
+@pytest.fixture
+def make_entry() -> MakeEntry:
+    return build_entry
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def store(root: Path) -> EntryStore:
+    return DirectoryStore(root, writable=True)
+
+
+@pytest.fixture
+def entry_path(root: Path) -> Callable[[Entry], Path]:
+    """Where the entry of a key lies."""
+    return lambda entry: root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
+
+
+@pytest.fixture
+def put() -> Callable[[Path, bytes], Path]:
+    """Write a file of our own, its folder made if missing."""
+
+    def write(path: Path, data: bytes) -> Path:
+        path.parent.mkdir(0o700, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o600)
+        return path
+
+    return write

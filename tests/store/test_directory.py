@@ -1,0 +1,191 @@
+"""Our cache in a directory: modes, publishing, recency and removal."""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import CacheUnusableError
+from gpucache.model import Entry
+from gpucache.store import Absent, DirectoryStore, EntryStore, Event, Found
+
+HOUR_NS = 3600 * 10**9
+EntryPath = Callable[[Entry], Path]
+MakeEntry = Callable[..., Entry]
+
+
+@pytest.fixture(params=[0o000, 0o777], ids=["umask-000", "umask-777"])
+def any_umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def _modes(root: Path) -> set[tuple[bool, int]]:
+    """Whether it is a folder, and its mode, of the root and all below it."""
+    places = [root, *root.rglob("*")]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in places}
+
+
+def _fill(store: EntryStore, entry: Entry) -> None:
+    store.publish(entry)
+    store.record(entry.head.program, Event(1, "built", entry.key.hex, entry.head.target))
+    store.journal({"verdict": "never-built"})
+
+
+@pytest.mark.usefixtures("any_umask")
+def test_private_modes_under_any_umask(tmp_path: Path, make_entry: MakeEntry) -> None:
+    """Everything that is made, missing parents of the root included, is for its owner alone."""
+    _fill(DirectoryStore(tmp_path / "new" / "cache", writable=True), make_entry())
+    assert _modes(tmp_path / "new") == {(True, 0o700), (False, 0o600)}
+
+
+@pytest.mark.usefixtures("any_umask")
+def test_shared_modes_under_any_umask(root: Path, make_entry: MakeEntry) -> None:
+    """A shared root can be read, and not written, by everybody."""
+    _fill(DirectoryStore(root, writable=True, shared=True), make_entry())
+    assert _modes(root) == {(True, 0o755), (False, 0o644)}
+
+
+def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path, make_entry: MakeEntry) -> None:
+    """A new private root carries the cache tag; a shared one or a folder with other things does not."""
+    (tmp_path / "used").mkdir(0o700)
+    (tmp_path / "used" / "thesis.tex").write_text("")
+    DirectoryStore(tmp_path / "private", writable=True).publish(make_entry())
+    DirectoryStore(tmp_path / "shared", writable=True, shared=True).publish(make_entry())
+    DirectoryStore(tmp_path / "used", writable=True).publish(make_entry())
+    tag = (tmp_path / "private" / "CACHEDIR.TAG").read_bytes()
+    assert tag.startswith(b"Signature: 8a477f597d28d172789f06886806bc55\n")
+    assert not (tmp_path / "shared" / "CACHEDIR.TAG").exists()
+    assert not (tmp_path / "used" / "CACHEDIR.TAG").exists()
+
+
+def test_reading_makes_no_root(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """Looking into a cache that is not there finds nothing and leaves nothing."""
+    key = make_entry().key
+    assert store.get(key) == Absent()
+    assert not store.contains(key) and store.detail(key) is None and store.find("ab") == []
+    assert list(store.scan()) == [] and list(store.leftovers(time.time_ns())) == []
+    assert not root.exists()
+
+
+def test_read_only_store_refuses_to_publish(root: Path, make_entry: MakeEntry) -> None:
+    """A store that may not write says so instead of trying."""
+    with pytest.raises(CacheUnusableError, match="read-only"):
+        DirectoryStore(root, writable=False).publish(make_entry())
+    assert not root.exists()
+
+
+def test_publish_leaves_only_the_entry(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A published entry lies in its place with the returned size, and nothing in tmp."""
+    size_bytes = store.publish(make_entry())
+    assert entry_path(make_entry()).stat().st_size == size_bytes
+    assert list((root / "v1" / "tmp").iterdir()) == []
+
+
+def test_detail_contains_and_find(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """An entry's detail and its key's beginning lead to it."""
+    entry = make_entry()
+    store.publish(entry)
+    assert store.detail(entry.key) == entry.detail
+    assert store.contains(entry.key)
+    assert store.find(entry.key.hex[:2]) == store.find(entry.key.hex) == [entry.key]
+    assert store.find(entry.key.hex[:1]) == store.find("..") == store.find("") == []
+    assert store.find(entry.key.hex[:5] + ("0" if entry.key.hex[5] != "0" else "1")) == []
+
+
+def test_first_hit_writes_down_the_use(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """An entry is last used when it was created until a hit; hits soon after leave that alone."""
+    entry = make_entry()
+    store.publish(entry)
+    path = entry_path(entry)
+    assert path.stat().st_mtime_ns == entry.head.created_ns
+    store.get(entry.key)
+    used_ns = path.stat().st_mtime_ns
+    assert used_ns > entry.head.created_ns
+    store.get(entry.key)
+    assert path.stat().st_mtime_ns == used_ns
+
+
+def test_hit_after_an_hour_writes_down_the_use(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A last use more than an hour old is written anew."""
+    entry = make_entry()
+    store.publish(entry)
+    old_ns = time.time_ns() - 2 * HOUR_NS
+    os.utime(entry_path(entry), ns=(old_ns, old_ns))
+    store.get(entry.key)
+    assert entry_path(entry).stat().st_mtime_ns > old_ns + HOUR_NS
+
+
+def test_only_hits_of_a_writable_store_are_uses(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """Scanning, checking, reading details, and hits of a read-only store leave the last use alone."""
+    entry = make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    assert store.check(scanned) == entry
+    store.detail(entry.key)
+    assert isinstance(DirectoryStore(root, writable=False).get(entry.key), Found)
+    assert entry_path(entry).stat().st_mtime_ns == entry.head.created_ns
+
+
+def test_remove_records_the_eviction(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """A removed entry is gone, and its program's history says why."""
+    entry = make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    assert store.remove(scanned, "older than 30d")
+    assert store.get(entry.key) == Absent()
+    assert not store.remove(scanned, "again")
+    events = [(event.what, event.key, event.target, event.why) for event in store.history("program-a")]
+    assert events == [("evicted", entry.key.hex, "cuda:sm_90", "older than 30d")]
+
+
+def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """A hit between scan and removal saves the entry, from quarantine too."""
+    entry = make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    store.get(entry.key)
+    assert not store.remove(scanned, "old") and not store.quarantine(scanned, "odd")
+    assert isinstance(store.get(entry.key), Found)
+
+
+def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """A new file in the old one's place is left alone, equal in size and time as it may be."""
+    entry = make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    store.publish(entry)
+    assert not store.remove(scanned, "old")
+    assert isinstance(store.get(entry.key), Found)
+
+
+def test_nothing_outside_the_root_is_removed(
+    tmp_path: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A path that leads out of the cache is refused."""
+    store.publish(make_entry())
+    (scanned,) = store.scan()
+    outside = tmp_path / "outside.gpc"
+    entry_path(make_entry()).rename(outside)
+    for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
+        assert not store.remove(replace(scanned, path=path), "old")
+    assert outside.exists()
+
+
+def test_store_is_an_entry_store(root: Path) -> None:
+    """The directory store does all that the verbs ask of a store on disk."""
+    store: EntryStore = DirectoryStore(root, writable=False)
+    assert (store.root, store.writable) == (root, False)

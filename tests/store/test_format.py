@@ -1,0 +1,234 @@
+"""The bytes of an entry: what is written comes back, and what was not written does not."""
+
+import json
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.store import format as entry_format
+from gpucache.store.description import BUILD_LOG_CAP, decode_head, encode_head
+from gpucache.store.format import HEADER, Description, EntryFormatError, encode, read_head, read_sound
+from gpucache.store.interface import Damage
+
+_TEXT = st.text(max_size=12) | st.just(os.fsdecode(b"caf\xe9"))
+_TEXTS = st.lists(_TEXT, max_size=3).map(tuple)
+_PAIRS = st.lists(st.tuples(_TEXT, _TEXT), max_size=3).map(tuple)
+_NUMBER = st.integers(0, 2**63 - 1)
+_HEADS = st.builds(
+    EntryHead,
+    program=_TEXT,
+    target=_TEXT,
+    artifact_kind=_TEXT,
+    created_ns=_NUMBER,
+    compile_ns=_NUMBER,
+    payload_sha256=_TEXT,
+    language=_TEXT,
+    variant=_TEXT,
+    options=_TEXTS,
+    local_sizes=st.lists(st.lists(_NUMBER, max_size=3).map(tuple), max_size=2).map(tuple),
+    located=st.booleans(),
+    lowered_names=st.dictionaries(_TEXT, _TEXT, max_size=3),
+    toolchain=_PAIRS,
+    toolchain_identity=_TEXTS,
+    failures=_PAIRS,
+)
+_DETAILS = st.builds(
+    EntryDetail, st.lists(st.builds(KeyField, _TEXT, _TEXT), max_size=4).map(tuple), _TEXT, _TEXT, _PAIRS
+)
+_KEYS = st.binary(min_size=32, max_size=32).map(lambda data: CacheKey(data.hex()))
+
+
+def _read(path: Path, data: bytes, key: CacheKey) -> tuple[Description, bytes]:
+    path.write_bytes(data)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return read_sound(fd, len(data), key)
+    finally:
+        os.close(fd)
+
+
+def _damage(path: Path, data: bytes, entry: Entry) -> Damage:
+    with pytest.raises(EntryFormatError) as caught:
+        _read(path, data, entry.key)
+    return caught.value.damage
+
+
+def _assemble(entry: Entry, head: bytes, detail: bytes) -> bytes:
+    """An entry with correct lengths and checksums around any head and detail."""
+    start = -(-(HEADER.size + len(head) + len(detail)) // 64) * 64
+    lengths = (len(head), len(detail), len(entry.payload), start + len(entry.payload))
+    front = HEADER.pack(b"GPUCACHE", 1, *lengths, 0, bytes.fromhex(entry.key.hex), b"", b"")[:80]
+    sums = xxhash.xxh3_128_digest(front + head + detail) + xxhash.xxh3_128_digest(entry.payload)
+    return (front + sums + head + detail).ljust(start, b"\0") + entry.payload
+
+
+@settings(deadline=None, max_examples=80, derandomize=True, database=None)
+@given(key=_KEYS, head=_HEADS, detail=_DETAILS, payload=st.binary(max_size=200))
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory,
+    key: CacheKey,
+    head: EntryHead,
+    detail: EntryDetail,
+    payload: bytes,
+) -> None:
+    """Whatever an entry says comes back as it was written."""
+    path = tmp_path_factory.getbasetemp() / "round-trip.gpc"
+    read, found = _read(path, encode(Entry(key, head, detail, payload)), key)
+    assert (read.head, read.detail(), found) == (head, detail, payload)
+
+
+def test_table_of_the_format(make_entry: Callable[..., Entry]) -> None:
+    """Every field lies at the offset and with the meaning that the format's table gives."""
+    entry = make_entry()
+    data = encode(entry)
+    version, head, detail = struct.unpack_from("<IIQ", data, 8)
+    payload, total, zero = struct.unpack_from("<QQQ", data, 24)
+    start = total - payload
+    assert data[:8] == b"GPUCACHE" and (version, zero, total) == (1, 0, len(data))
+    assert data[48:80].hex() == entry.key.hex
+    assert data[80:96] == xxhash.xxh3_128_digest(data[:80] + data[112 : 112 + head + detail])
+    assert data[96:112] == xxhash.xxh3_128_digest(entry.payload)
+    assert json.loads(data[112 : 112 + head])["program"] == entry.head.program
+    assert json.loads(data[112 + head : 112 + head + detail])["tool_version"] == "1.0"
+    assert start % 64 == 0 and data[start:] == entry.payload
+    assert not any(data[112 + head + detail : start])
+
+
+def test_equal_entries_are_equal_files(make_entry: Callable[..., Entry]) -> None:
+    """The order in which lowered names were put in does not change the bytes."""
+    entry = make_entry()
+    there = replace(entry, head=replace(entry.head, lowered_names={"a": "1", "b": "2"}))
+    back = replace(entry, head=replace(entry.head, lowered_names={"b": "2", "a": "1"}))
+    assert encode(there) == encode(back)
+
+
+def test_head_is_read_without_the_rest(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+    """A scan reads the head even where the payload's bytes are wrong."""
+    entry = make_entry()
+    data = bytearray(encode(entry))
+    data[-1] ^= 1
+    path = tmp_path / "entry"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        header, head = read_head(file.fileno(), len(data))
+    assert (header.key, head) == (entry.key, entry.head)
+
+
+def test_build_log_is_cut(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+    """A long build log is kept up to its cap and says that it was cut."""
+    entry = make_entry()
+    entry = replace(entry, detail=replace(entry.detail, build_log="é" * BUILD_LOG_CAP))
+    log = _read(tmp_path / "entry", encode(entry), entry.key)[0].detail().build_log
+    assert log.startswith("éé") and log.endswith("[cut]")
+    assert BUILD_LOG_CAP - 8 < len(log.encode()) <= BUILD_LOG_CAP
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "value"),
+    [
+        (12, "<I", 0xFFFFFFFF),
+        (16, "<Q", 2**63),
+        (24, "<Q", 2**64 - 1),
+        (24, "<Q", 0),
+        (40, "<Q", 1),
+    ],
+)
+def test_lengths_are_bounded_before_reading(
+    tmp_path: Path, make_entry: Callable[..., Entry], offset: int, layout: str, value: int
+) -> None:
+    """A length beyond its cap or the file is refused, not allocated."""
+    data = bytearray(encode(make_entry()))
+    struct.pack_into(layout, data, offset, value)
+    assert _damage(tmp_path / "entry", bytes(data), make_entry()) is Damage.CORRUPT
+
+
+def test_longer_file_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+    """Bytes after the payload are no part of an entry."""
+    assert _damage(tmp_path / "entry", encode(make_entry()) + b"\0", make_entry()) is Damage.CORRUPT
+
+
+def test_newer_version_is_unsupported_whatever_its_lengths(
+    tmp_path: Path, make_entry: Callable[..., Entry]
+) -> None:
+    """Another format version is told before its size is judged by our table."""
+    data = bytearray(encode(make_entry()))
+    struct.pack_into("<I", data, 8, 2)
+    assert _damage(tmp_path / "entry", bytes(data[:-7]), make_entry()) is Damage.UNSUPPORTED
+
+
+def test_entry_of_another_key_is_misplaced(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+    """A sound entry is not served under another key."""
+    assert _damage(tmp_path / "entry", encode(make_entry("b")), make_entry("a")) is Damage.MISPLACED
+
+
+_HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
+
+
+@pytest.mark.parametrize("name", _HEAD_FIELDS)
+def test_head_of_other_types_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry], name: str) -> None:
+    """A head with a field of another type, or without it, is refused though its checksum matches."""
+    entry = make_entry()
+    fields = json.loads(encode_head(entry.head))
+    values = [None, 1.5, {"a": 1}, [1], [["a"]], [[["a"]]], -1, 2**63, [[-1]], [["a", "b", "c"]]]
+    values += [True] if name != "located" else [1]
+    heads = [fields | {name: value} for value in values]
+    heads.append({key: value for key, value in fields.items() if key != name})
+    for head in heads:
+        data = _assemble(entry, json.dumps(head).encode(), b"{}")
+        assert _damage(tmp_path / "entry", data, entry) is Damage.CORRUPT
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":NaN}', b"1" * 9999]
+)
+def test_head_that_is_no_object_is_corrupt(
+    tmp_path: Path, make_entry: Callable[..., Entry], head: bytes
+) -> None:
+    """Anything but a JSON object is refused, however deep or long it is."""
+    assert _damage(tmp_path / "entry", _assemble(make_entry(), head, b"{}"), make_entry()) is Damage.CORRUPT
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [b"", b"{}", b'{"key_fields":[["a"]],"build_log":"","tool_version":""}', b'{"key_fields":7}'],
+)
+def test_detail_of_other_types_is_corrupt(
+    tmp_path: Path, make_entry: Callable[..., Entry], detail: bytes
+) -> None:
+    """A detail that does not read is refused when it is asked for."""
+    entry = make_entry()
+    read, _ = _read(tmp_path / "entry", _assemble(entry, encode_head(entry.head), detail), entry.key)
+    with pytest.raises(EntryFormatError) as caught:
+        read.detail()
+    assert caught.value.damage is Damage.CORRUPT
+
+
+def test_number_is_not_a_truth_value() -> None:
+    """True is no number, though Python counts it as one."""
+    fields = json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))) | {"created_ns": True}
+    with pytest.raises(ValueError, match="whole number"):
+        decode_head(json.dumps(fields).encode())
+
+
+def test_entry_beyond_the_caps_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, make_entry: Callable[..., Entry]
+) -> None:
+    """What readers would refuse is refused by the writer, as the file system would."""
+    monkeypatch.setattr(entry_format, "TOTAL_CAP", 500)
+    with pytest.raises(OSError, match="larger than"):
+        encode(make_entry())
+
+
+def test_error_survives_a_process_boundary() -> None:
+    """The error can be sent back from a worker with its damage."""
+    error = pickle.loads(pickle.dumps(EntryFormatError(Damage.CORRUPT, "why")))
+    assert (error.damage, str(error)) == (Damage.CORRUPT, "why")

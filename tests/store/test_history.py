@@ -1,0 +1,116 @@
+"""Histories and the journal: bounded, and readable whatever was written into them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpucache.store import DirectoryStore, Event
+from gpucache.store import journal as journal_module
+from gpucache.store.history import EVENT_CAP, FILE_CAP
+from gpucache.store.lines import LINE_CAP, line_of
+
+
+def _event(number: int, why: str = "") -> Event:
+    return Event(number, "built", f"{number:064x}", "cuda:sm_90", why)
+
+
+def _file(root: Path) -> Path:
+    (path,) = (root / "v1" / "programs").glob("*/history")
+    return path
+
+
+def test_events_come_back_in_order(store: DirectoryStore) -> None:
+    """What was recorded under a name is read oldest first, and under no other name."""
+    events = [_event(number, "because") for number in range(3)]
+    for event in events:
+        store.record("saxpy", event)
+    assert store.history("saxpy") == events
+    assert store.history("other") == []
+
+
+def test_programs_are_listed_by_their_own_names(store: DirectoryStore) -> None:
+    """Names come back as they were given, sorted, not as their folders are called."""
+    for name in ("Zeta kernel", "a/b", "caf\udce9"):
+        store.record(name, _event(1))
+    assert store.programs() == ["Zeta kernel", "a/b", "caf\udce9"]
+
+
+def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
+    """However much is recorded, the file stays small and the newest events are kept."""
+    for number in range(1000):
+        store.record("saxpy", _event(number, "x" * 40))
+    events = store.history("saxpy")
+    assert _file(root).stat().st_size <= FILE_CAP
+    assert 50 < len(events) <= EVENT_CAP
+    assert [event.when_ns for event in events] == list(range(1000 - len(events), 1000))
+    assert not list((root / "v1" / "tmp").iterdir())
+
+
+def test_garbage_in_a_history_is_skipped(root: Path, store: DirectoryStore) -> None:
+    """Torn, foreign and malformed lines cost themselves alone."""
+    store.record("saxpy", _event(1))
+    torn = _file(root).read_bytes()[:30]
+    garbage = [torn, b"\xff\xfe", b"[]", b"{}", b"[" * 3000, b'{"program":"saxpy","when_ns":"x"}']
+    with _file(root).open("ab") as file:
+        file.write(b"\n".join(garbage) + b"\n")
+    store.record("saxpy", _event(2))
+    assert [event.when_ns for event in store.history("saxpy")] == [1, 2]
+
+
+def test_long_texts_are_cut(store: DirectoryStore) -> None:
+    """An event with an endless reason is kept with its beginning."""
+    store.record("saxpy", _event(1, "x" * 100_000))
+    (event,) = store.history("saxpy")
+    assert event.why.startswith("xxx") and len(event.why) < 1000
+
+
+def test_journal_is_read_newest_first(store: DirectoryStore) -> None:
+    """The tail gives as many of the last records as were asked for."""
+    for number in range(5):
+        store.journal({"number": number})
+    assert [record["number"] for record in store.journal_tail(3)] == [4, 3, 2]
+    assert len(store.journal_tail(100)) == 5
+    assert store.journal_tail(0) == []
+
+
+def test_journal_keeps_two_generations(
+    root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that has outgrown its cap is put aside once; its tail reaches into what was put aside."""
+    monkeypatch.setattr(journal_module, "GENERATION_CAP", 2000)
+    for number in range(310):
+        store.journal({"number": number, "text": "x" * 50})
+    sizes = {path.name: path.stat().st_size for path in (root / "v1" / "journal").iterdir()}
+    assert sizes.keys() == {"misses", "misses.1"} and max(sizes.values()) < 2200
+    assert [record["number"] for record in store.journal_tail(20)] == list(range(309, 289, -1))
+
+
+def test_long_record_loses_items_not_its_form() -> None:
+    """A record beyond a line keeps the items that fit, and says that others are gone."""
+    line = line_of({"verdict": "key-changed", "fields": ["x" * 100] * 100, "program": "saxpy"})
+    assert len(line) <= LINE_CAP and line.count(b"\n") == 1
+    assert json.loads(line) == {"truncated": True, "verdict": "key-changed", "program": "saxpy"}
+
+
+def test_values_json_does_not_know_become_text(store: DirectoryStore, tmp_path: Path) -> None:
+    """A path in a record is written as text instead of failing the program."""
+    store.journal({"place": tmp_path})
+    assert store.journal_tail(1) == [{"place": str(tmp_path)}]
+
+
+def test_read_only_store_writes_nothing(root: Path) -> None:
+    """Without the right to write neither history nor journal makes the root."""
+    store = DirectoryStore(root, writable=False)
+    store.record("saxpy", _event(1))
+    store.journal({"number": 1})
+    assert not root.exists()
+
+
+def test_writing_where_nothing_can_be_written_is_silent(tmp_path: Path) -> None:
+    """A root that cannot be used loses its records, and nothing is raised."""
+    (tmp_path / "file").write_text("")
+    store = DirectoryStore(tmp_path / "file", writable=True)
+    store.record("saxpy", _event(1))
+    store.journal({"number": 1})
+    assert store.history("saxpy") == [] and store.journal_tail(5) == [] and store.programs() == []

@@ -1,0 +1,60 @@
+"""One lock per key."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import CacheKey, Entry
+from gpucache.store import DirectoryStore
+
+MakeEntry = Callable[..., Entry]
+
+
+def test_lock_files_do_not_accumulate(root: Path, store: DirectoryStore) -> None:
+    """Every lock's file is gone when its holder lets go."""
+    for number in range(20):
+        with store.single_flight(CacheKey(f"{number:064x}"), 10) as held:
+            assert held and len(list((root / "v1" / "locks").iterdir())) == 1
+    assert list((root / "v1" / "locks").iterdir()) == []
+
+
+def test_lock_excludes_within_a_process(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """Whoever cannot have a lock in time goes on without it; other keys are free."""
+    key, other = make_entry("a").key, make_entry("b").key
+    with (
+        store.single_flight(key, 10),
+        store.single_flight(key, 0) as second,
+        store.single_flight(other, 0) as free,
+    ):
+        assert (second, free) == (False, True)
+    with store.single_flight(key, 0) as again:
+        assert again
+
+
+def test_lock_of_a_removed_file_is_no_lock(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who locks a file that its holder has just removed tries again, so that two never hold one key."""
+    fcntl = pytest.importorskip("fcntl")
+    real, key = fcntl.flock, make_entry().key
+
+    def let_go_meanwhile(fd: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        (root / "v1" / "locks" / f"{key}.lock").unlink()
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", let_go_meanwhile)
+    with store.single_flight(key, 60) as first, store.single_flight(key, 0) as second:
+        assert (first, second) == (True, False)
+
+
+def test_lock_that_cannot_be_made_is_not_waited_for(tmp_path: Path, make_entry: MakeEntry) -> None:
+    """A read-only store, or a root that cannot be used, gives no lock and no error."""
+    (tmp_path / "file").write_text("")
+    for store in (
+        DirectoryStore(tmp_path / "file", writable=True),
+        DirectoryStore(tmp_path / "none", writable=False),
+    ):
+        with store.single_flight(make_entry().key, 3600) as held:
+            assert not held

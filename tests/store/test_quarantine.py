@@ -1,0 +1,88 @@
+"""Damaged entries: out of the way, recorded and bounded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gpucache.model import Entry
+from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event
+from gpucache.store.format import encode
+from gpucache.store.quarantine import FILE_CAP
+
+EntryPath = Callable[[Entry], Path]
+MakeEntry = Callable[..., Entry]
+
+
+def test_damaged_entry_is_quarantined_and_reported(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A hit on wrong bytes moves them out of the way, records it, and the next look finds nothing."""
+    entry = make_entry()
+    store.publish(entry)
+    data = bytearray(encode(entry))
+    data[-1] ^= 1
+    entry_path(entry).write_bytes(data)
+    result = store.get(entry.key)
+    assert isinstance(result, Damaged)
+    assert (result.damage, result.quarantined) == (Damage.CORRUPT, True)
+    assert [path.read_bytes() for path in (root / "v1" / "quarantine").iterdir()] == [data]
+    assert store.get(entry.key) == Absent()
+    assert [event.what for event in store.history("program-a")] == ["quarantined"]
+
+
+def test_unverified_head_names_only_known_programs(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A damaged head makes no history of its own, and is believed where its program has one."""
+    entry = make_entry()
+    for known in (False, True):
+        if known:
+            store.record("program-a", Event(1, "built", entry.key.hex, "cuda:sm_90"))
+        store.publish(entry)
+        data = bytearray(encode(entry))
+        data[80] ^= 1
+        entry_path(entry).write_bytes(data)
+        assert isinstance(store.get(entry.key), Damaged)
+        assert [event.what for event in store.history("program-a")] == (
+            ["built", "quarantined"] if known else []
+        )
+
+
+def test_read_only_store_leaves_damage_in_place(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A store that may not write reports a damaged entry and touches nothing."""
+    entry = make_entry()
+    store.publish(entry)
+    entry_path(entry).write_bytes(b"short")
+    result = DirectoryStore(root, writable=False).get(entry.key)
+    assert isinstance(result, Damaged)
+    assert (result.damage, result.quarantined) == (Damage.TRUNCATED, False)
+    assert entry_path(entry).read_bytes() == b"short"
+
+
+def test_newer_format_is_absent_and_left_alone(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """An entry of another format version is a miss with its reason, and nobody moves it."""
+    entry = make_entry()
+    store.publish(entry)
+    data = bytearray(encode(entry))
+    data[8] = 2
+    entry_path(entry).write_bytes(data)
+    result = store.get(entry.key)
+    assert isinstance(result, Absent) and "format version 2" in (result.reason or "")
+    (scanned,) = store.scan()
+    assert scanned.damage is Damage.UNSUPPORTED
+    assert not store.quarantine(scanned, "odd")
+    assert entry_path(entry).read_bytes() == data
+
+
+def test_quarantine_is_bounded(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """Only the newest damaged files are kept."""
+    entries = [make_entry(str(number)) for number in range(FILE_CAP + 3)]
+    for entry in entries:
+        store.publish(entry)
+        (scanned,) = store.scan()
+        assert store.quarantine(scanned, "odd")
+    kept = {path.name.partition("-")[2] for path in (root / "v1" / "quarantine").iterdir()}
+    assert kept == {f"{entry.key.hex}.gpc" for entry in entries[3:]}

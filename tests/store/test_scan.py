@@ -1,0 +1,127 @@
+"""What a scan tells of every entry, and what only the full check sees."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import CacheUnusableError
+from gpucache.model import Entry
+from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found
+from gpucache.store.format import encode
+
+EntryPath = Callable[[Entry], Path]
+MakeEntry = Callable[..., Entry]
+Put = Callable[[Path, bytes], Path]
+
+
+def test_scan_tells_what_an_entry_is(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A sound entry is scanned with key, head, allocated size and last use."""
+    entry = make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    status = entry_path(entry).stat()
+    assert (scanned.key, scanned.head, scanned.damage) == (entry.key, entry.head, None)
+    assert scanned.path == entry_path(entry)
+    assert scanned.allocated_bytes == status.st_blocks * 512
+    assert scanned.last_used_ns == entry.head.created_ns
+
+
+def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """The entry of one key is told like the scan's, without a walk; an unknown key is none."""
+    store.publish(make_entry("a"))
+    assert [store.look_at(make_entry("a").key)] == list(store.scan())
+    assert store.look_at(make_entry("b").key) is None
+
+
+def test_scan_survives_entries_that_vanish(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """Entries that are removed while a scan runs are passed over."""
+    for seed in "abcdefgh":
+        store.publish(make_entry(seed))
+    scanning = store.scan()
+    first = next(scanning)
+    for path in store.root.rglob("*.gpc"):
+        path.unlink()
+    assert isinstance(store.check(first), Absent)
+    assert list(scanning) == []
+
+
+def test_entries_in_wrong_places_are_misplaced(
+    put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """An entry under another key, in another folder or under any other name is misplaced."""
+    entry, other = make_entry("a"), make_entry("b")
+    store.publish(entry)
+    data = encode(entry)
+    entries = root / "v1" / "entries"
+    wrong = {
+        put(entries / other.key.hex[:2] / f"{other.key.hex}.gpc", data),
+        put(entries / "zz" / f"{entry.key.hex}.gpc", data),
+        put(entries / entry.key.hex[:2] / "copy.gpc", data),
+        put(entries / "top.gpc", data),
+    }
+    scanned = {found.path: found for found in store.scan()}
+    assert {path for path, found in scanned.items() if found.damage is Damage.MISPLACED} == wrong
+    assert all(scanned[path].head is None and scanned[path].damage_detail for path in wrong)
+    results = [store.check(scanned[path]) for path in wrong]
+    assert [result.damage for result in results if isinstance(result, Damaged)] == [Damage.MISPLACED] * 4
+
+
+def test_check_sees_what_a_scan_cannot(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """A wrong payload passes a scan of heads and is found by the full check, which moves nothing."""
+    entry = make_entry()
+    store.publish(entry)
+    data = bytearray(encode(entry))
+    data[-1] ^= 1
+    entry_path(entry).write_bytes(data)
+    (scanned,) = store.scan()
+    assert scanned.damage is None
+    assert isinstance(result := store.check(scanned), Damaged) and result.damage is Damage.CORRUPT
+    assert entry_path(entry).exists()
+
+
+def test_check_compares_the_digest_of_the_payload(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """An entry whose head names another payload is corrupt, though its checksums match."""
+    entry = make_entry()
+    store.publish(replace(entry, head=replace(entry.head, payload_sha256="0" * 64)))
+    (scanned,) = store.scan()
+    assert isinstance(result := store.check(scanned), Damaged) and "SHA-256" in result.detail
+
+
+def test_entries_that_cannot_be_listed_are_an_error(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """A file where the folder of entries should be ends a scan with our own error."""
+    (root / "v1").mkdir(mode=0o700, parents=True)
+    root.chmod(0o700)
+    (root / "v1" / "entries").write_text("")
+    with pytest.raises(CacheUnusableError, match="entries"):
+        list(store.scan())
+    assert isinstance(store.get(make_entry().key), Absent)
+
+
+def test_read_error_is_a_miss_that_quarantines_nothing(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk or server that fails to read says nothing about an entry's bytes."""
+    entry = make_entry()
+    store.publish(entry)
+
+    def fail(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", fail)
+        result = store.get(entry.key)
+        assert isinstance(result, Absent) and "Input/output error" in (result.reason or "")
+        (scanned,) = store.scan()
+        assert scanned.head is None and "Input/output error" in scanned.damage_detail
+        assert not store.quarantine(scanned, "odd")
+    assert isinstance(store.get(entry.key), Found)
+    assert entry_path(entry).exists()

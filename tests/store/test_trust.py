@@ -1,0 +1,150 @@
+"""Which roots and files are believed."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import CacheUnusableError
+from gpucache.model import Entry
+from gpucache.store import (
+    Absent,
+    Damage,
+    Damaged,
+    DirectoryStore,
+    Found,
+    RootMissing,
+    RootRefused,
+    RootUsable,
+    check_root,
+)
+
+EntryPath = Callable[[Entry], Path]
+MakeEntry = Callable[..., Entry]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
+
+
+def _refusal(root: Path) -> str:
+    state = check_root(root)
+    assert isinstance(state, RootRefused)
+    return state.reason
+
+
+def test_own_root_is_usable(tmp_path: Path) -> None:
+    """A folder of one's own that nobody else can write to is used, also through one's own link."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert check_root(tmp_path) == RootUsable()
+    assert check_root(tmp_path / "link") == RootUsable()
+
+
+def test_missing_root_is_no_fault(tmp_path: Path) -> None:
+    """A root that is not there yet is told apart from one that is refused."""
+    assert check_root(tmp_path / "none" / "yet") == RootMissing()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702])
+def test_root_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    """Group or others with a right to write, sticky or not, make a root unusable; the remedy is named."""
+    tmp_path.chmod(mode)
+    assert f"chmod go-w {tmp_path}" in _refusal(tmp_path)
+
+
+def test_root_that_is_a_file_is_refused(tmp_path: Path, make_entry: MakeEntry) -> None:
+    """A file in the root's place is named with the remedy, and every verb ends in our own error."""
+    root = tmp_path / "file"
+    root.write_text("mine")
+    store = DirectoryStore(root, writable=True)
+    assert "GPUCACHE_DIR" in _refusal(root)
+    with pytest.raises(CacheUnusableError):
+        store.publish(make_entry())
+    with pytest.raises(CacheUnusableError):
+        list(store.scan())
+    assert isinstance(result := store.get(make_entry().key), Absent) and result.reason
+    assert root.read_text() == "mine"
+
+
+def test_dangling_link_is_refused(tmp_path: Path, make_entry: MakeEntry) -> None:
+    """A root that is a link to nothing is not made at the link's other end."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CacheUnusableError, match="link to nothing"):
+        DirectoryStore(tmp_path / "link", writable=True).publish(make_entry())
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@needs_root
+def test_root_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """A root that belongs to another user is not used, nor is another user's link to one's own."""
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    (tmp_path / "mine").mkdir(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    os.chown(tmp_path / "link", 12345, 12345, follow_symlinks=False)
+    assert "uid 12345" in _refusal(tmp_path / "theirs")
+    assert "uid 12345" in _refusal(tmp_path / "link")
+
+
+def test_refused_root_gives_no_hit(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """An entry is not served from a root that others could have written to."""
+    store.publish(make_entry())
+    root.chmod(0o777)
+    result = store.get(make_entry().key)
+    assert isinstance(result, Absent) and "chmod" in (result.reason or "")
+
+
+def _group_writable(path: Path) -> None:
+    path.chmod(0o660)
+
+
+def _linked(path: Path) -> None:
+    moved = path.rename(path.with_name("moved"))
+    path.symlink_to(moved)
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _foreign(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
+@pytest.mark.parametrize(
+    "spoil", [_group_writable, _linked, _fifo, _folder, pytest.param(_foreign, marks=needs_root)]
+)
+def test_untrusted_entry_is_not_served(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, spoil: Callable[[Path], None]
+) -> None:
+    """An entry that is a link, no regular file or writable by others is a reported miss, and stays."""
+    entry = make_entry()
+    store.publish(entry)
+    spoil(entry_path(entry))
+    result = store.get(entry.key)
+    assert isinstance(result, Damaged)
+    assert (result.damage, result.quarantined) == (Damage.UNTRUSTED, False)
+    assert [found.damage for found in store.scan()] == [Damage.UNTRUSTED]
+    assert store.detail(entry.key) is None
+    assert os.path.lexists(entry_path(entry))
+
+
+def test_link_out_of_the_root_is_not_followed(
+    tmp_path: Path, root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """A folder of entries that is a link leads nowhere, and is reported."""
+    entry = make_entry()
+    store.publish(entry)
+    folder = root / "v1" / "entries" / entry.key.hex[:2]
+    folder.rename(tmp_path / "outside")
+    folder.symlink_to(tmp_path / "outside")
+    assert not isinstance(store.get(entry.key), Found)
+    assert [(found.path, found.damage) for found in store.scan()] == [(folder, Damage.UNTRUSTED)]
+    with pytest.raises(OSError, match=r"."):
+        store.publish(entry)
+    assert len(list((tmp_path / "outside").iterdir())) == 1
