@@ -173,7 +173,8 @@ def _sources(table: _Table) -> list[Path]:
     folder = table.path.parent.absolute()
     if not glob.has_magic(source):
         return [folder / source]
-    matches = {folder / match for match in glob.glob(source, root_dir=folder, recursive=True)}
+    names = glob.glob(source, root_dir=folder, recursive=True)  # noqa: PTH207 - a pattern may be absolute
+    matches = {folder / name for name in names}
     found = sorted(match for match in matches if os.path.isfile(match))  # noqa: PTH113 - never raises
     if not found:
         raise table.wrong("source", f"no file fits {source!r} below {folder}")

@@ -138,7 +138,7 @@ class Closure:
 
     includes: tuple[Include, ...] = ()
     resolution: str = ""
-    """Digest of which file's which include led to which content; tells apart equal sets reached differently."""
+    """Digest of which include led to which content; tells apart equal sets reached differently."""
     uncacheable: str | None = None
     """Why no key can be made, with the remedy; None where one can."""
     files: tuple[str, ...] = field(default=(), compare=False)

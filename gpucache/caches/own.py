@@ -44,7 +44,7 @@ class OwnCache:
         """Key fields, build log and what the payload is; raises FormatError."""
         whole = self._whole(entry)
         info = payloads.describe(whole.payload)
-        described = [("kind", info.kind.value), ("size", format_size(len(whole.payload)))]
+        described = [("kind", info.kind.value)]
         if info.architecture is not None:
             described.append(("architecture", info.architecture))
         if info.problem is not None:

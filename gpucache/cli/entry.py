@@ -67,7 +67,8 @@ def _unexpected(own: Sequence[str], error: Exception) -> int:
         traceback.print_exc()
     else:
         click.echo(
-            "This is a defect of gpucache. Run it again with GPUCACHE_LOG=debug and report what it prints, with "
+            "This is a defect of gpucache. Run it again with GPUCACHE_LOG=debug and report what it prints, "
+            "with "
             f"gpucache {__version__}, Python {sys.version.split()[0]} and {sys.platform}.",
             err=True,
         )

@@ -93,7 +93,8 @@ def _extract(opened: Opened, what: tuple[str, ...], target: str | None, file: Pa
     if len(found) != 1:
         keys = ", ".join(entry.key[:12] for entry in found[:8])
         raise UsageError(
-            f"--extract needs one entry, and {len(found)} are named{f' ({keys})' if keys else ''}; give the key of one"
+            f"--extract needs one entry, and {len(found)} are named{f' ({keys})' if keys else ''}; "
+            "give the key of one"
         )
     artifact = opened.cache.artifact(found[0])
     try:

@@ -66,8 +66,8 @@ class TargetName(click.ParamType[str]):
     def shell_complete(
         self,
         ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,  # noqa: ARG002 - Click's signature
+        param: click.Parameter,  # noqa: ARG002 - Click's signature
+        incomplete: str,
     ) -> list[CompletionItem]:
         """Targets that the last probe found."""
         from gpucache.probe.last import load_last
@@ -85,8 +85,8 @@ class EntryName(click.ParamType[str]):
     def shell_complete(
         self,
         ctx: click.Context,
-        param: click.Parameter,
-        incomplete: str,  # noqa: ARG002 - Click's signature
+        param: click.Parameter,  # noqa: ARG002 - Click's signature
+        incomplete: str,
     ) -> list[CompletionItem]:
         """Programs with a history, and keys once two digits are there."""
         from gpucache.store import DirectoryStore
@@ -116,7 +116,8 @@ def source_options(function: F) -> F:
         ),
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,
-            type=click.Path(path_type=Path, exists=True, file_okay=False), help="A folder to search for headers.",
+            type=click.Path(path_type=Path, exists=True, file_okay=False),
+            help="A folder to search for headers.",
         ),
         click.option("-D", "defines", metavar="N[=V]", multiple=True, help="A macro to define."),
         click.option(

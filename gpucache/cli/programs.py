@@ -11,7 +11,10 @@ from gpucache.errors import UsageError
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
 
-NOTHING_NAMED = "no program is named; give sources or folders, --manifest FILE, or --example for the programs that come with gpucache"
+NOTHING_NAMED = (
+    "no program is named; give sources or folders, --manifest FILE, or --example for the programs "
+    "that come with gpucache"
+)
 
 
 @dataclass(frozen=True, slots=True)

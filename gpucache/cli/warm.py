@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.common import Common, common, global_options, leave
+from gpucache.cli.common import common, global_options, leave
 from gpucache.cli.parameters import source_options
 from gpucache.cli.programs import Named, read_programs
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from gpucache.outcomes import WarmOutcome
     from gpucache.settings import Settings
 
-NEXT = "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, 'gpucache bench --example' times it."
+NEXT = (
+    "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
+    "'gpucache bench --example' times it."
+)
 
 
 @click.command(short_help="Compile programs into the cache before they are needed.")
@@ -53,11 +56,12 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
-    from gpucache.outcomes import summarise_warm
+    from gpucache.outcomes import ExitCode, summarise_warm
     from gpucache.render import document, tables
 
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
     specs = read_programs(named)
+    common().say(f"Searching for headers in {_folders(specs)}")
     settings = common().settings()
     items = plan(settings, specs, targets)
     outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
@@ -66,7 +70,8 @@ def warm(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
     common().show(tables.warm(outcomes, summary))
-    _talk(common(), specs, example=example)
+    if example and summary.exit_code is ExitCode.DONE:
+        common().say(NEXT)
     leave(summary.exit_code)
 
 
@@ -126,8 +131,9 @@ def _run(
     return outcomes
 
 
-def _talk(options: Common, specs: "list[ProgramSpec]", *, example: bool) -> None:
-    folders = sorted({folder for spec in specs for folder in spec.include_dirs})
-    options.say(f"Searched for headers: {', '.join(f'-I {folder}' for folder in folders)}")
-    if example:
-        options.say(NEXT)
+def _folders(specs: "list[ProgramSpec]") -> str:
+    """The include directories of a run, a source's own folder among them."""
+    folders = dict.fromkeys(folder for spec in specs for folder in spec.include_dirs)
+    shown = list(folders)[:4]
+    more = f" and {len(folders) - 4} more" if len(folders) > 4 else ""
+    return f"{', '.join(f'-I {folder}' for folder in shown)}{more}"

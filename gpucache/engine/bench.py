@@ -105,7 +105,9 @@ def _case(
         progress(f"{label}: {timed.job.temperature} start {number // 2} of {runs}")
         sample = _one(workers.sample, timed, bounds)
         samples.append(Sample(timed.job.temperature, error=sample) if isinstance(sample, str) else sample)
-    return fold(item.program, item.target, samples[2:], late=_is_late(item.request, item.toolchain, backends))
+    late = _is_late(item.request, item.toolchain, backends)
+    case = fold(item.program, item.target, samples[2:], late=late)
+    return replace(case, reason=f"no first launch: {launches}") if isinstance(launches, str) else case
 
 
 def _is_late(request: BuildRequest, toolchain: Toolchain, backends: Mapping[str, Backend]) -> bool:

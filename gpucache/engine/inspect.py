@@ -45,7 +45,8 @@ def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[C
         found = [entry for entry in _named(cache, word) if target is None or matches_target(entry, target)]
         if not found:
             raise UsageError(
-                f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the entries"
+                f"no entry is of a program, target or key {word!r}; "
+                "run 'gpucache inspect --list' to see the entries"
             )
         yield from found
 

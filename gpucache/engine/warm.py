@@ -191,6 +191,19 @@ def _settle(
     return prepared
 
 
+class _Tally:
+    """How far a run is, told to whoever watches."""
+
+    def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
+        self.done = 0
+        self._total = total
+        self._progress = progress
+
+    def running(self, now: "Sequence[_Numbered]") -> None:
+        """Tell what is being compiled."""
+        self._progress(Progress(self.done, self._total, tuple(numbered.label for numbered in now)))
+
+
 def _compile(
     pending: Sequence[tuple[WarmItem, Prepared]],
     layers: Layers,
@@ -198,30 +211,33 @@ def _compile(
     bounds: Bounds,
     progress: Callable[[Progress], None],
 ) -> Iterator[WarmOutcome]:
-    total, done = len(pending), 0
-    waiting = list(range(total))
-    last_round = False
-    while waiting:
-        died: list[int] = []
-        jobs = [_Numbered(index, _job(pending[index][0], bounds)) for index in waiting]
-
-        def tell(now: Sequence[_Numbered]) -> None:
-            names = tuple(_label(pending[numbered.index][0]) for numbered in now)
-            progress(Progress(done, total, names))
-
-        for numbered, answer in run_isolated(_Call(build), jobs, bounds, tell):
-            item, prepared = pending[numbered.index]
-            if isinstance(answer, Died) and not last_round:
-                died.append(numbered.index)
-                continue
-            done += 1
+    """Compile in workers; what a worker died of is tried once more, then given up."""
+    tally = _Tally(len(pending), progress)
+    again: list[tuple[WarmItem, Prepared]] = []
+    for item, prepared, answer in _round(pending, build, bounds, tally):
+        if isinstance(answer, Died):
+            again.append((item, prepared))
+        else:
+            tally.done += 1
             yield _answered(item, prepared, layers, answer)
-        waiting, last_round = died, True
+    for item, prepared, answer in _round(again, build, bounds, tally):
+        tally.done += 1
+        yield _answered(item, prepared, layers, answer)
+
+
+def _round(
+    pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
+) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
+    jobs = [_Numbered(index, _label(item), _job(item, bounds)) for index, (item, _) in enumerate(pending)]
+    if jobs:
+        for numbered, answer in run_isolated(_Call(build), jobs, bounds, tally.running):
+            yield *pending[numbered.index], answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
     index: int
+    label: str
     job: Job
 
 

@@ -1,1 +1,1 @@
-"""Outcomes to text: tables for people, one JSON document for machines, progress on stderr. Decides nothing."""
+"""Outcomes to text: tables for people, a JSON document for machines, progress. Decides nothing."""

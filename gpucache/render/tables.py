@@ -144,7 +144,8 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
             yield plain(f"{outcome.entry[:12]}: {note}", "dim")
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
     yield plain(
-        f"\n{summary.checked} checked, {summary.sound} sound, {_count(summary.findings, 'finding')}{repaired}",
+        f"\n{summary.checked} checked, {summary.sound} sound, "
+        f"{_count(summary.findings, 'finding')}{repaired}",
         "bold",
     )
 

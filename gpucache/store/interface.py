@@ -104,7 +104,7 @@ class Store(Protocol):
         ...
 
     def publish(self, entry: Entry) -> int:
-        """Put an entry in place atomically and return its size in bytes; raises OSError or CacheUnusableError."""
+        """Put an entry in place atomically; its size in bytes. Raises OSError, CacheUnusableError."""
         ...
 
 

@@ -1,23 +1,23 @@
 """Runs the OpenCL examples on one platform; started as a child process so that drivers stay out of the tests.
 
-Takes the beginning of a platform's name and a file. Writes the inputs and results of every program
+Takes ``pocl`` or ``intel``, and a file. Writes the inputs and results of every program
 to it as NumPy arrays, and under ``first launches`` how many launches a bench would make of each.
 """
 
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from gpucache.backends.opencl import BACKEND
-from gpucache.engine.warm import plan_warm
+from gpucache.backends.interface import Compilation
+from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.examples import manifest_path
 from gpucache.manifest import read_manifest
-from gpucache.model import BuildRequest, Device, Language, Toolchain
+from gpucache.model import BuildRequest, Language, Target
 
 N = 10_000
 COUNT = 3  # signals to transform; a fourth must stay as it is
@@ -31,10 +31,7 @@ class Runner:
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
 
-    def build(self, request: BuildRequest, toolchain: Toolchain) -> Any:
-        from gpucache.backends.opencl import compiler
-
-        compilation = BACKEND.plan(request, toolchain, {})
+    def build(self, request: BuildRequest, compilation: Compilation) -> Any:
         return cl.Program(compiler.build_source(self._context, self._device, request, compilation))
 
     def launch(self, kernel: Any, groups: int, local: int, *arguments: Any) -> None:
@@ -59,7 +56,9 @@ def saxpy(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> 
     result = y.copy()
     # Four elements for each work item: these groups cover N and a little more.
     runner.launch(program.saxpy, N // 256 + 1, 64, dtype(3), x, result, np.uint32(N - 1))
-    found |= {f"saxpy {dtype.__name__} {name}": array for name, array in (("x", x), ("y", y), ("result", result))}
+    found |= {
+        f"saxpy {dtype.__name__} {name}": array for name, array in (("x", x), ("y", y), ("result", result))
+    }
 
 
 def reduce(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> None:
@@ -85,9 +84,8 @@ def fft(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> No
             found |= {f"{name} signals": signals, f"{name} result": result}
 
 
-def first_launches(request: BuildRequest, toolchain: Toolchain) -> list[str]:
+def first_launches(request: BuildRequest, compilation: Compilation) -> list[str]:
     """What a bench launches on zeros, after launching it."""
-    compilation = BACKEND.plan(request, toolchain, {})
     launches = BACKEND.launches(request, compilation)
     session = BACKEND.open_session(request.target)
     session.build(request, compilation)
@@ -96,32 +94,40 @@ def first_launches(request: BuildRequest, toolchain: Toolchain) -> list[str]:
     return [f"{one.kernel} {one.local_size[0]}" for one in launches]
 
 
-def devices_of(platform_name: str) -> Sequence[Device]:
-    return [device for device in BACKEND.devices() if device.name.startswith(platform_name)]
+def requests(target: Target) -> Iterator[BuildRequest]:
+    for spec in read_manifest(manifest_path()):
+        if spec.program.language is not Language.OPENCL_C:
+            continue
+        for defines in spec.variants:
+            written = tuple(f"{name}={value}" for name, value in defines)
+            yield BuildRequest(
+                program=spec.program,
+                target=target,
+                options=(*spec.options, *(f"-D{define}" for define in written)),
+                include_dirs=spec.include_dirs,
+                local_sizes=spec.local_sizes,
+                variant=" ".join(written),
+            )
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    from gpucache.backends.opencl import platforms
-
-    platform_name, path = sys.argv[1:]
-    platform = next(each for each in cl.get_platforms() if each.name.startswith(platform_name))
-    toolchains = [
-        device
+    implementation, path = sys.argv[1:]
+    target, toolchain = next(
+        (device.target, device.toolchain)
         for device in BACKEND.devices()
-        if device.target is not None and platforms.find(device.target).platform == platform
-    ]
-    specs = [spec for spec in read_manifest(manifest_path()) if spec.program.language is Language.OPENCL_C]
-    runner = Runner(platform.get_devices()[0])
+        if device.target and device.toolchain and device.toolchain.implementation == implementation
+    )
+    runs = {"saxpy.cl": saxpy, "reduce.cl": reduce, "fft.cl": fft}
+    runner = Runner(platforms.find(target))
     found: dict[str, Any] = {}
     launches: dict[str, list[str]] = {}
-    for item in plan_warm(specs, toolchains[:1], ()):
-        if item.request is None or item.toolchain is None:
-            raise SystemExit(f"{item.program}: {item.skipped}")
-        run = {"saxpy.cl": saxpy, "reduce.cl": reduce, "fft.cl": fft}[item.program]
-        run(runner, runner.build(item.request, item.toolchain), item.variant, found)
-        launches[f"{item.program} {item.variant}".strip()] = first_launches(item.request, item.toolchain)
-    np.savez(path, **found, **{"first launches": np.array(json.dumps(launches))})
+    for request in requests(target):
+        compilation = BACKEND.plan(request, toolchain, {})
+        runs[request.program.name](runner, runner.build(request, compilation), request.variant, found)
+        launches[f"{request.program.name} {request.variant}".strip()] = first_launches(request, compilation)
+    found["first launches"] = np.array(json.dumps(launches))
+    np.savez(path, **found)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def probe() -> list[Device]:
 
 
 def load(artifact: Artifact, target: Target) -> tuple[str, ...]:
-    """Load on the first GPU that runs the target and name its kernels; raises CompileError or NoDeviceError."""
+    """Load on a GPU that runs the target and name its kernels; raises CompileError or NoDeviceError."""
     driver = _driver()
     device = _enter(driver, target)
     try:

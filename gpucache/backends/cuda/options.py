@@ -34,7 +34,7 @@ _LTO = re.compile(r"-dlto|--dlink-time-opt")
 _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and can name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
-_DEBUG = re.compile(r"-G|--device-debug|-g|-lineinfo|--generate-line-info|--dopt.*|-dopt.*")
+_DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
 # With --no-source-include only the include directories are searched: not the current directory, not
 # the place of the program's name, not even the place of the header that includes.
 _RULE = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), trigraphs=False)

@@ -50,9 +50,8 @@ class OpenCLBackend:
         from gpucache.backends.opencl import compiler, platforms
 
         device = platforms.find(target)
-        return compiler.kernel_names(
-            compiler.load_binaries(compiler.context_of(device), [device], [artifact.payload])
-        )
+        context = compiler.context_of(device)  # Intel's programs do not keep theirs alive
+        return compiler.kernel_names(compiler.load_binaries(context, [device], [artifact.payload]))
 
     def open_session(self, target: Target) -> Session:
         """A context on the target's device."""

@@ -49,7 +49,8 @@ _ANY_RULE = SearchRule(
 _ENVIRONMENT = {
     POCL: (
         ("POCL_",),
-        r"POCL_(CACHE_DIR|KERNEL_CACHE|DEBUG|DEVICES|TRACING\w*|AFFINITY|MAX_PTHREAD_COUNT|PTHREAD_MIN_THREADS"
+        r"POCL_(CACHE_DIR|KERNEL_CACHE|DEBUG|DEVICES|TRACING\w*|AFFINITY"
+        r"|MAX_PTHREAD_COUNT|PTHREAD_MIN_THREADS"
         r"|LEAVE_KERNEL_COMPILER_TEMP_FILES|STARTUP_DELAY|SIG\w+_HANDLER|MEMORY_LIMIT|BINARY_SPECIALIZE_WG)",
     ),
     INTEL: (("CL_CONFIG_",), r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)"),
@@ -60,7 +61,8 @@ _ENVIRONMENT = {
     ),
     OTHER: (
         ("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
-        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|\w+_(DEBUG|CACHE_DIR|LOG\w*)|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
+        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|\w+_(DEBUG|CACHE_DIR|LOG\w*)"
+        r"|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
     ),
 }
 
@@ -91,7 +93,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """Options as the one string OpenCL takes; a value with white space is quoted, which PoCL wants after the ``=``."""
+    """Options as the one string OpenCL takes; white space is quoted, behind the ``=`` as PoCL wants it."""
     return " ".join(_quoted(token) for token in command)
 
 

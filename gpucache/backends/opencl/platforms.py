@@ -72,7 +72,8 @@ def probe() -> list[Device]:
     rows = [_row(located) for located in devices()]
     if not rows:
         raise NoDeviceError(
-            "no OpenCL platform is installed; 'pip install gpucache[embedded]' brings PoCL, which needs no GPU"
+            "no OpenCL platform is installed; 'pip install gpucache[embedded]' brings PoCL, "
+            "which needs no GPU"
         )
     return rows
 

@@ -67,7 +67,8 @@ class OpenCLSession:
 def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
     """Every kernel at every declared or required local size, where all its arguments are understood."""
     told = replace(compilation, command=(*compilation.command, "-cl-kernel-arg-info"))
-    program = cl.Program(compiler.build_source(compiler.context_of(device), device, request, told))
+    context = compiler.context_of(device)  # Intel's programs do not keep theirs alive
+    program = cl.Program(compiler.build_source(context, device, request, told))
     found = []
     for kernel in program.all_kernels():
         arguments = [_describe(kernel, index) for index in range(kernel.num_args)]

@@ -1,0 +1,54 @@
+"""Isolation of every test from the machine it runs on, and where real OpenCL runtimes lie."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import gpucache
+
+_INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
+_PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that configures us or a compiler is inherited; children import the package under test."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(_INHERITED)]:
+            patch.delenv(name)
+        patch.delenv("FORCE_COLOR", raising=False)
+        patch.setenv("NO_COLOR", "1")
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("xdg-cache")))
+        patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl-cache")))
+        path = os.environ.get("PYTHONPATH", "")
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_PACKAGE_PARENT), path])))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home and a cache directory for this test alone."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("xdg-cache")))
+
+
+@pytest.fixture(scope="session")
+def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that names Intel's CPU runtime to the OpenCL loader; PoCL from PyPI needs no naming."""
+    library = Path(sys.prefix, "lib", "libintelocl.so")
+    if not library.is_file():
+        pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
+    vendors = tmp_path_factory.mktemp("vendors")
+    (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
+    return vendors
+
+
+@pytest.fixture
+def opencl_environment(icd_vendors: Path, own_home: None) -> Mapping[str, str]:
+    """The environment of a child process that is to see Intel's runtime and PoCL from PyPI."""
+    return {**os.environ, "OCL_ICD_VENDORS": str(icd_vendors)}

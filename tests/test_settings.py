@@ -1,0 +1,130 @@
+"""Settings: option over environment over default, each with its origin."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache import settings
+from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, read_settings
+
+
+def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
+    """A root named by the option is taken whatever the environment says."""
+    found = read_settings({"GPUCACHE_DIR": str(tmp_path / "b")}, root=str(tmp_path / "a"))
+    assert (found.root, found.root_origin) == (tmp_path / "a", "--root")
+
+
+def test_the_environment_wins_over_the_default(tmp_path: Path) -> None:
+    """A root named by the environment is taken where no option is given."""
+    found = read_settings({"GPUCACHE_DIR": str(tmp_path)})
+    assert (found.root, found.root_origin) == (tmp_path, "GPUCACHE_DIR")
+
+
+@pytest.mark.parametrize("environ", [{}, {"GPUCACHE_DIR": ""}])
+def test_the_default_is_the_users_cache(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing named, or an empty name, the root lies in the user's cache directory."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: str(tmp_path / "gpucache"))
+    found = read_settings(environ)
+    assert (found.root, found.root_origin) == (tmp_path / "gpucache", "default")
+
+
+def test_relative_places_are_meant_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative roots become absolute, since workers run in a directory of their own."""
+    monkeypatch.chdir(tmp_path)
+    environ = {"GPUCACHE_DIR": "own", "GPUCACHE_SYSTEM_DIRS": os.pathsep.join(["one", "", "two"])}
+    found = read_settings(environ)
+    assert found.root == tmp_path / "own"
+    assert found.system_dirs == (tmp_path / "one", tmp_path / "two")
+
+
+def test_an_empty_option_is_not_the_current_directory() -> None:
+    """An empty root, as an unset shell variable gives it, is refused."""
+    with pytest.raises(UsageError, match="--root is empty; name a directory"):
+        read_settings({}, root="")
+
+
+def test_defaults_of_everything_else() -> None:
+    """An empty environment disables nothing and bounds only the memory layer."""
+    found = read_settings({}, root="/somewhere")
+    assert found == Settings(
+        root=Path("/somewhere").absolute(),
+        root_origin="--root",
+        system_dirs=(),
+        max_size_bytes=None,
+        memory_bytes=DEFAULT_MEMORY_BYTES,
+        disabled=False,
+        read_only=False,
+        require=False,
+        log="",
+    )
+
+
+def test_sizes_and_log_are_read() -> None:
+    """Sizes are read with their units, zero turns the memory layer off, and the log is text."""
+    environ = {"GPUCACHE_MAX_SIZE": "2GiB", "GPUCACHE_MEMORY_BYTES": "0", "GPUCACHE_LOG": "debug"}
+    found = read_settings(environ, root="/r")
+    assert (found.max_size_bytes, found.memory_bytes, found.log) == (2 * 1024**3, 0, "debug")
+
+
+_FLAGS: list[tuple[str, Callable[[Settings], bool]]] = [
+    ("GPUCACHE_DISABLE", lambda found: found.disabled),
+    ("GPUCACHE_READ_ONLY", lambda found: found.read_only),
+    ("GPUCACHE_REQUIRE", lambda found: found.require),
+]
+
+
+@pytest.mark.parametrize(("name", "read"), _FLAGS)
+def test_flags_are_read(name: str, read: Callable[[Settings], bool]) -> None:
+    """A flag has several words for yes and for no, in any case."""
+    for text in ("1", "true", "YES", " on "):
+        assert read(read_settings({name: text}, root="/r"))
+    for text in ("", "0", "False", "no", "OFF"):
+        assert not read(read_settings({name: text}, root="/r"))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in _FLAGS])
+def test_a_bad_flag_is_refused(name: str) -> None:
+    """A flag that is neither yes nor no is named with the remedy."""
+    with pytest.raises(UsageError, match=f"{name}=perhaps is neither yes nor no; set it to 1 or 0"):
+        read_settings({name: "perhaps"}, root="/r")
+
+
+@pytest.mark.parametrize("name", ["GPUCACHE_MAX_SIZE", "GPUCACHE_MEMORY_BYTES"])
+def test_a_bad_size_is_refused(name: str) -> None:
+    """A size that does not read is named with its variable and the remedy."""
+    with pytest.raises(UsageError, match=f"{name}: 'much' is not a size; write a number"):
+        read_settings({name: "much"}, root="/r")
+
+
+def _raise_key_error(*_: object, **__: object) -> str:
+    raise KeyError("getpwuid(): uid not found: 4711")
+
+
+@pytest.mark.parametrize("answer", [lambda *_, **__: "~/.cache/gpucache", _raise_key_error])
+def test_no_home_is_no_root(answer: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a user has no home there is no root, and asking for it names the remedy."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", answer)
+    found = read_settings({})
+    assert found.root is None
+    with pytest.raises(CacheUnusableError, match="no home directory .* set GPUCACHE_DIR"):
+        found.require_root()
+
+
+@pytest.mark.parametrize(("uid", "usable"), [(0, True), (4711, False)])
+def test_a_home_of_slash_is_roots_alone(uid: int, usable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HOME=/, as container runtimes give it to a uid without a name, is no home but root's."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: "/.cache/gpucache")
+    monkeypatch.setattr(settings.sys, "platform", "linux")
+    monkeypatch.setattr(settings.os, "geteuid", lambda: uid)
+    assert (read_settings({}).root is not None) is usable
+
+
+def test_a_named_root_needs_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A root that is named is used even where there is no home."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", _raise_key_error)
+    assert read_settings({"GPUCACHE_DIR": str(tmp_path)}).require_root() == tmp_path
