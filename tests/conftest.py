@@ -6,10 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import gpucache
 
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
+# The same examples in every run, however slow the machine; nothing is written beside the sources.
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.load_profile("repeatable")
+
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
 
 

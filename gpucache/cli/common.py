@@ -4,6 +4,7 @@ Owns the merged value and the way a verb answers: one JSON document, or text.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -52,8 +53,10 @@ class Common:
 
     def say(self, sentence: str) -> None:
         """A word beside the product, on stderr."""
-        if not (self.quiet or self.json):
-            click.echo(sentence, err=True)
+        if self.quiet or self.json:
+            return
+        width = shutil.get_terminal_size().columns
+        click.echo(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence, err=True)
 
 
 def common() -> Common:

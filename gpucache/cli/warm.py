@@ -69,7 +69,7 @@ def warm(
     common().document(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
-    common().show(tables.warm(outcomes, summary))
+    common().show(tables.warm(outcomes, summary, whole=common().verbose > 0))
     if example and summary.exit_code is ExitCode.DONE:
         common().say(NEXT)
     leave(summary.exit_code)
@@ -128,7 +128,8 @@ def _run(
             outcomes += interrupted(items, outcomes)
     if layers.trim is not None and not check:
         layers.trim()
-    return outcomes
+    order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
+    return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])
 
 
 def _folders(specs: "list[ProgramSpec]") -> str:

@@ -110,7 +110,7 @@ def _item(
     if device.target is None or device.toolchain is None:
         return WarmItem(spec.program.name, device.name, skipped=device.detail)
     written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
-    varying = ", ".join(f"{name}={value}" for name, value in defines) if len(spec.variants) > 1 else ""
+    varying = ", ".join(f"{name}={value}" for name, value in defines if _varies(name, spec))
     request = BuildRequest(
         program=spec.program,
         target=device.target,
@@ -123,6 +123,10 @@ def _item(
         variant=varying,
     )
     return WarmItem(spec.program.name, str(device.target), varying, request, device.toolchain)
+
+
+def _varies(name: str, spec: ProgramSpec) -> bool:
+    return len({dict(variant).get(name) for variant in spec.variants}) > 1
 
 
 def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:

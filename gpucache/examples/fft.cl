@@ -1,4 +1,4 @@
-// Batched complex FFTs of 256 to 2048 points, forward and inverse: what a radio, radar or audio
+// Batched complex FFTs of 256 to 4096 points, forward and inverse: what a radio, radar or audio
 // pipeline runs on every block of samples. One work-group transforms one signal in local memory.
 //
 // Each stage is a Stockham step: every work item reads the inputs of its butterflies, all wait, and
@@ -7,7 +7,7 @@
 // that is what makes compilers slow here. It is the example whose start a cache changes most.
 
 #define ITEMS 64
-#define LARGEST 2048
+#define LARGEST 4096
 
 #define FORWARD (-1.0f)
 #define INVERSE (1.0f)
@@ -105,6 +105,12 @@ DEFINE_STAGE(8)
     stage_8(signal, 2048, 64, SIGN);  \
     stage_4(signal, 2048, 512, SIGN);
 
+#define STAGES_4096(SIGN)            \
+    stage_8(signal, 4096, 1, SIGN);  \
+    stage_8(signal, 4096, 8, SIGN);  \
+    stage_8(signal, 4096, 64, SIGN); \
+    stage_8(signal, 4096, 512, SIGN);
+
 // Transforms `count` signals in place, one for each work-group; further groups do nothing.
 #define DEFINE_FFT(NAME, POINTS, SIGN, SCALE)                      \
     kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))      \
@@ -126,7 +132,9 @@ DEFINE_FFT(fft_256, 256, FORWARD, 1.0f)
 DEFINE_FFT(fft_512, 512, FORWARD, 1.0f)
 DEFINE_FFT(fft_1024, 1024, FORWARD, 1.0f)
 DEFINE_FFT(fft_2048, 2048, FORWARD, 1.0f)
+DEFINE_FFT(fft_4096, 4096, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_256, 256, INVERSE, 1.0f / 256)
 DEFINE_FFT(inverse_fft_512, 512, INVERSE, 1.0f / 512)
 DEFINE_FFT(inverse_fft_1024, 1024, INVERSE, 1.0f / 1024)
 DEFINE_FFT(inverse_fft_2048, 2048, INVERSE, 1.0f / 2048)
+DEFINE_FFT(inverse_fft_4096, 4096, INVERSE, 1.0f / 4096)

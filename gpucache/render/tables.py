@@ -23,6 +23,7 @@ from gpucache.outcomes import (
 from gpucache.render.console import plain, table
 from gpucache.units import format_age, format_duration, format_size
 
+LOG_LINES = 20
 _STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
@@ -46,17 +47,19 @@ def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
         yield grid
     if named:
         real = [str(row.target) for row in named if "compute_" not in str(row.target)]
-        yield plain(f"\n{named[0].detail}; any of these can be a --target:")
+        yield plain(f"\n{named[0].detail}; each of these can be a --target:")
         yield plain(f"  {' '.join(real)}")
         if len(real) < len(named):
-            yield plain("and for PTX the same numbers as cuda:compute_N.")
+            yield plain("and cuda:compute_N with the same numbers, for PTX.")
     for row in rows:
         if row.target is None:
             yield plain(f"\n{row.name}: {row.detail}", "yellow")
 
 
-def warm(outcomes: Sequence[WarmOutcome], summary: WarmSummary) -> Iterator[RenderableType]:
-    """A row for each item, the compiler's words for each failure, and the sum."""
+def warm(
+    outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, whole: bool = False
+) -> Iterator[RenderableType]:
+    """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum."""
     grid = table(
         "program", "target", "result", "compile", "size", numeric=("compile", "size"), short=("result",)
     )
@@ -65,11 +68,11 @@ def warm(outcomes: Sequence[WarmOutcome], summary: WarmSummary) -> Iterator[Rend
             plain(f"{outcome.program} [{outcome.variant}]" if outcome.variant else outcome.program),
             plain(outcome.target or "-"),
             plain(outcome.result.value, _STYLES[outcome.result]),
-            "" if outcome.compile_ns is None else format_duration(outcome.compile_ns),
+            _compile(outcome),
             "" if outcome.size_bytes is None else format_size(outcome.size_bytes),
         )
     yield grid
-    yield from _warm_reasons(outcomes)
+    yield from _warm_reasons(outcomes, whole=whole)
     yield plain(f"\n{warm_sentence(summary)}", "bold")
 
 
@@ -80,7 +83,22 @@ def warm_sentence(summary: WarmSummary) -> str:
     return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
 
 
-def _warm_reasons(outcomes: Sequence[WarmOutcome]) -> Iterator[RenderableType]:
+def _compile(outcome: WarmOutcome) -> str:
+    if outcome.compile_ns is None:
+        return ""
+    duration = format_duration(outcome.compile_ns)
+    return f"saves {duration}" if outcome.result is WarmResult.HIT else duration
+
+
+def _beginning(log: str, *, whole: bool) -> str:
+    """The first lines of a compiler's log, which name the first errors; the rest follows from them."""
+    lines = log.splitlines()
+    if whole or len(lines) <= LOG_LINES:
+        return log
+    return "\n".join([*lines[:LOG_LINES], f"... and {len(lines) - LOG_LINES} more lines; -v shows them"])
+
+
+def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[RenderableType]:
     for outcome in outcomes:
         if not outcome.reason or outcome.result is WarmResult.BUILT:
             continue
@@ -88,7 +106,7 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome]) -> Iterator[RenderableType]:
         style = _STYLES[outcome.result]
         yield plain(f"\n{outcome.program}{where}: {outcome.result.value}: {outcome.reason}", style)
         if outcome.log and outcome.result is WarmResult.FAILED:
-            yield plain(outcome.log)
+            yield plain(_beginning(outcome.log, whole=whole))
 
 
 def state(one: CacheState) -> Iterator[RenderableType]:

@@ -76,7 +76,7 @@ def reduce(runner: Runner, program: Any, variant: str, found: dict[str, Any]) ->
 
 def fft(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> None:
     random = np.random.default_rng(3)
-    for points in (256, 512, 1024, 2048):
+    for points in (256, 512, 1024, 2048, 4096):
         signals = random.standard_normal((COUNT + 1, 2 * points), np.float32).view(np.complex64)
         for name in (f"fft_{points}", f"inverse_fft_{points}"):
             result = signals.copy()
@@ -85,12 +85,15 @@ def fft(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> No
 
 
 def first_launches(request: BuildRequest, compilation: Compilation) -> list[str]:
-    """What a bench launches on zeros, after launching it."""
+    """What a bench launches on zeros, after launching it; the driver's words where it refuses."""
     launches = BACKEND.launches(request, compilation)
     session = BACKEND.open_session(request.target)
     session.build(request, compilation)
     session.create_kernels()
-    session.launch(launches)
+    try:
+        session.launch(launches)
+    except cl.Error as error:
+        return [str(error)]
     return [f"{one.kernel} {one.local_size[0]}" for one in launches]
 
 

@@ -45,7 +45,7 @@ def test_reduce_agrees_with_numpy(run: Run, local: int) -> None:
     assert run.arrays[f"reduce maximum {local}"][0] == values.max()
 
 
-@pytest.mark.parametrize("points", [256, 512, 1024, 2048])
+@pytest.mark.parametrize("points", [256, 512, 1024, 2048, 4096])
 @pytest.mark.parametrize("name", ["fft", "inverse_fft"])
 def test_fft_agrees_with_numpy(run: Run, name: str, points: int) -> None:
     """Each kernel transforms as many signals as it is told to and leaves the next one alone."""
@@ -59,7 +59,7 @@ def test_fft_agrees_with_numpy(run: Run, name: str, points: int) -> None:
 
 def test_bench_launches_every_kernel_at_its_local_sizes(run: Run) -> None:
     """A launch on zeros, as a bench makes it, is understood and survived by every OpenCL kernel."""
-    sizes = (256, 512, 1024, 2048)
+    sizes = (256, 512, 1024, 2048, 4096)
     transforms = [f"{name}_{size} 64" for name in ("fft", "inverse_fft") for size in sizes]
     assert {program: sorted(launches) for program, launches in run.launches.items()} == {
         "saxpy.cl BLOCK=4 T=float": ["saxpy 64"],

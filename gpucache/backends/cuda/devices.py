@@ -152,7 +152,7 @@ def _gpu(target: Target, name: str, version: str) -> Device:
 
 def _architectures() -> list[Device]:
     major, minor = nvrtc.version()
-    detail = f"NVRTC {major}.{minor} builds for it without a device"
+    detail = f"NVRTC {major}.{minor} needs no device to build for it"
     return [
         Device(
             target=Target("cuda", f"{kind}_{number}"),

@@ -1,0 +1,246 @@
+"""Cache keys: everything that could change an artifact changes the key, and nothing else does."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.keys import (
+    Difference,
+    KeyInputs,
+    cache_key,
+    difference,
+    format_local_size,
+    key_fields,
+    located_fields,
+)
+from gpucache.model import (
+    ArtifactKind,
+    BuildRequest,
+    CacheKey,
+    Closure,
+    Include,
+    KeyField,
+    Language,
+    Program,
+    Target,
+    Toolchain,
+)
+
+_FIELDS = (("platform name", "P"), ("driver version", "1.0"), ("driver UUID", "00ff"))
+_REQUEST = BuildRequest(
+    program=Program("scale", Language.OPENCL_C, b"kernel void scale() {}"),
+    target=Target("opencl", "p/d"),
+    name_expressions=("f<int>",),
+)
+_CLOSURE = Closure((Include("a.h", "aa"), Include("b.h", None)), resolution="r0")
+_INPUTS = KeyInputs(
+    options=("-DA=1", "-DB=2"),
+    toolchain=Toolchain("pocl", _FIELDS, ("platform name",)),
+    environment=(("POCL_X", "1"),),
+    local_sizes=((64,), (16, 16)),
+    locations=("/src/include",),
+    file_name="program.cl",
+)
+
+
+def make_fields(**overrides: Any) -> tuple[KeyField, ...]:
+    """Fields of one build, where an override replaces the part of request, program, closure or inputs it names."""
+
+    def changed(value: Any) -> Any:
+        names = {name for name in overrides if name in type(value).__dataclass_fields__}
+        return replace(value, **{name: overrides[name] for name in names})
+
+    request = changed(replace(_REQUEST, program=changed(_REQUEST.program)))
+    return key_fields(request, changed(_CLOSURE), changed(_INPUTS))
+
+
+def make_key(**overrides: Any) -> CacheKey:
+    """The portable key of ``make_fields``."""
+    return cache_key(make_fields(**overrides))
+
+
+def _toolchain(*fields: tuple[str, str]) -> Toolchain:
+    return Toolchain("pocl", fields, ("platform name",))
+
+
+DIFFERS: Mapping[str, Mapping[str, Any]] = {
+    "language": {"language": Language.CUDA_CPP},
+    "source": {"source": b"kernel void scale() { }"},
+    "header changed": {"includes": (Include("a.h", "ab"), Include("b.h", None))},
+    "header spelled otherwise": {"includes": (Include("./a.h", "aa"), Include("b.h", None))},
+    "missing header appeared": {"includes": (Include("a.h", "aa"), Include("b.h", "bb"))},
+    "header gone": {"includes": (Include("a.h", "aa"),)},
+    "no includes": {"includes": ()},
+    "headers reached differently": {"resolution": "r1"},
+    "option value": {"options": ("-DA=1", "-DB=3")},
+    "option order": {"options": ("-DB=2", "-DA=1")},
+    "option repeated": {"options": ("-DA=1", "-DB=2", "-DB=2")},
+    "options joined": {"options": ("-DA=1 -DB=2",)},
+    "no options": {"options": ()},
+    "artifact kind": {"artifact_kind": ArtifactKind.PTX},
+    "driver version": {"toolchain": _toolchain(_FIELDS[0], ("driver version", "1.1"), _FIELDS[2])},
+    "no driver UUID": {"toolchain": _toolchain(*_FIELDS[:2])},
+    "probe failed": {"toolchain": _toolchain(*_FIELDS[:2], ("driver UUID", "probe failed with -30"))},
+    "environment value": {"environment": (("POCL_X", "2"),)},
+    "environment name": {"environment": (("POCL_Y", "1"),)},
+    "environment empty value": {"environment": (("POCL_X", ""),)},
+    "environment unset": {"environment": ()},
+    "name expression": {"name_expressions": ("f<long>",)},
+    "no name expression": {"name_expressions": ()},
+    "local size": {"local_sizes": ((64,), (16, 8))},
+    "local size shape": {"local_sizes": ((64,), (16, 16, 1))},
+    "no local sizes": {"local_sizes": ()},
+}
+SAME: Mapping[str, Mapping[str, Any]] = {
+    "name": {"name": "another"},
+    "path": {"path": Path("elsewhere", "scale.cl")},
+    "where headers lie": {"files": ("elsewhere/a.h",)},
+    "variant's name": {"variant": "A=1"},
+    "current directory": {"cwd": "/elsewhere", "searches_cwd": True},
+    "options as given": {"include_dirs": ("/elsewhere",)},
+    "places": {"locations": ("/elsewhere",), "file_name": "other.cl"},
+    "what identifies a toolchain": {"toolchain": replace(_INPUTS.toolchain, identity=())},
+}
+
+
+@pytest.mark.parametrize("change", DIFFERS)
+def test_what_could_change_the_artifact_changes_the_key(change: str) -> None:
+    """Every input of a build that reaches the compiler has its part in the key."""
+    assert make_key(**DIFFERS[change]) != make_key()
+
+
+def test_no_two_changes_share_a_key() -> None:
+    """All those changes give keys of their own."""
+    keys = [make_key(**change) for change in DIFFERS.values()]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_what_cannot_change_the_artifact_leaves_the_key(change: str) -> None:
+    """Names and places of files, which the compiler is not told, leave the portable key alone."""
+    assert make_key(**SAME[change]) == make_key()
+
+
+@pytest.mark.parametrize("change", DIFFERS)
+def test_every_changed_key_has_a_difference_to_show(change: str) -> None:
+    """Where keys differ, some field does, so that a miss is never explained by a hash alone."""
+    assert difference(make_fields(), make_fields(**DIFFERS[change]))
+
+
+def test_fields_stand_in_the_documented_order() -> None:
+    """The readable fields come in the order in which they are hashed."""
+    assert [item.label for item in make_fields()] == [
+        "language",
+        "source",
+        "include a.h",
+        "include b.h",
+        "include resolution",
+        "option",
+        "option",
+        "artifact kind",
+        "platform name",
+        "driver version",
+        "driver UUID",
+        "environment POCL_X",
+        "name expression",
+        "local size",
+        "local size",
+    ]
+
+
+def test_a_header_that_is_nowhere_says_so() -> None:
+    """A name that resolved nowhere is a field of its own, not an empty one."""
+    assert KeyField("include b.h", "not found") in make_fields()
+
+
+def test_the_key_is_stable() -> None:
+    """The framing and the hash do not change by accident: caches on disk depend on them."""
+    key = cache_key([KeyField("language", "opencl-c"), KeyField("source", "caf\u00e9")])
+    assert key.hex == "4d46e7acb47ed9d1b16a1adbb177b4eaf37172f7487e291dae4e5e0712893fde"
+    assert key.short == key.hex[:12]
+
+
+_TEXT = st.text(max_size=6)
+_SOME_FIELDS = st.lists(st.builds(KeyField, _TEXT, _TEXT), max_size=4)
+
+
+@given(_SOME_FIELDS, _SOME_FIELDS)
+def test_different_fields_have_different_keys(left: list[KeyField], right: list[KeyField]) -> None:
+    """Keys are equal exactly where the fields are."""
+    assert (cache_key(left) == cache_key(right)) == (left == right)
+
+
+@given(st.text(min_size=1, max_size=8), st.text(min_size=1, max_size=8), st.data())
+def test_bytes_cannot_move_between_fields(label: str, value: str, data: st.DataObject) -> None:
+    """The same characters divided otherwise over label, value and fields give another key."""
+    whole = label + value
+    cut = data.draw(st.integers(0, len(whole)).filter(lambda place: place != len(label)))
+    keys = {
+        cache_key([KeyField(label, value)]),
+        cache_key([KeyField(whole[:cut], whole[cut:])]),
+        cache_key([KeyField(label, value), KeyField("", "")]),
+        cache_key([KeyField("", label), KeyField("", value)]),
+        cache_key([KeyField(whole, "")]) if cut != len(whole) else None,
+    }
+    assert len(keys) == 5
+
+
+@given(st.text(alphabet=st.characters(), max_size=5), st.text(alphabet=st.characters(), max_size=5))
+def test_undecodable_names_have_keys_of_their_own(left: str, right: str) -> None:
+    """Any text has a key, also one with escaped bytes in it, and no other text has the same."""
+    assert (cache_key([KeyField("x", left)]) == cache_key([KeyField("x", right)])) == (left == right)
+
+
+def test_escaped_bytes_are_not_the_character_they_spell() -> None:
+    """Undecodable bytes do not collide with the character that they would decode to."""
+    escaped = "".join(chr(0xDC00 + byte) for byte in "\u00e9".encode())
+    assert cache_key([KeyField("x", escaped)]) != cache_key([KeyField("x", "\u00e9")])
+
+
+def test_a_located_key_holds_the_places() -> None:
+    """The located key adds directories and file name, and so differs from the portable one and by place."""
+    fields = make_fields()
+    located = located_fields(fields, _INPUTS)
+    assert located == (
+        *fields,
+        KeyField("include directory", "/src/include"),
+        KeyField("file name", "program.cl"),
+    )
+    moved = located_fields(fields, replace(_INPUTS, locations=("/moved/include",)))
+    renamed = located_fields(fields, replace(_INPUTS, file_name="other.cl"))
+    assert len({cache_key(fields), cache_key(located), cache_key(moved), cache_key(renamed)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ([("a", "1")], [("a", "1")], ()),
+        ([("a", "1"), ("b", "2")], [("a", "1"), ("b", "3")], (Difference("b", "2", "3"),)),
+        ([("a", "1")], [], (Difference("a", "1", None),)),
+        ([], [("a", "1")], (Difference("a", None, "1"),)),
+        ([("o", "-DA"), ("o", "-DB")], [("o", "-DB")], (Difference("o", "-DA -DB", "-DB"),)),
+        ([("o", "A"), ("o", "B")], [("o", "B"), ("o", "A")], (Difference("o", "A B", "B A"),)),
+        ([("o", "A"), ("o", "B")], [("o", "A B")], (Difference("o", "A B", "A B"),)),
+        (
+            [("b", "1"), ("a", "1")],
+            [("c", "1"), ("a", "2"), ("b", "2")],
+            (Difference("b", "1", "2"), Difference("a", "1", "2"), Difference("c", None, "1")),
+        ),
+    ],
+)
+def test_differences_are_named_by_label(
+    left: list[tuple[str, str]], right: list[tuple[str, str]], expected: tuple[Difference, ...]
+) -> None:
+    """A difference names each label whose values differ, in the left order, with both sides."""
+    assert difference([KeyField(*pair) for pair in left], [KeyField(*pair) for pair in right]) == expected
+
+
+@pytest.mark.parametrize(("size", "text"), [((64,), "64"), ((16, 16), "16x16"), ((4, 4, 4), "4x4x4")])
+def test_local_sizes_are_written_as_people_do(size: tuple[int, ...], text: str) -> None:
+    """A local size is its extents joined by x."""
+    assert format_local_size(size) == text

@@ -1,0 +1,394 @@
+"""The warm list: what its fields mean, and how each mistake in it is told."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.errors import ManifestError, SourceError
+from gpucache.manifest import ProgramSpec, read_manifest
+from gpucache.model import Language
+
+Read = Callable[[str], list[ProgramSpec]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a few sources and include folders."""
+    for name in ("a.cl", "b.cl", "k/c.cl", "k/d.cu", "k/e.cl.txt", "k/deep/f.cl"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"// {name}\n", encoding="utf-8")
+    (tmp_path / "k" / "folder.cl").mkdir()
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "own").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def read(folder: Path) -> Read:
+    """Reads a manifest of a given text."""
+
+    def from_text(text: str) -> list[ProgramSpec]:
+        path = folder / "gpucache.toml"
+        path.write_text(text, encoding="utf-8")
+        return read_manifest(path)
+
+    return from_text
+
+
+def test_a_source_is_enough(read: Read, folder: Path) -> None:
+    """A program with a source alone is named by its path and includes from its own folder."""
+    (spec,) = read('[[program]]\nsource = "k/d.cu"')
+    assert spec == ProgramSpec(program=spec.program, include_dirs=(str(folder / "k"),))
+    assert spec.program.name == "k/d.cu"
+    assert spec.program.language is Language.CUDA_CPP
+    assert spec.program.source == b"// k/d.cu\n"
+    assert spec.program.path == folder / "k" / "d.cu"
+
+
+def test_every_field_of_a_program(read: Read, folder: Path) -> None:
+    """Each field of a program comes out as it was meant."""
+    (spec,) = read(
+        """
+        [[program]]
+        source = "a.cl"
+        name = "alpha"
+        options = ["-cl-fast-relaxed-math", "-w"]
+        include = ["own", "inc"]
+        defines = { N = 4, S = "text", ON = true, OFF = false, F = 0.5 }
+        targets = ["opencl:pocl", "cuda:sm_90"]
+        local_sizes = [[64], [16, 16], [4, 4, 4]]
+        name_expressions = ["f<int>"]
+        headers = ["inc/by_macro.h"]
+        """
+    )
+    assert spec.program.name == "alpha"
+    assert spec.options == ("-cl-fast-relaxed-math", "-w")
+    assert spec.include_dirs == (str(folder), str(folder / "own"), str(folder / "inc"))
+    assert spec.variants == ((("N", "4"), ("S", "text"), ("ON", "1"), ("OFF", "0"), ("F", "0.5")),)
+    assert spec.targets == ("opencl:pocl", "cuda:sm_90")
+    assert spec.local_sizes == ((64,), (16, 16), (4, 4, 4))
+    assert spec.name_expressions == ("f<int>",)
+    assert spec.headers == (str(folder / "inc" / "by_macro.h"),)
+
+
+def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path) -> None:
+    """Defaults are added to lists and tables, and give way where only one answer can hold."""
+    own, bare = read(
+        """
+        [defaults]
+        options = ["-A"]
+        include = ["inc"]
+        defines = { N = 1, M = 1 }
+        targets = ["opencl:pocl"]
+        local_sizes = [[64]]
+        headers = ["inc/x.h"]
+        [[program]]
+        source = "a.cl"
+        options = ["-B"]
+        include = ["own"]
+        defines = { N = 2 }
+        targets = ["opencl:intel"]
+        local_sizes = [[8]]
+        headers = ["own/y.h"]
+        [[program]]
+        source = "b.cl"
+        """
+    )
+    assert own.options == ("-A", "-B")
+    assert own.include_dirs == (str(folder), str(folder / "own"), str(folder / "inc"))
+    assert own.variants == ((("N", "2"), ("M", "1")),)
+    assert (own.targets, own.local_sizes) == (("opencl:intel",), ((8,),))
+    assert own.headers == (str(folder / "inc" / "x.h"), str(folder / "own" / "y.h"))
+    assert bare.options == ("-A",)
+    assert bare.variants == ((("N", "1"), ("M", "1")),)
+    assert (bare.targets, bare.local_sizes) == (("opencl:pocl",), ((64,),))
+
+
+def test_variants_are_every_combination(read: Read) -> None:
+    """A table of lists gives every combination, over the defines that do not vary."""
+    (spec,) = read(
+        """
+        [[program]]
+        source = "a.cl"
+        defines = { N = 1, BLOCK = 0 }
+        [program.variants]
+        BLOCK = [64, 128]
+        T = ["float", "int"]
+        """
+    )
+    assert spec.variants == tuple(
+        (("N", "1"), ("BLOCK", block), ("T", kind)) for block in ("64", "128") for kind in ("float", "int")
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.cl", ["a.cl", "b.cl"]),
+        ("k/*.cl", ["k/c.cl"]),
+        ("**/*.cl", ["a.cl", "b.cl", "k/c.cl", "k/deep/f.cl"]),
+        ("k/**/**/*.cl", ["k/c.cl", "k/deep/f.cl"]),
+        ("[ab].cl", ["a.cl", "b.cl"]),
+    ],
+)
+def test_a_glob_is_the_files_it_fits(pattern: str, names: list[str], read: Read) -> None:
+    """A glob stands for files, sorted and each once, and never for folders."""
+    assert [spec.program.name for spec in read(f'[[program]]\nsource = "{pattern}"')] == names
+
+
+def test_an_absolute_source_is_found(read: Read, folder: Path) -> None:
+    """A source outside of the manifest's folder is named by its file alone."""
+    elsewhere = folder.parent / "elsewhere.cl"
+    elsewhere.write_text("//", encoding="utf-8")
+    for source in (elsewhere, elsewhere.with_name("elsewher?.cl")):
+        (spec,) = read(f"[[program]]\nsource = '{source.as_posix()}'")
+        assert (spec.program.name, spec.program.path) == ("elsewhere.cl", elsewhere)
+
+
+# Manifest, line and field of the mistake, and what is said of it.
+_MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
+    "unknown table": ('[[program]]\nsource = "a.cl"\n[extra]\nx = 1', 3, "extra", "there is no such table"),
+    "unknown key": ('name = "x"\n[[program]]\nsource = "a.cl"', 1, "name", "there is no such table"),
+    "program as table": ('[program]\nsource = "a.cl"', 1, "program", "under [[program]]"),
+    "program as text": ('\nprogram = "a.cl"', 2, "program", "under [[program]]"),
+    "defaults as text": ('\ndefaults = "x"\n[[program]]\nsource = "a.cl"', 2, "defaults", "as a table"),
+    "unknown field": ('[[program]]\nsource = "a.cl"\nsources = 1', 3, "sources", "there is no such field"),
+    "field not for defaults": (
+        '[defaults]\nname = "x"\n[[program]]\nsource = "a.cl"\nname = "y"',
+        2,
+        "name",
+        "there is no such field",
+    ),
+    "no source": ('[[program]]\nname = "x"\n[[program]]\nsource = "a.cl"', 1, "source", "needs a source"),
+    "empty source": ('[[program]]\nname = "x"\nsource = ""', 3, "source", "needs a source"),
+    "source is no text": ("[[program]]\nsource = 3", 2, "source", "needs a source"),
+    "source with NUL": ('[[program]]\nsource = "*\\u0000.cl"', 2, "source", "needs a source"),
+    "glob fits nothing": ('[[program]]\nsource = "none/*.cl"', 2, "source", "no file fits 'none/*.cl'"),
+    "other language": ('[[program]]\nsource = "k/e.cl.txt"', 2, "source", "neither OpenCL C (.cl) nor"),
+    "name is no text": ('[[program]]\nsource = "a.cl"\nname = 3', 3, "name", "a name is text"),
+    "one name for two": ('[[program]]\nsource = "*.cl"\nname = "x"', 3, "name", "the 2 files of the glob"),
+    "options as text": ('[[program]]\nsource = "a.cl"\noptions = "-w"', 3, "options", "a list of texts"),
+    "option with NUL": (
+        '[[program]]\nsource = "a.cl"\noptions = ["-D\\u0000"]',
+        3,
+        "options",
+        "a list of texts",
+    ),
+    "options in defaults": (
+        '[[program]]\nsource = "a.cl"\noptions = []\n[defaults]\noptions = [1]',
+        5,
+        "options",
+        "a list of texts",
+    ),
+    "include is no folder": (
+        '[[program]]\nsource = "a.cl"\n  include = ["a.cl"]',
+        3,
+        "include",
+        "is no folder",
+    ),
+    "include of defaults is no folder": (
+        '[defaults]\ninclude = ["none"]\n[[program]]\nsource = "a.cl"\ninclude = ["inc"]',
+        2,
+        "include",
+        "is no folder",
+    ),
+    "include too long": (
+        f'[[program]]\nsource = "a.cl"\ninclude = ["{"x" * 5000}"]',
+        3,
+        "include",
+        "is no folder",
+    ),
+    "targets as text": ('[[program]]\nsource = "a.cl"\ntargets = "cuda"', 3, "targets", "a list of texts"),
+    "headers as text": ('[[program]]\nsource = "a.cl"\nheaders = "x.h"', 3, "headers", "a list of texts"),
+    "names as text": ('[[program]]\nsource = "a.cl"\nname_expressions = 1', 3, "name_expressions", "a list"),
+    "defines as list": ('[[program]]\nsource = "a.cl"\ndefines = ["N"]', 3, "defines", "write it as a table"),
+    "define of a list": ('[[program]]\nsource = "a.cl"\ndefines.N = [1]', 3, "defines", "text or a number"),
+    "define in a table of its own": (
+        '[[program]]\nsource = "a.cl"\n[program.defines]\nN = 1979-05-27',
+        3,
+        "defines",
+        "text or a number",
+    ),
+    "define too large": (
+        f'[[program]]\nsource = "a.cl"\ndefines.N = 0x{"f" * 6000}',
+        3,
+        "defines",
+        "at most 64 bits",
+    ),
+    "variants as list": ('[[program]]\nsource = "a.cl"\nvariants = [1]', 3, "variants", "write it as a table"),
+    "variant without values": (
+        '[[program]]\nsource = "a.cl"\n[program.variants]\nN = []',
+        3,
+        "variants",
+        "give N a list of values",
+    ),
+    "variant of a table": (
+        '[[program]]\nsource = "a.cl"\nvariants = { N = [{}] }',
+        3,
+        "variants",
+        "text or a number",
+    ),
+    "too many variants": (
+        f'[[program]]\nsource = "a.cl"\nvariants = {{ N = {list(range(33))}, M = {list(range(33))} }}',
+        3,
+        "variants",
+        "more than 1024 combinations",
+    ),
+    "size as number": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [64]', 3, "local_sizes", "list of lists"),
+    "size of four": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[1, 1, 1, 1]]', 3, "local_sizes", "three"),
+    "size of nothing": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[]]', 3, "local_sizes", "three"),
+    "size of zero": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[0]]', 3, "local_sizes", "three"),
+    "size of truth": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[true]]', 3, "local_sizes", "three"),
+    "second program": (
+        '[[program]]\nsource = "a.cl"\noptions = []\n[[ program ]] # two\nsource = "b.cl"\noptions = 1',
+        6,
+        "options",
+        "a list of texts",
+    ),
+    "inline program": ('x = 1\nprogram = [{ source = 3 }]', 1, "x", "there is no such table"),
+    "inline field": ('# one\nprogram = [{ source = "a.cl", options = 3 }]', 2, "options", "a list of texts"),
+    "field in a longer text": (
+        '[[program]]\nsource = "a.cl"\nname = """\n\u2028\noptions"""\noptions = 1',
+        6,
+        "options",
+        "a list of texts",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", _MISTAKES)
+def test_a_mistake_is_told_with_its_place(mistake: str, read: Read, folder: Path) -> None:
+    """Each mistake gives one sentence with the file, the line and the field where it stands."""
+    text, line, field, why = _MISTAKES[mistake]
+    with pytest.raises(ManifestError) as caught:
+        read(text)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / 'gpucache.toml'}, line {line}, field {field!r}: ")
+    assert why in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[[program", "is not TOML"),
+        ('[[program]]\nsource = "a.cl"\nsource = "b.cl"', "is not TOML"),
+        ("x = " + "9" * 5000, "is not TOML"),
+        ("x = " + "[" * 5000, "is not TOML"),
+        ("", "names no program; add a [[program]] table with a source"),
+        ("program = []", "names no program"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_told(text: str, why: str, read: Read, folder: Path) -> None:
+    """What is not TOML, or names no program, is told with the file's name."""
+    with pytest.raises(ManifestError) as caught:
+        read(text)
+    assert str(caught.value).startswith(f"{folder / 'gpucache.toml'} ")
+    assert why in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """A manifest that is missing, a folder, too large or not text is refused with the remedy."""
+    with pytest.raises(ManifestError, match="there is no manifest .* name one with --manifest"):
+        read_manifest(tmp_path / "none.toml")
+    with pytest.raises(ManifestError, match="cannot be read"):
+        read_manifest(tmp_path)
+    path = tmp_path / "gpucache.toml"
+    path.write_bytes(b"# \xff")
+    with pytest.raises(ManifestError, match="not UTF-8 text; save it as UTF-8"):
+        read_manifest(path)
+    path.write_bytes(b"#" * (4 * 1024 * 1024 + 1))
+    with pytest.raises(ManifestError, match=r"larger than a manifest can be .*; split it"):
+        read_manifest(path)
+
+
+def test_a_missing_source_is_an_error_of_the_source(read: Read) -> None:
+    """A source that is not there is told as such."""
+    with pytest.raises(SourceError, match=r"no source .*none\.cl"):
+        read('[[program]]\nsource = "none.cl"')
+
+
+def _toml(value: object) -> str:
+    """A value as TOML, inline."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = "".join(
+            char if char.isalnum() and char.isascii() else f"\\U{ord(char):08x}" for char in value
+        )
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())} }}"
+    return str(value)
+
+
+_SCALAR = st.one_of(
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=4),
+    st.sampled_from(["a.cl", "*.cl", "**", "[", "inc", "../", ".", "1979-05-27T07:32:00Z"]),
+)
+_VALUE: st.SearchStrategy[Any] = st.recursive(
+    _SCALAR,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_FIELD = st.sampled_from(
+    [
+        "source",
+        "name",
+        "options",
+        "include",
+        "defines",
+        "targets",
+        "local_sizes",
+        "headers",
+        "name_expressions",
+        "variants",
+        "other",
+    ]
+)
+_TABLE = st.dictionaries(_FIELD, _VALUE, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A manifest to be written over and over, beside one source and one folder."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "a.cl").write_text("//", encoding="utf-8")
+    (folder / "inc").mkdir()
+    return folder / "gpucache.toml"
+
+
+@given(defaults=_VALUE | _TABLE, program=_TABLE, sound=st.booleans())
+def test_any_values_are_read_or_told(defaults: object, program: dict[str, object], sound: bool, fuzzed: Path) -> None:
+    """Whatever stands in a manifest, it is read or told in one sentence."""
+    if sound:
+        program = {**program, "source": "a.cl"}
+    lines = [f"{field} = {_toml(value)}" for field, value in program.items()]
+    text = "\n".join([f"defaults = {_toml(defaults)}", "[[program]]", *lines])
+    fuzzed.write_text(text, encoding="utf-8")
+    try:
+        specs = read_manifest(fuzzed)
+    except (ManifestError, SourceError) as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(isinstance(option, str) for spec in specs for option in spec.options)
+
+
+@given(st.text(alphabet='[]{}=",.#\n program defaults source \\x', max_size=60))
+def test_any_text_is_read_or_told(text: str, fuzzed: Path) -> None:
+    """Whatever a manifest's text is, it is read or told in one sentence."""
+    fuzzed.write_text(text, encoding="utf-8")
+    try:
+        read_manifest(fuzzed)
+    except (ManifestError, SourceError) as error:
+        assert str(error)

@@ -1,0 +1,155 @@
+"""Outcomes folded into summaries, and the exit codes that follow."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gpucache.outcomes import (
+    CacheEntry,
+    Checked,
+    EvictOutcome,
+    EvictPlan,
+    EvictSummary,
+    ExitCode,
+    Finding,
+    FindingKind,
+    Removal,
+    Sample,
+    Spread,
+    Temperature,
+    WarmOutcome,
+    WarmResult,
+    summarise_evict,
+    summarise_verify,
+    summarise_warm,
+)
+
+
+def _warm(*results: WarmResult) -> list[WarmOutcome]:
+    return [WarmOutcome("p", "t", result) for result in results]
+
+
+_ALONE = {
+    WarmResult.HIT: ExitCode.DONE,
+    WarmResult.BUILT: ExitCode.DONE,
+    WarmResult.FAILED: ExitCode.FINDINGS,
+    WarmResult.MISSING: ExitCode.FINDINGS,
+    WarmResult.POISONED: ExitCode.FINDINGS,
+    WarmResult.SKIPPED: ExitCode.NOTHING_ATTEMPTED,
+    WarmResult.INTERRUPTED: ExitCode.INTERRUPTED,
+}
+
+
+@pytest.mark.parametrize("result", WarmResult)
+def test_each_result_of_warm_has_its_exit_code(result: WarmResult) -> None:
+    """A run of one item ends as that item did."""
+    assert summarise_warm(_warm(result)).exit_code is _ALONE[result]
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([], ExitCode.DONE),
+        ([WarmResult.HIT, WarmResult.SKIPPED], ExitCode.DONE),
+        ([WarmResult.SKIPPED, WarmResult.SKIPPED], ExitCode.NOTHING_ATTEMPTED),
+        ([WarmResult.SKIPPED, WarmResult.FAILED], ExitCode.FINDINGS),
+        ([WarmResult.BUILT, WarmResult.MISSING], ExitCode.FINDINGS),
+        ([WarmResult.FAILED, WarmResult.INTERRUPTED], ExitCode.INTERRUPTED),
+    ],
+)
+def test_warm_ends_as_its_worst_item(results: Sequence[WarmResult], code: ExitCode) -> None:
+    """An interruption outweighs a failure, and a failure outweighs what was skipped."""
+    assert summarise_warm(_warm(*results)).exit_code is code
+
+
+def test_warm_counts_every_result() -> None:
+    """The summary counts each result, also those that did not occur, and adds what building cost."""
+    outcomes = [
+        WarmOutcome("a", "t", WarmResult.BUILT, compile_ns=5, size_bytes=100),
+        WarmOutcome("b", "t", WarmResult.BUILT),
+        WarmOutcome("c", "t", WarmResult.HIT, compile_ns=7, size_bytes=10),
+    ]
+    summary = summarise_warm(outcomes)
+    assert summary.counts == {result: 0 for result in WarmResult} | {WarmResult.BUILT: 2, WarmResult.HIT: 1}
+    assert (summary.compile_ns, summary.size_bytes) == (5, 110)
+
+
+_WRONG = {"truncated", "corrupt", "misplaced", "mislabelled", "untrusted"}
+
+
+def _finding(kind: FindingKind, *, repaired: bool = False) -> Finding:
+    return Finding("gpucache", "k", kind, "", repaired=repaired)
+
+
+@pytest.mark.parametrize("kind", FindingKind)
+def test_each_finding_has_its_exit_code(kind: FindingKind) -> None:
+    """What is wrong always ends with findings; what is worth knowing does with strict alone."""
+    summary = summarise_verify([Checked("k", (_finding(kind),))])
+    assert kind.wrong is (kind.value in _WRONG)
+    assert summary.exit_code(strict=False) is (ExitCode.FINDINGS if kind.wrong else ExitCode.DONE)
+    assert summary.exit_code(strict=True) is ExitCode.FINDINGS
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_repaired_findings_end_well(strict: bool) -> None:
+    """Findings that were all repaired leave nothing to report."""
+    kinds = (FindingKind.CORRUPT, FindingKind.LEFTOVER)
+    summary = summarise_verify([Checked("k", tuple(_finding(kind, repaired=True) for kind in kinds))])
+    assert summary.repaired == 2
+    assert summary.exit_code(strict=strict) is ExitCode.DONE
+
+
+def test_a_repaired_leftover_does_not_hide_damage() -> None:
+    """Repairing what was only worth knowing does not make up for a damaged entry that stays."""
+    findings = (_finding(FindingKind.CORRUPT), _finding(FindingKind.LEFTOVER, repaired=True))
+    assert summarise_verify([Checked("k", findings)]).exit_code(strict=False) is ExitCode.FINDINGS
+
+
+def test_verify_counts_entries_and_findings() -> None:
+    """Leftovers are no entries, and what is only worth knowing leaves an entry sound."""
+    summary = summarise_verify(
+        [
+            Checked("a"),
+            Checked("b", (_finding(FindingKind.STALE),), notes=("not comparable",)),
+            Checked("c", (_finding(FindingKind.CORRUPT), _finding(FindingKind.MISLABELLED))),
+            Checked("d", (_finding(FindingKind.LEFTOVER),), counts=False),
+        ]
+    )
+    assert (summary.checked, summary.sound) == (3, 2)
+    assert (summary.findings, summary.wrong, summary.repaired, summary.notes) == (4, 2, 0, 1)
+
+
+def test_evict_counts_what_could_not_be_removed_as_kept() -> None:
+    """An entry that changed since the scan stays, and counts as kept with its size."""
+    entries = [CacheEntry("gpucache", key, key, size, 0, 0) for key, size in (("a", 10), ("b", 20))]
+    removals = tuple(Removal(entry, "--all") for entry in entries)
+    plan = EvictPlan(removals, kept=3, kept_bytes=300)
+    outcomes = [EvictOutcome(removals[0], removed=True), EvictOutcome(removals[1], removed=False)]
+    assert summarise_evict(plan, outcomes) == EvictSummary(
+        removed=1, freed_bytes=10, kept=4, kept_bytes=320
+    )
+
+
+def test_exit_codes_are_the_documented_numbers() -> None:
+    """The numbers that scripts rely on do not move."""
+    assert {code.name: code.value for code in ExitCode} == {
+        "DONE": 0,
+        "UNEXPECTED": 1,
+        "USAGE": 2,
+        "FINDINGS": 3,
+        "NOTHING_ATTEMPTED": 4,
+        "CACHE_UNUSABLE": 5,
+        "INTERRUPTED": 130,
+    }
+
+
+def test_a_spread_is_median_and_extremes() -> None:
+    """The spread of durations in any order is their median, lowest, highest and number."""
+    assert Spread.of([30, 10, 20, 41]) == Spread(25, 10, 41, 4)
+    assert Spread.of([7]) == Spread(7, 7, 7, 1)
+
+
+def test_a_samples_total_is_the_sum_of_its_phases() -> None:
+    """A start costs what its phases cost together."""
+    assert Sample(Temperature.COLD, (("compile", 5), ("load", 2))).total_ns == 7
+    assert Sample(Temperature.WARM).total_ns == 0
