@@ -183,7 +183,7 @@ def _sources(table: _Table) -> list[Path]:
 
 def _language(table: _Table, path: Path) -> Language:
     if path.suffix not in LANGUAGES:
-        raise table.wrong("source", f"{path.name} is neither OpenCL C (.cl) nor CUDA C++ (.cu)")
+        raise table.wrong("source", f"{path.name!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu)")
     return LANGUAGES[path.suffix]
 
 
@@ -193,7 +193,7 @@ def _folders(path: Path, table: _Table, defaults: _Table, folder: Path) -> tuple
         for include in _texts(source, "include"):
             if not os.path.isdir(folder / include):  # noqa: PTH112 - never raises
                 raise source.wrong(
-                    "include", f"{folder / include} is no folder; correct it, or make the folder"
+                    "include", f"{str(folder / include)!r} is no folder; correct it, or make the folder"
                 )
             named.append(str(folder / include))
     return tuple(dict.fromkeys(named))
@@ -229,7 +229,7 @@ def _matrix(table: _Table, defines: Mapping[str, str]) -> tuple[tuple[tuple[str,
     axes = []
     for name, values in _table(table, "variants").items():
         if not isinstance(values, list) or not values:
-            raise table.wrong("variants", f"give {name} a list of values, such as {name} = [64, 128]")
+            raise table.wrong("variants", f"give {name!r} a list of values, such as [64, 128]")
         axes.append([(name, _value(table, "variants", value)) for value in values])
     combinations = list(itertools.islice(itertools.product(*axes), _MAX_VARIANTS + 1))
     if len(combinations) > _MAX_VARIANTS:

@@ -225,7 +225,7 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
         '[[program]]\nsource = "a.cl"\n[program.variants]\nN = []',
         3,
         "variants",
-        "give N a list of values",
+        "give 'N' a list of values",
     ),
     "variant of a table": (
         '[[program]]\nsource = "a.cl"\nvariants = { N = [{}] }',
@@ -250,7 +250,7 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
         "options",
         "a list of texts",
     ),
-    "inline program": ('x = 1\nprogram = [{ source = 3 }]', 1, "x", "there is no such table"),
+    "inline program": ("\nprogram = [{ source = 3 }]", 2, "source", "needs a source"),
     "inline field": ('# one\nprogram = [{ source = "a.cl", options = 3 }]', 2, "options", "a list of texts"),
     "field in a longer text": (
         '[[program]]\nsource = "a.cl"\nname = """\n\u2028\noptions"""\noptions = 1',
@@ -384,7 +384,7 @@ def test_any_values_are_read_or_told(defaults: object, program: dict[str, object
         assert all(isinstance(option, str) for spec in specs for option in spec.options)
 
 
-@given(st.text(alphabet='[]{}=",.#\n program defaults source \\x', max_size=60))
+@given(text=st.text(alphabet='[]{}=",.#\n program defaults source \\x', max_size=60))
 def test_any_text_is_read_or_told(text: str, fuzzed: Path) -> None:
     """Whatever a manifest's text is, it is read or told in one sentence."""
     fuzzed.write_text(text, encoding="utf-8")

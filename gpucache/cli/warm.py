@@ -122,7 +122,8 @@ def _run(
             progress=progress,
         )
         try:
-            outcomes.extend(run)
+            for outcome in run:
+                outcomes.append(outcome)  # kept one by one: an interrupt loses none
         except KeyboardInterrupt:
             run.close()
             outcomes += interrupted(items, outcomes)

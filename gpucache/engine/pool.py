@@ -175,5 +175,6 @@ def _limit_memory(memory_bytes: int | None) -> None:
 
 
 def _isolate_driver_caches(place: Path) -> None:
-    """Give PoCL a place of its own: its binaries pack whatever its cache holds for the program."""
+    """Give PoCL a cache of its own: its binaries pack whatever that holds for the program."""
+    os.environ["POCL_KERNEL_CACHE"] = "1"
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-", dir=place)

@@ -9,7 +9,7 @@ import platform as machine
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ def find(target: Target) -> Any:
     raise TargetError(f"no device here is {str(target)!r}; run 'gpucache devices' to see the targets")
 
 
+@lru_cache(maxsize=64)
 def target_of(handle: Any) -> Target:
     """The target that names a ``pyopencl.Device`` here."""
     for located in devices():
@@ -94,6 +95,7 @@ def target_of(handle: Any) -> Target:
     return Target("opencl", f"{_platform_slug(handle.platform)}/{slug(handle.name)}")
 
 
+@lru_cache(maxsize=64)
 def toolchain(handle: Any) -> Toolchain:
     """The fields that identify who compiles for a device. Never the UUID of a board."""
     platform = handle.platform

@@ -1,0 +1,242 @@
+"""What evict removes: filters, limits and their order, as a pure function."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.engine.policy import LOW_WATER, Limits, is_stale, matches_program, matches_target, plan, superseded
+from gpucache.model import Toolchain
+from gpucache.outcomes import CacheEntry, EvictPlan
+
+DAY_NS = 86_400 * 1_000_000_000
+NOW_NS = 100 * DAY_NS
+_OLD = (("platform name", "P"), ("device name", "D"), ("driver version", "1"))
+_NEW = (("platform name", "P"), ("device name", "D"), ("driver version", "2"))
+_IDENTITY = ("platform name", "device name")
+
+
+def _entry(key: str, **overrides: object) -> CacheEntry:
+    entry = CacheEntry(
+        cache="gpucache",
+        key=key,
+        path=key,
+        size_bytes=100,
+        created_ns=NOW_NS - 50 * DAY_NS,
+        last_used_ns=NOW_NS - DAY_NS,
+        program=f"program {key}",
+        target="cuda:sm_90",
+        toolchain=_OLD,
+        toolchain_identity=_IDENTITY,
+    )
+    return replace(entry, **overrides)  # type: ignore[arg-type]
+
+
+def _removed(found: EvictPlan) -> list[str]:
+    return [removal.entry.key for removal in found.removals]
+
+
+def test_nothing_asked_for_removes_nothing() -> None:
+    """Without filter and limit everything stays, and the request is known to be empty."""
+    found = plan([_entry("a"), _entry("b")], Limits(), NOW_NS)
+    assert (found.removals, found.kept, found.kept_bytes) == ((), 2, 200)
+    assert Limits().empty
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(max_size_bytes=0),
+        Limits(older_than_ns=0),
+        Limits(superseded=True),
+        Limits(stale=True),
+        Limits(program="p"),
+        Limits(target="t"),
+        Limits(everything=True),
+    ],
+)
+def test_anything_asked_for_is_not_empty(limits: Limits) -> None:
+    """Each limit by itself is something to do; all but the size limit and all are filters."""
+    assert not limits.empty
+    assert limits.filters is (limits.max_size_bytes is None and not limits.everything)
+
+
+def test_all_removes_everything() -> None:
+    """All takes every entry, damaged ones too."""
+    found = plan([_entry("a"), _entry("b", damage="corrupt")], Limits(everything=True), NOW_NS)
+    assert _removed(found) == ["a", "b"]
+    assert {removal.rule for removal in found.removals} == {"--all"}
+    assert (found.kept, found.kept_bytes) == (0, 0)
+
+
+def test_age_counts_from_the_last_use() -> None:
+    """An entry goes when it was last used before the age, however old it is."""
+    entries = [
+        _entry("used", created_ns=0, last_used_ns=NOW_NS - DAY_NS),
+        _entry("edge", last_used_ns=NOW_NS - 30 * DAY_NS),
+        _entry("idle", last_used_ns=NOW_NS - 31 * DAY_NS),
+    ]
+    found = plan(entries, Limits(older_than_ns=30 * DAY_NS), NOW_NS)
+    assert _removed(found) == ["idle"]
+    assert found.removals[0].rule == "unused for 30 d"
+
+
+def test_filters_are_joined_by_and() -> None:
+    """An entry goes only when every filter chooses it, and the rule names them all."""
+    idle = NOW_NS - 40 * DAY_NS
+    entries = [
+        _entry("all", program="p", target="cuda:sm_90", last_used_ns=idle),
+        _entry("used", program="p", target="cuda:sm_90"),
+        _entry("other", program="q", target="cuda:sm_90", last_used_ns=idle),
+        _entry("elsewhere", program="p", target="cuda:sm_80", last_used_ns=idle),
+    ]
+    limits = Limits(older_than_ns=30 * DAY_NS, program="p", target="cuda:sm_90")
+    found = plan(entries, limits, NOW_NS)
+    assert _removed(found) == ["all"]
+    assert found.removals[0].rule == "unused for 30 d, program p, target cuda:sm_90"
+
+
+def test_a_size_limit_takes_the_least_recently_used_to_low_water() -> None:
+    """Over the limit the longest unused go, whatever order they come in, until 80 % of it is met."""
+    entries = [_entry(str(age), last_used_ns=NOW_NS - age * DAY_NS) for age in (3, 9, 1, 7, 5)]
+    found = plan(entries, Limits(max_size_bytes=400), NOW_NS)
+    assert _removed(found) == ["9", "7"]
+    assert (found.kept, found.kept_bytes) == (3, 300)
+    assert found.kept_bytes <= 400 * LOW_WATER
+    assert {removal.rule for removal in found.removals} == {"over 400 B"}
+
+
+def test_a_size_limit_that_holds_removes_nothing() -> None:
+    """At the limit nothing goes: the low-water mark counts only once the limit is passed."""
+    entries = [_entry(key) for key in "abcd"]
+    assert not plan(entries, Limits(max_size_bytes=400), NOW_NS).removals
+    assert plan(entries, Limits(max_size_bytes=399), NOW_NS).removals
+
+
+def test_a_size_limit_takes_only_what_the_filters_left() -> None:
+    """With a filter the limit is met from the filtered entries alone, even when that is not enough."""
+    entries = [_entry("a", program="p"), _entry("b", last_used_ns=0), _entry("c", program="p", last_used_ns=1)]
+    found = plan(entries, Limits(max_size_bytes=250, program="p"), NOW_NS)
+    assert _removed(found) == ["c"]
+    assert found.removals[0].rule == "program p"
+    assert _removed(plan(entries, Limits(max_size_bytes=0, program="p"), NOW_NS)) == ["c", "a"]
+
+
+def test_a_size_limit_of_nothing_empties_the_cache() -> None:
+    """A limit of zero takes everything, and equal last uses go in the order of their keys."""
+    found = plan([_entry("b"), _entry("a")], Limits(max_size_bytes=0), NOW_NS)
+    assert _removed(found) == ["a", "b"]
+
+
+def test_superseded_is_what_has_a_newer_twin() -> None:
+    """Only the newest of one program, target and variant stays, in whatever order they come."""
+    twins = [_entry(key, program="p", variant="-DA", created_ns=age) for key, age in (("b", 2), ("c", 3), ("a", 1))]
+    others = [
+        _entry("program", program="q", variant="-DA", created_ns=0),
+        _entry("target", program="p", variant="-DA", target="cuda:sm_80", created_ns=0),
+        _entry("variant", program="p", variant="-DB", created_ns=0),
+    ]
+    assert superseded([*twins, *others]) == {"a", "b"}
+    assert superseded([*others, *reversed(twins)]) == {"a", "b"}
+    assert _removed(plan([*twins, *others], Limits(superseded=True), NOW_NS)) == ["b", "a"]
+
+
+def test_damaged_and_nameless_entries_supersede_nothing() -> None:
+    """An entry that cannot be read, or whose program is unknown, is no twin of another."""
+    entries = [
+        _entry("a", program="p", created_ns=1),
+        _entry("b", program="p", created_ns=2, damage="corrupt"),
+        _entry("c", program="", created_ns=1),
+        _entry("d", program="", created_ns=2),
+    ]
+    assert superseded(entries) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("fields", "identity", "here", "stale"),
+    [
+        (_OLD, _IDENTITY, [_NEW], True),
+        (_OLD, _IDENTITY, [_OLD], False),
+        (_OLD, _IDENTITY, [_NEW, _OLD], False),
+        (_OLD, _IDENTITY, [], False),
+        (_OLD, _IDENTITY, [(("platform name", "P"), ("device name", "E"), ("driver version", "2"))], False),
+        ((), (), [_NEW], False),
+    ],
+)
+def test_stale_is_only_what_this_machine_has_outgrown(
+    fields: tuple[tuple[str, str], ...],
+    identity: tuple[str, ...],
+    here: Sequence[tuple[tuple[str, str], ...]],
+    stale: bool,
+) -> None:
+    """An entry is stale where its device is here with another driver alone; what is not here is not stale."""
+    entry = _entry("a", toolchain=fields, toolchain_identity=identity)
+    toolchains = [Toolchain("other", one, _IDENTITY) for one in here]
+    assert is_stale(entry, toolchains) is stale
+    assert _removed(plan([entry], Limits(stale=True), NOW_NS, toolchains)) == ["a"] * stale
+
+
+@pytest.mark.parametrize(
+    ("name", "matches"), [("k/scale.cl", True), ("scale.cl", True), ("cale.cl", False), ("k", False), ("", False)]
+)
+def test_a_program_matches_by_name_or_its_last_part(name: str, matches: bool) -> None:
+    """A program is named in full, or by the last part of its name."""
+    assert matches_program(_entry("a", program="k/scale.cl"), name) is matches
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "matches"),
+    [
+        ("cuda:sm_90", "cuda:sm_90", True),
+        ("cuda:sm_90", "cuda", True),
+        ("cuda:sm_90", "cuda:sm_9", False),
+        ("cuda:sm_90a", "cuda:sm_90", False),
+        ("opencl:pocl/cpu", "opencl:pocl", True),
+        ("opencl:pocl/cpu", "opencl:poc", False),
+    ],
+)
+def test_a_target_matches_in_whole_parts(target: str, name: str, matches: bool) -> None:
+    """A target is named in full or by its beginning, up to the end of a part."""
+    assert matches_target(_entry("a", target=target), name) is matches
+
+
+_ENTRIES = st.lists(
+    st.builds(
+        lambda size, used, created, program: (size, used, created, program),
+        st.integers(0, 500),
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.sampled_from("pqr"),
+    ),
+    max_size=12,
+)
+_LIMITS = st.builds(
+    Limits,
+    max_size_bytes=st.none() | st.integers(0, 3000),
+    older_than_ns=st.none() | st.integers(0, 5),
+    superseded=st.booleans(),
+    program=st.none() | st.sampled_from("pq"),
+)
+
+
+@given(_ENTRIES, _LIMITS, st.randoms(use_true_random=False))
+def test_a_plan_depends_on_nothing_else(
+    rows: list[tuple[int, int, int, str]], limits: Limits, rng: random.Random
+) -> None:
+    """The same entries give the same plan, nothing is lost, and a size limit ends at low water or with no more to take."""
+    entries = [
+        _entry(f"{number:02}", size_bytes=size, last_used_ns=used, created_ns=created * 100 + number, program=program)
+        for number, (size, used, created, program) in enumerate(rows)
+    ]
+    found = plan(entries, limits, 5)
+    assert plan(entries, limits, 5) == found
+    shuffled = rng.sample(entries, len(entries))
+    assert set(_removed(plan(shuffled, limits, 5))) == set(_removed(found))
+    assert len(found.removals) + found.kept == len(entries)
+    freed = sum(removal.entry.size_bytes for removal in found.removals)
+    assert freed + found.kept_bytes == sum(entry.size_bytes for entry in entries)
+    if limits.max_size_bytes is not None and not limits.filters:
+        assert found.kept_bytes <= limits.max_size_bytes
