@@ -23,6 +23,44 @@ _NO_HOME = (
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that gpucache reads, and what it decides."""
+
+    name: str
+    meaning: str
+
+
+ENVIRONMENT = (
+    Variable(
+        "GPUCACHE_DIR",
+        "Where the cache lives, where --root does not say; default the user's cache directory.",
+    ),
+    Variable(
+        "GPUCACHE_SYSTEM_DIRS",
+        "Caches filled by warm --shared, separated as in PATH: read after the user's own, never written.",
+    ),
+    Variable(
+        "GPUCACHE_MAX_SIZE",
+        "The cache's limit, such as 2GiB: kept whenever an entry is added, and applied by evict without a "
+        "filter; default none.",
+    ),
+    Variable(
+        "GPUCACHE_MEMORY_BYTES",
+        "How much of a program's memory keeps entries it used, such as 64M, the default; 0 keeps none.",
+    ),
+    Variable("GPUCACHE_DISABLE", "1: programs consult no cache and compile everything."),
+    Variable("GPUCACHE_READ_ONLY", "1: entries are used, and nothing is written or removed."),
+    Variable("GPUCACHE_REQUIRE", "1: a miss raises an error in the program instead of compiling."),
+    Variable(
+        "GPUCACHE_LOG",
+        "debug, info or warning: what a program logs of its hits and misses; with debug a defect of the "
+        "command line shows its traceback.",
+    ),
+)
+"""Every variable of ours, in the order in which people need them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that the environment and the options decide."""
 

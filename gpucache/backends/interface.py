@@ -55,8 +55,12 @@ class Session(Protocol):
         """Create every kernel; False where nothing is loaded."""
         ...
 
-    def launch(self, launches: Sequence[Launch]) -> bool:
-        """Launch on zeros and wait; False where nothing could be launched."""
+    def set_arguments(self, launches: Sequence[Launch]) -> None:
+        """Make zeros for every argument: the benchmark's own work, which no start should count."""
+        ...
+
+    def launch(self) -> bool:
+        """Launch on the arguments that were set and wait; False where nothing could be launched."""
         ...
 
 

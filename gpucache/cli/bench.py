@@ -16,9 +16,21 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Time starts with nothing cached against starts with everything cached.")
 @source_options
-@click.option("--runs", type=click.IntRange(1, 1000), default=5, show_default=True, help="Pairs of starts.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=300.0, show_default=True, help="Seconds for each start."
+    "--runs",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="Pairs of starts, one cold and one warm.",
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(0.1),
+    default=300.0,
+    show_default=True,
+    help="Seconds for each start.",
 )
 @global_options
 def bench(

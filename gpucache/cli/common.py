@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,7 +70,12 @@ def global_options(function: F) -> F:
     """Add the global options to a command; each updates the one merged value."""
     options = (
         click.option(
-            "--root", metavar="DIR", expose_value=False, callback=_set_root, help="Where the cache lives."
+            "--root",
+            metavar="DIR",
+            expose_value=False,
+            callback=_set_root,
+            shell_complete=_folder,
+            help="Where the cache lives.",
         ),
         click.option(
             "--json",
@@ -92,7 +98,7 @@ def global_options(function: F) -> F:
             count=True,
             expose_value=False,
             callback=_set_verbose,
-            help="Say more; twice for all.",
+            help="Say more.",
         ),
     )
     for option in reversed(options):
@@ -103,6 +109,10 @@ def global_options(function: F) -> F:
 def _merge(context: click.Context, **changes: Any) -> None:
     root = context.find_root()
     root.obj = replace(root.obj if isinstance(root.obj, Common) else Common(), **changes)
+
+
+def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def _set_root(context: click.Context, _: click.Parameter, value: str | None) -> None:

@@ -22,22 +22,25 @@ NOTHING_ASKED = (
 
 
 @click.command(short_help="Remove entries by size, age, or what they are.")
-@click.option("--cache", metavar="NAME|DIR", help="Which cache; default our own.")
+@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
 @click.option(
-    "--max-size", metavar="S", type=Size(), help="Least recently used first, down to 80 % of this size."
+    "--max-size",
+    metavar="S",
+    type=Size(),
+    help="Bring a cache above this size, such as 2GiB, down to 80 % of it.",
 )
-@click.option("--older-than", metavar="A", type=Age(), help="Not used for this long, such as 30d.")
+@click.option("--older-than", metavar="A", type=Age(), help="Entries not used for this long, such as 30d.")
 @click.option(
-    "--superseded", is_flag=True, help="With a newer entry for the same program, target and options."
+    "--superseded", is_flag=True, help="Entries with a newer one for the same program, target and options."
 )
 @click.option(
-    "--stale", is_flag=True, help="Built for a device here by a driver or toolchain that has changed."
+    "--stale", is_flag=True, help="Entries built for a device here by a driver or toolchain that has changed."
 )
-@click.option("--program", metavar="P", type=EntryName(), help="Of this program.")
-@click.option("--target", metavar="T", type=TargetName(), help="For this target.")
-@click.option("--all", "everything", is_flag=True, help="Everything; asks on a terminal.")
+@click.option("--program", metavar="P", type=EntryName(), help="Entries of this program.")
+@click.option("--target", metavar="T", type=TargetName(), help="Entries for this target.")
+@click.option("--all", "everything", is_flag=True, help="Every entry; asks on a terminal.")
 @click.option("--dry-run", is_flag=True, help="Show what would go and stop.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
 def evict(
     cache: str | None,

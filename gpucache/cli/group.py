@@ -3,6 +3,7 @@
 import click
 
 from gpucache import __version__
+from gpucache.cli import completion
 from gpucache.cli.bench import bench
 from gpucache.cli.common import global_options
 from gpucache.cli.devices import devices
@@ -11,16 +12,18 @@ from gpucache.cli.inspect import inspect
 from gpucache.cli.verify import verify
 from gpucache.cli.warm import warm
 
-EXIT_CODES = """\b
-Exit codes:
-  0    done
-  1    unexpected: a defect of gpucache
-  2    usage: what was asked for cannot be meant
-  3    findings, failures, or with --check misses
-  4    nothing could be attempted: no usable device or compiler
-  5    the cache cannot be used
-  130  interrupted
-"""
+EXIT_STATUS = {
+    0: "done",
+    1: "unexpected: a defect of gpucache",
+    2: "usage: what was asked for cannot be meant",
+    3: "findings, failures, or with --check misses",
+    4: "nothing could be attempted: no usable device or compiler",
+    5: "the cache cannot be used",
+    130: "interrupted",
+}
+EXIT_CODES = "\b\nExit codes:\n" + "".join(
+    f"  {code:<4} {meaning}\n" for code, meaning in EXIT_STATUS.items()
+)
 
 
 class Verbs(click.Group):
@@ -35,8 +38,12 @@ class Verbs(click.Group):
 @global_options
 @click.version_option(__version__, prog_name="gpucache", message="%(prog)s %(version)s")
 def gpucache() -> None:
-    """Warm, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs."""
+    """Warm, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs.
+
+    --root, --json, --quiet and --verbose may stand before or after the verb.
+    """
 
 
+completion.register()
 for _verb in (devices, warm, inspect, verify, evict, bench):
     gpucache.add_command(_verb)

@@ -14,7 +14,7 @@ MISSES_SHOWN = 10
 
 @click.command(short_help="Show what is cached, one entry whole, or the last misses.")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@click.option("--cache", metavar="NAME|DIR", help="Which cache; default our own.")
+@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
 @click.option("--target", metavar="T", type=TargetName(), help="Only entries for this target.")
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")
 @click.option("--misses", is_flag=True, help="Show the last misses with their verdicts.")

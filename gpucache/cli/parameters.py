@@ -107,9 +107,10 @@ def source_options(function: F) -> F:
     options = (
         click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path)),
         click.option(
-            "--manifest", type=click.Path(path_type=Path, dir_okay=False), help="A warm list (gpucache.toml)."
+            "--manifest", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+            help="A warm list to read, such as gpucache.toml.",
         ),
-        click.option("--example", is_flag=True, help="The programs that come with gpucache."),
+        click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
             help="What to build for, such as cuda:sm_90 or opencl:pocl; may be given again.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check headers, checksums, keys and payloads.")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@click.option("--cache", metavar="NAME|DIR", help="Which cache; default our own.")
+@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
 @click.option("--load", is_flag=True, help="Load each entry on its device, in a child process.")
 @click.option("--rebuild", is_flag=True, help="Compile each entry again from its source file and compare.")
 @click.option("--repair", is_flag=True, help="Move what is wrong to quarantine, remove leftovers.")

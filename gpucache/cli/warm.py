@@ -25,9 +25,16 @@ NEXT = (
 
 @click.command(short_help="Compile programs into the cache before they are needed.")
 @source_options
-@click.option("--jobs", "-j", type=click.IntRange(1, 1024), help="Workers; default from cores and memory.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=300.0, show_default=True, help="Seconds for each item."
+    "--jobs", "-j", metavar="N", type=click.IntRange(1, 1024), help="Workers; default from cores and memory."
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(0.1),
+    default=300.0,
+    show_default=True,
+    help="Seconds for each item.",
 )
 @click.option(
     "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."

@@ -20,6 +20,8 @@ from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gpucache.errors import GpucacheError
+
 J = TypeVar("J")
 R = TypeVar("R")
 
@@ -80,8 +82,9 @@ def run_isolated(
         context=get_context("spawn"),
     )
     try:
+        guarded = _Guarded(function)
         futures: dict[Future[R], J] = {
-            pool.schedule(function, args=[item], timeout=bounds.timeout_s): item for item in items
+            pool.schedule(guarded, args=[item], timeout=bounds.timeout_s): item for item in items
         }
         while futures:
             done, _ = wait(futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)
@@ -92,6 +95,21 @@ def run_isolated(
         pool.stop()
         pool.join()
         shutil.rmtree(place, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded(Generic[J, R]):
+    """A function whose every exception can travel: bindings raise ones that cannot be pickled."""
+
+    function: Callable[[J], R]
+
+    def __call__(self, item: J) -> R:
+        try:
+            return self.function(item)
+        except (GpucacheError, OSError):
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
 
 def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died:

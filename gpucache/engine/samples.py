@@ -91,7 +91,8 @@ def _finish(session: Session, launches: Sequence[Launch], timer: _Timer) -> None
     if not created:
         timer.drop_last()
         return
+    session.set_arguments(launches)
     with timer.phase("first launch"):
-        launched = session.launch(launches)
+        launched = session.launch()
     if not launched:
         timer.drop_last()

@@ -267,7 +267,7 @@ def _answered(
     if isinstance(answer, Failed):
         error = answer.error
         log = error.log if isinstance(error, CompileError) else ""
-        reason = str(error) if isinstance(error, GpucacheError | OSError) else f"unexpected {error!r}"
+        reason = str(error) if isinstance(error, GpucacheError | OSError) else f"unexpected {error}"
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
     if isinstance(answer.value, Hit):
         return _hit(item, answer.value)

@@ -11,7 +11,8 @@
 DEFINE_WORK_GROUP_REDUCTION(group_sum, float, ADD)
 DEFINE_WORK_GROUP_REDUCTION(group_maximum, float, fmax)
 
-kernel void reduce_sum(global const float *values, global float *partials, local float *scratch, const uint n)
+kernel void reduce_sum(
+    global const float *values, global float *partials, local float *scratch, const uint n)
 {
     float own = 0.0f;
     for (size_t i = get_global_id(0); i < n; i += get_global_size(0))
@@ -21,7 +22,8 @@ kernel void reduce_sum(global const float *values, global float *partials, local
         partials[get_group_id(0)] = sum;
 }
 
-kernel void reduce_maximum(global const float *values, global float *partials, local float *scratch, const uint n)
+kernel void reduce_maximum(
+    global const float *values, global float *partials, local float *scratch, const uint n)
 {
     float own = -INFINITY;
     for (size_t i = get_global_id(0); i < n; i += get_global_size(0))

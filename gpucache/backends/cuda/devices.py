@@ -69,7 +69,10 @@ class CUDASession:
         _kernels(self._driver, self._library)
         return True
 
-    def launch(self, launches: Sequence[Launch]) -> bool:  # noqa: ARG002 - none are planned for CUDA
+    def set_arguments(self, launches: Sequence[Launch]) -> None:
+        """Nothing: no launches are planned for CUDA."""
+
+    def launch(self) -> bool:
         """No launch: the signature of a CUDA kernel is not in its cubin."""
         return False
 

@@ -28,7 +28,7 @@ _SPELLINGS = (
     Spelling("-Xcudafe=", ("-Xcudafe=",), ("-Xcudafe",)),
 )
 _SIDE_EFFECTS = re.compile(
-    r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep\w*)(=.*)?"
+    r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep[\w-]*)(=.*)?"
 )
 _LTO = re.compile(r"-dlto|--dlink-time-opt")
 _OPTIX = re.compile(r"--?optix-ir")

@@ -1,7 +1,8 @@
 """One start of an OpenCL program, step by step, as bench times it. Loads PyOpenCL.
 
-First launches run on zeros: buffers of zeros, scalars of zero, one work-group. Argument types come
-from a build of its own with ``-cl-kernel-arg-info``, so that the build that is timed has no extra.
+First launches run on zeros: buffers of zeros, scalars of zero, one work-group, local memory shared
+out evenly. Argument types come from a build of its own with ``-cl-kernel-arg-info``, so that the
+build that is timed has no extra.
 """
 
 import re
@@ -16,7 +17,6 @@ from gpucache.backends.opencl import compiler
 from gpucache.model import Artifact, BuildRequest
 
 _BUFFER_BYTES = 16 * 1024 * 1024
-_LOCAL_BYTES = 4096
 _TYPE = re.compile(r"(u?)(char|short|int|long|half|float|double|size_t)(2|3|4|8|16)?")
 _SIZES = {"char": 1, "short": 2, "int": 4, "long": 8, "half": 2, "float": 4, "double": 8, "size_t": 8}
 
@@ -30,6 +30,8 @@ class OpenCLSession:
         self._queue = cl.CommandQueue(self._context)
         self._program: Any = None
         self._kernels: dict[str, Any] = {}
+        # Held here, since setting an argument does not keep its buffer alive.
+        self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Build from source and stay with that program."""
@@ -45,22 +47,31 @@ class OpenCLSession:
         self._kernels = {kernel.function_name: kernel for kernel in self._program.all_kernels()}
         return True
 
-    def launch(self, launches: Sequence[Launch]) -> bool:
+    def set_arguments(self, launches: Sequence[Launch]) -> None:
+        """Zeros for every argument of every launch."""
+        self._ready = [(one, self._arguments(one)) for one in launches]
+        self._queue.finish()
+
+    def launch(self) -> bool:
         """Launch each kernel once for each of its local sizes and wait."""
-        for one in launches:
+        for one, arguments in self._ready:
             kernel = self._kernels[one.kernel]
-            kernel.set_args(*(self._argument(text) for text in one.arguments))
+            kernel.set_args(*arguments)
             cl.enqueue_nd_range_kernel(self._queue, kernel, one.local_size, one.local_size)
         self._queue.finish()
-        return bool(launches)
+        return bool(self._ready)
 
-    def _argument(self, text: str) -> Any:
+    def _arguments(self, one: Launch) -> list[Any]:
+        share = self._device.local_mem_size // (2 * max(1, one.arguments.count("local")))
+        return [self._argument(text, share) for text in one.arguments]
+
+    def _argument(self, text: str, local_bytes: int) -> Any:
         if text == "buffer":
             buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, _BUFFER_BYTES)
             cl.enqueue_fill_buffer(self._queue, buffer, b"\0\0\0\0", 0, _BUFFER_BYTES)
             return buffer
         if text == "local":
-            return cl.LocalMemory(_LOCAL_BYTES)
+            return cl.LocalMemory(local_bytes)
         return bytes(int(text.removeprefix("scalar ")))
 
 

@@ -1,0 +1,16 @@
+# Completion of gpucache in fish.
+function _gpucache_completion
+    set -l line (commandline -cp | string collect)
+    env _GPUCACHE_COMPLETE=fish_complete COMP_LINE=$line gpucache 2>/dev/null | while read -l item
+        set -l part (string split -m 2 \t -- $item)
+        switch $part[1]
+            case dir
+                __fish_complete_directories $part[2]
+            case file
+                __fish_complete_path $part[2]
+            case plain
+                printf '%s\t%s\n' $part[2] "$part[3]"
+        end
+    end
+end
+complete --no-files --command gpucache --arguments '(_gpucache_completion)'

@@ -1,0 +1,99 @@
+"""The files made from the Click tree: man pages, completions and the help in the README.
+
+    python -m gpucache.cli.generate          write them
+    python -m gpucache.cli.generate --check  say which are out of date; exit 3 if any is
+
+Owns where they lie in a checkout. They hold no date, no path of this machine and no terminal's width.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gpucache.cli import completion, manual
+from gpucache.cli.group import gpucache
+
+START = "<!-- help: generated -->"
+END = "<!-- end of help -->"
+AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
+OUT_OF_DATE = 3
+_SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--check", is_flag=True, help="Write nothing; name what is out of date and exit 3.")
+def generate(check: bool) -> None:
+    """Write the man pages, the completions and the README's help from the command line's own tree."""
+    top = top_level(Path(__file__))
+    changed = {path: text for path, text in files(top).items() if _read(path) != text}
+    strays = list(stray_pages(top))
+    for path in (*changed, *strays):
+        click.echo(f"{path.relative_to(top).as_posix()} {'is out of date' if check else 'written'}")
+    if check:
+        raise click.exceptions.Exit(OUT_OF_DATE if changed or strays else 0)
+    for path, text in changed.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    for path in strays:
+        path.unlink()
+
+
+def top_level(module: Path) -> Path:
+    """The checkout that a module of ``gpucache/cli/`` lies in; raises ClickException where it is none."""
+    top = module.resolve().parents[2]
+    if not ((top / "pyproject.toml").is_file() and (top / "README.md").is_file()):
+        raise click.ClickException(
+            f"{top} is no checkout of gpucache (no pyproject.toml and README.md); run this in one"
+        )
+    return top
+
+
+def files(top: Path) -> dict[Path, str]:
+    """Every generated file with its text; the README with the rest of it as it is."""
+    made = {top / "man" / name: text for name, text in manual.pages(tree()).items()}
+    for shell in completion.SHELLS:
+        made[top / "completions" / _SCRIPTS[shell.name]] = completion.script(shell, gpucache)
+    readme = top / "README.md"
+    made[readme] = with_help(_read(readme) or "")
+    return made
+
+
+def stray_pages(top: Path) -> Iterator[Path]:
+    """Man pages of verbs that are no more."""
+    names = manual.pages(tree())
+    return (path for path in sorted((top / "man").glob("gpucache*.1")) if path.name not in names)
+
+
+def with_help(readme: str) -> str:
+    """A README with the help of every command between the markers, which are added where missing."""
+    blocks = "\n".join(f"```text\n$ {title} --help\n{text}\n```\n" for title, text in helps())
+    block = f"{START}\n\n{blocks}\n{END}"
+    if START not in readme:
+        return f"{readme.rstrip()}\n\n## Commands\n\n{block}\n"
+    return re.sub(f"{START}.*?{END}", lambda _: block, readme, count=1, flags=re.DOTALL)
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Every command and its help as a terminal of 80 columns shows it."""
+    top = tree()
+    yield top.command_path, gpucache.get_help(top)
+    for name, command in gpucache.commands.items():
+        context = click.Context(command, info_name=name, parent=top)
+        yield context.command_path, command.get_help(context)
+
+
+def tree() -> click.Context:
+    """The context of the whole command line, at a fixed width."""
+    return click.Context(
+        gpucache, info_name=completion.PROGRAM, terminal_width=AT_80_COLUMNS, **gpucache.context_settings
+    )
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+if __name__ == "__main__":
+    generate(prog_name="python -m gpucache.cli.generate")

@@ -1,0 +1,216 @@
+"""What of a request reaches an OpenCL compiler: options, include directories, environment."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends.interface import Compilation
+from gpucache.backends.opencl.options import command_line, plan, pyopencl_include_dirs
+from gpucache.errors import OptionError
+from gpucache.model import BuildRequest, Language, Program, Target, Toolchain
+from gpucache.sources import Place
+
+_PROGRAM = Program("p.cl", Language.OPENCL_C, b"")
+_OWN = pyopencl_include_dirs()
+
+
+def _plan(
+    *options: str,
+    implementation: str = "pocl",
+    environ: Mapping[str, str] | None = None,
+    include_dirs: tuple[str, ...] = (),
+    local_sizes: tuple[tuple[int, ...], ...] = (),
+) -> Compilation:
+    request = BuildRequest(
+        _PROGRAM,
+        Target("opencl", "p/d"),
+        options=options,
+        include_dirs=include_dirs,
+        local_sizes=local_sizes,
+        cwd="/src",
+    )
+    return plan(request, Toolchain(implementation, (), ()), environ or {})
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        [("-DX",), ("-D", "X"), ("-D X",), ("  -DX  ",), ("-D", " X ")],
+        [("-DX=1 + 2",), ("-D", "X=1 + 2"), ("-D X=1 + 2",)],
+        [("-cl-mad-enable",), (" -cl-mad-enable", "", "  ")],
+    ],
+)
+def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) -> None:
+    """White space and split forms do not tell options apart."""
+    assert {_plan(*options).inputs.options for options in spellings} == {_plan(*spellings[0]).inputs.options}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("-DX=2", "-DY=1"), ("-DY=1", "-DX=1"), ("-DX=1",), ("-DX=1 -DY=1",), ("-DX=1", "-DY=1", "-w")],
+)
+def test_other_options_are_others(options: tuple[str, ...]) -> None:
+    """Values, order and number of options tell builds apart."""
+    assert _plan(*options).inputs.options != _plan("-DX=1", "-DY=1").inputs.options
+
+
+def test_options_keep_their_order() -> None:
+    """Options reach key and compiler in the order given, since a later one may undo an earlier."""
+    options = ("-w", "-DB", "-cl-std=CL2.0", "-DA", "-DB=2")
+    found = _plan(*options)
+    assert found.inputs.options == options
+    assert found.command[: len(options)] == options
+
+
+@pytest.mark.parametrize(
+    "options", [("-Iinc",), ("-I", "inc"), ("-I inc",), ("/Iinc",), ("-I", "./x/../inc/"), ('-I "inc"',)]
+)
+def test_include_options_become_directories(options: tuple[str, ...]) -> None:
+    """An include option leaves the options and becomes an absolute directory, however it is spelled."""
+    found = _plan("-w", *options)
+    assert found.inputs.options == ("-w",)
+    assert found.include_dirs == ("/src/inc", *_OWN)
+    assert found.command == ("-w", "-I/src/inc", *(f"-I{own}" for own in _OWN))
+
+
+def test_include_directories_are_searched_in_order() -> None:
+    """Options come before directories given apart, each once at its first place, PyOpenCL's own last."""
+    found = _plan("-Ib", "-Ia", "-I/src/b", include_dirs=("c", "a"))
+    assert found.include_dirs == ("/src/b", "/src/a", "/src/c", *_OWN)
+    assert found.inputs.locations == found.include_dirs
+
+
+def test_pyopencls_own_headers_are_there() -> None:
+    """The folder of headers that PyOpenCL adds to every build is found without importing it."""
+    (own,) = _OWN
+    assert Path(own, "pyopencl-random123").is_dir()
+
+
+def test_options_of_pyopencls_variable_come_behind() -> None:
+    """PYOPENCL_BUILD_OPTIONS adds options and directories at the end, as PyOpenCL does, and is no variable of the key."""
+    found = _plan("-DA", "-Ia", environ={"PYOPENCL_BUILD_OPTIONS": "-DB -I b"})
+    assert found.inputs.options == ("-DA", "-DB")
+    assert found.include_dirs == ("/src/a", *_OWN, "/src/b")
+    assert found.inputs.environment == ()
+    assert found.inputs.options == _plan("-DA", "-Ia", "-DB").inputs.options
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-save-temps",
+        "-save-temps=x",
+        "--dump-opt-llvm=x",
+        "-dump-x",
+        "-s",
+        "-ftime-trace",
+        "-MD",
+        "-o",
+        "-include",
+        "-include-pch",
+        "-imacros",
+        "-isystem",
+        "-isystem/usr/include",
+        "-iquote",
+        "-idirafter",
+        "-Xclang",
+    ],
+)
+def test_options_beside_the_key_are_refused(option: str) -> None:
+    """An option that reads or writes files which no key covers is refused by name, with the remedy."""
+    with pytest.raises(OptionError, match=f"'{option}' reads or writes files .* leave it out"):
+        _plan("-w", option, "x")
+
+
+@pytest.mark.parametrize("option", ["-D", "-I"])
+def test_an_option_without_its_value_is_refused(option: str) -> None:
+    """An option that ends the list where its value should stand is refused with its form."""
+    with pytest.raises(OptionError, match=f"'{option}' lacks its value; write {option}VALUE"):
+        _plan("-w", option)
+
+
+def test_an_open_quote_is_refused() -> None:
+    """A variable whose quotes do not match is refused, and shown."""
+    with pytest.raises(OptionError, match="do not read .* close the quote"):
+        _plan(environ={"PYOPENCL_BUILD_OPTIONS": "-DX='1"})
+
+
+_IN = {
+    "pocl": ("POCL_VECTORIZER_REMARKS", "POCL_WORK_GROUP_METHOD", "POCL_EXTRA_BUILD_FLAGS"),
+    "intel": ("CL_CONFIG_CPU_TARGET_ARCH", "CL_CONFIG_CPU_VECTORIZER_MODE"),
+    "nvidia": ("CUDA_FORCE_PTX_JIT",),
+    "other": ("IGC_ShaderDumpEnable", "AMD_OCL_BUILD_OPTIONS", "POCL_WORK_GROUP_METHOD"),
+}
+_OUT = {
+    "pocl": ("POCL_CACHE_DIR", "POCL_DEBUG", "POCL_MAX_PTHREAD_COUNT", "POCL_BINARY_SPECIALIZE_WG"),
+    "intel": ("CL_CONFIG_LOG_FILE", "CL_CONFIG_CPU_TBB_NUM_WORKERS", "POCL_WORK_GROUP_METHOD"),
+    "nvidia": ("CUDA_CACHE_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NV_CUDA_LIB_VERSION"),
+    "other": ("NEO_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "RUSTICL_DEBUG", "HOME"),
+}
+
+
+@pytest.mark.parametrize("implementation", _IN)
+def test_variables_that_reach_the_compiler_are_keyed(implementation: str) -> None:
+    """Set variables that reach a compiler enter its key, sorted; caches, threads and logs do not."""
+    environ = {name: f"value of {name}" for name in (*_IN[implementation], *_OUT[implementation], "PATH")}
+    found = _plan(implementation=implementation, environ=environ).inputs.environment
+    assert found == tuple((name, environ[name]) for name in sorted(_IN[implementation]))
+
+
+def test_a_variable_set_to_nothing_is_set() -> None:
+    """An empty value is a value of its own."""
+    assert _plan(environ={"POCL_X": ""}).inputs.environment == (("POCL_X", ""),)
+
+
+def test_an_implementation_nobody_knows_gets_the_widest_rule() -> None:
+    """An implementation never tried covers every match and every variable of the others."""
+    found = _plan(implementation="clvk", environ={"POCL_X": "1"})
+    assert found.rule.every
+    assert found.inputs.environment == (("POCL_X", "1"),)
+
+
+def test_implementations_search_in_their_own_order() -> None:
+    """PoCL looks in the current directory before the include directories, Intel after."""
+    assert _plan(implementation="pocl").rule.angle == (Place.CWD, Place.DIRS)
+    assert _plan(implementation="intel").rule.angle == (Place.DIRS, Place.CWD)
+
+
+def test_local_sizes_count_for_late_compilers_alone() -> None:
+    """Local sizes are keyed where they change the binary, and nowhere else."""
+    late = _plan(local_sizes=((64,),))
+    early = _plan(local_sizes=((64,),), implementation="intel")
+    assert (late.late, late.inputs.local_sizes) == (True, ((64,),))
+    assert (early.late, early.inputs.local_sizes) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("option", "holds"), [("-g", True), ("-g2", True), ("-gline-tables-only", True), ("-w", False), ("-DG", False)]
+)
+def test_debug_options_put_paths_into_the_artifact(option: str, holds: bool) -> None:
+    """A build with debug information can only be reused from the same place."""
+    assert _plan(option).holds_paths is holds
+
+
+def test_the_toolchain_is_handed_on() -> None:
+    """The toolchain of the request is the one in the key."""
+    toolchain = Toolchain("intel", (("driver version", "1"),), ())
+    request = BuildRequest(_PROGRAM, Target("opencl", "p/d"))
+    assert plan(request, toolchain, {}).inputs.toolchain == toolchain
+    assert plan(replace(request, cwd="/elsewhere"), toolchain, {}) == plan(request, toolchain, {})
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (("-w", "-DX=1"), "-w -DX=1"),
+        (("-DX=4 + 1",), '-DX="4 + 1"'),
+        (("-I/a b/c",), '-I"/a b/c"'),
+        (("-odd one",), '"-odd one"'),
+        ((), ""),
+    ],
+)
+def test_white_space_is_quoted_where_compilers_accept_it(command: tuple[str, ...], line: str) -> None:
+    """OpenCL takes one string: a value with white space is quoted behind its option, as PoCL and Intel read it."""
+    assert command_line(command) == line

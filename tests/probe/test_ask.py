@@ -1,0 +1,187 @@
+"""The probe: a child that fails in any way is a row with its error, and real compilers are found."""
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import Device, Target, Toolchain
+from gpucache.probe.ask import ask
+from gpucache.probe.codec import device_to_json
+
+
+def _child(code: str) -> tuple[str, ...]:
+    """A command that runs some code as the child; the backend's name is its first argument."""
+    return (sys.executable, "-c", f"import sys\n{code}")
+
+
+def _broken(code: str, *, timeout_s: float = 30.0) -> str:
+    """The error of the one row that a broken child gives."""
+    (row,) = ask(["opencl"], command=_child(code), timeout_s=timeout_s)
+    assert (row.target, row.toolchain) == (None, None)
+    assert (row.backend, row.available, row.present) == ("opencl", False, False)
+    return row.detail
+
+
+def test_a_child_that_fails_is_a_row_with_its_last_words() -> None:
+    """The exit status alone is told where a child says nothing, else the last line it wrote."""
+    assert _broken("sys.exit(3)") == "the driver failed while it was asked: exit status 3"
+    detail = _broken("sys.exit('first\\nImportError: libOpenCL.so is missing')")
+    assert detail == "the driver failed while it was asked: ImportError: libOpenCL.so is missing"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals that kill")
+def test_a_child_that_crashes_is_a_row_with_its_signal() -> None:
+    """A driver that takes its process down is told by the signal's name."""
+    detail = _broken(f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})")
+    assert detail == "the driver crashed while it was asked (SIGSEGV); check its installation"
+
+
+def test_a_child_that_hangs_is_a_row_with_the_limit() -> None:
+    """A driver that never answers is given up after the time limit."""
+    detail = _broken("import threading\nthreading.Event().wait()", timeout_s=0.5)
+    assert detail == "the probe did not answer within 0.5 s; the driver hangs"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "driver 1.0 loaded",
+        "{",
+        "3",
+        "[]",
+        "{}",
+        '{"devices": 3}',
+        '{"devices": [3]}',
+        '{"devices": {"a": 1}}',
+        '{"devices": [{"target": "x"}]}',
+        "[" * 20_000,
+        "\udcff",
+    ],
+)
+def test_a_child_that_talks_nonsense_is_a_row(answer: str) -> None:
+    """An answer that is no list of devices is never believed and never fatal."""
+    written = answer.encode("utf-8", "surrogateescape")
+    assert _broken(f"sys.stdout.buffer.write({written!r})") == "the probe's answer does not read"
+
+
+def test_a_child_that_cannot_be_started_is_a_row() -> None:
+    """A command that is not there is a row with the reason."""
+    (row,) = ask(["opencl"], command=("no-such-program-anywhere",))
+    assert row.detail.startswith("the probe could not be started (")
+
+
+def test_a_backends_own_error_is_its_row() -> None:
+    """An error that a backend answers with is shown as it is."""
+    assert _broken("print('{\"error\": \"no OpenCL platform\"}')") == "no OpenCL platform"
+
+
+def test_each_backend_has_its_own_child() -> None:
+    """One broken backend leaves the rows of the others alone, in the order asked for."""
+    device = Device(Target("b", "x"), "b", "x", "1", True, "fine", Toolchain("i", (), ()))
+    answer = json.dumps({"devices": [device_to_json(device)]})
+    rows = ask(["a", "b"], command=_child(f"sys.exit(3) if sys.argv[1] == 'a' else print({answer!r})"))
+    assert [row.backend for row in rows] == ["a", "b"]
+    assert rows[1] == device
+
+
+def test_asking_for_no_backend_asks_nobody() -> None:
+    """An empty list of backends has no rows."""
+    assert ask([], command=("no-such-program-anywhere",)) == []
+
+
+def test_what_a_driver_prints_is_not_the_answer() -> None:
+    """The real child keeps stdout for its answer, though a driver may write there."""
+    code = (
+        "import os, gpucache.probe.child as child\n"
+        "class Noisy:\n"
+        "    def devices(self):\n"
+        "        os.write(1, b'driver 1.0 loaded')\n"
+        "        return []\n"
+        "child.load_backend = lambda name: Noisy()\n"
+        "child.main(sys.argv[1:])"
+    )
+    assert ask(["opencl"], command=_child(code)) == []
+
+
+def test_a_backend_that_answers_with_an_error_of_ours_says_so() -> None:
+    """The real child passes an error of ours on as its answer."""
+    code = (
+        "import gpucache.probe.child as child\n"
+        "from gpucache.errors import NoDeviceError\n"
+        "class Empty:\n"
+        "    def devices(self):\n"
+        "        raise NoDeviceError('nothing is installed; install something')\n"
+        "child.load_backend = lambda name: Empty()\n"
+        "child.main(sys.argv[1:])"
+    )
+    assert _broken(code) == "nothing is installed; install something"
+
+
+def test_an_unknown_backend_is_a_row() -> None:
+    """A backend that nobody provides is a row that says so."""
+    (row,) = ask(["metal"])
+    assert "no backend is named 'metal'" in row.detail
+
+
+def _missing(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return True
+    return False
+
+
+def _here(backend: str) -> Mapping[str, Device]:
+    return {str(row.target): row for row in ask([backend])}
+
+
+@pytest.mark.skipif(_missing("pocl-binary-distribution"), reason="pocl-binary-distribution is not installed")
+def test_the_real_probe_finds_pocl() -> None:
+    """PoCL from PyPI is found with its toolchain on a machine without a GPU."""
+    found = [row for target, row in _here("opencl").items() if target.startswith("opencl:pocl")]
+    assert found
+    for row in found:
+        assert row.toolchain is not None
+        assert (row.available, row.present, row.toolchain.implementation) == (True, True, "pocl")
+        labels = [label for label, _ in row.toolchain.fields]
+        assert {"platform name", "platform version", "device name", "driver version"} <= {*labels}
+        assert set(row.toolchain.identity) < {*labels}
+
+
+def test_the_real_probe_finds_intels_runtime(
+    opencl_environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intel's CPU runtime is found where the loader is told of it, and its CPU's features are keyed."""
+    monkeypatch.setenv("OCL_ICD_VENDORS", opencl_environment["OCL_ICD_VENDORS"])
+    (row,) = (row for target, row in _here("opencl").items() if target.startswith("opencl:intel/"))
+    assert row.toolchain is not None
+    assert row.toolchain.implementation == "intel"
+    assert dict(row.toolchain.fields)["CPU features"]
+
+
+@pytest.mark.skipif(_missing("nvidia-cuda-nvrtc"), reason="nvidia-cuda-nvrtc is not installed")
+def test_the_real_probe_finds_nvrtc() -> None:
+    """NVRTC from PyPI builds for architectures, as cubin and as PTX, on a machine without a GPU."""
+    found = _here("cuda")
+    for target in ("cuda:sm_90", "cuda:compute_90"):
+        toolchain = found[target].toolchain
+        assert found[target].available
+        assert toolchain is not None
+        assert toolchain.implementation == "nvrtc"
+        assert dict(toolchain.fields)["architecture"] == target.partition(":")[2]
+
+
+def test_the_probe_does_not_import_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the current directory that is named like a module is not imported by the child."""
+    (tmp_path / "json.py").write_text("raise SystemExit('imported from here')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (row,) = ask(["metal"])
+    assert "no backend is named 'metal'" in row.detail

@@ -1,0 +1,199 @@
+"""The house: which room may import which, and what is kept out of every room but one."""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import gpucache
+
+_ROOT = Path(gpucache.__file__).parent
+_MAX_LINES = 400
+_LEAVES = frozenset({"model", "errors", "units", "outcomes", "keys", "payload"})
+
+# What each room may import beside itself: whole rooms, or single modules of a room.
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "leaves": frozenset(),
+    "examples": frozenset(),
+    "settings": frozenset({"leaves"}),
+    "sources": frozenset({"leaves"}),
+    "store": frozenset({"leaves"}),
+    "manifest": frozenset({"leaves", "sources"}),
+    "backends": frozenset({"leaves", "sources"}),
+    "caches": frozenset({"leaves"}),
+    "caches.own": frozenset({"leaves", "store"}),
+    "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
+    "engine": frozenset(
+        {
+            "leaves",
+            "sources",
+            "manifest",
+            "probe",
+            "backends.interface",
+            "caches.interface",
+            "store.interface",
+        }
+    ),
+    "render": frozenset({"model", "outcomes", "units"}),
+    "assembly": frozenset(
+        {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
+    ),
+    "library": frozenset({"leaves", "settings", "assembly", "engine"}),
+    "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "cli": frozenset(
+        {
+            "leaves",
+            "settings",
+            "sources",
+            "manifest",
+            "probe",
+            "engine",
+            "render",
+            "assembly",
+            "examples",
+            "caches.interface",
+            "caches.registry",
+            "store.interface",
+        }
+    ),
+    "__main__": frozenset({"cli"}),
+}
+_ROOMS = frozenset(name for name in ALLOWED if "." not in name)
+
+
+@cache
+def _modules() -> Mapping[str, ast.Module]:
+    """Every module below the package by its name without ``gpucache.``; the package itself is empty."""
+    found = {}
+    for path in sorted(_ROOT.rglob("*.py")):
+        parts = path.relative_to(_ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return found
+
+
+def _path(module: str) -> Path:
+    place = _ROOT.joinpath(*module.split(".")) if module else _ROOT
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def _imports(module: str) -> Iterator[str]:
+    """What a module imports anywhere in it, by full name."""
+    for node in ast.walk(_modules()[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} imports relatively"
+            base = node.module or ""
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _ours(module: str) -> Iterator[str]:
+    """The modules of ours that a module imports; the package itself, which holds the version, aside."""
+    for name in _imports(module):
+        if name.startswith("gpucache."):
+            wanted = name.removeprefix("gpucache.")
+            if wanted not in _modules():
+                wanted = wanted.rpartition(".")[0]
+            if wanted:
+                yield wanted
+
+
+def _room(module: str) -> str:
+    name = module.partition(".")[0]
+    return "leaves" if name in _LEAVES else name
+
+
+def _allowed(module: str) -> frozenset[str]:
+    return ALLOWED.get(module, ALLOWED.get(_room(module), frozenset()))
+
+
+def _may_import(module: str, wanted: str) -> bool:
+    if _room(wanted) == _room(module):
+        return True
+    own_names = {wanted[:end] for end, char in enumerate(wanted + ".") if char == "."}
+    return bool({_room(wanted), *own_names} & _allowed(module))
+
+
+@pytest.mark.parametrize("module", [module for module in _modules() if module])
+def test_imports_point_one_way(module: str) -> None:
+    """A module imports only from its own room and from the rooms that its room may know."""
+    assert [wanted for wanted in _ours(module) if not _may_import(module, wanted)] == []
+
+
+def test_every_room_is_in_the_table() -> None:
+    """A new folder or module of its own is placed in the table before it is imported from."""
+    assert {_room(module) for module in _modules() if module} <= _ROOMS
+
+
+def test_the_table_has_no_way_back() -> None:
+    """No room can reach itself through the rooms it may import."""
+    ways: dict[str, set[str]] = {}
+    for name, wanted in ALLOWED.items():
+        ways.setdefault(_room(name), set()).update({_room(one) for one in wanted} - {_room(name)})
+    assert list(TopologicalSorter(ways).static_order())
+
+
+def test_the_package_imports_nothing_at_once() -> None:
+    """Importing gpucache alone loads none of its rooms."""
+    top = [node for node in _modules()[""].body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in top]
+    assert [name for name in names if name and name.startswith("gpucache")] == []
+
+
+# Whom a library of others may be imported by.
+_ONLY: Mapping[str, frozenset[str]] = {
+    "pyopencl": frozenset({"backends", "opencl"}),
+    "cuda": frozenset({"backends", "cuda"}),
+    "click": frozenset({"cli"}),
+    "rich": frozenset({"cli", "render"}),
+}
+
+
+@pytest.mark.parametrize("library", _ONLY)
+def test_libraries_stay_in_their_rooms(library: str) -> None:
+    """GPU stacks are imported by backends and the two library modules, terminals' libraries above."""
+    users = {module for module in _modules() for name in _imports(module) if name.partition(".")[0] == library}
+    assert users, f"nobody imports {library}, so this holds nothing"
+    assert {_room(module) for module in users} <= _ONLY[library]
+
+
+def _talks(node: ast.AST) -> bool:
+    """Whether a node prints, prompts, exits or reads the arguments of the process."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in {"print", "input", "exit", "quit", "SystemExit"}
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+        return node.attr in {"exit", "argv"}
+    return isinstance(node, ast.Name) and node.id == "SystemExit"
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+@pytest.mark.parametrize("module", [module for module in _modules() if _room(module) != "cli"])
+def test_nothing_below_the_command_line_talks(module: str) -> None:
+    """Nothing below cli prints, prompts, exits or reads argv, but where a child process begins."""
+    body = [
+        node for node in _modules()[module].body if not (module == "probe.child" and _is_main_guard(node))
+    ]
+    talking = [node.lineno for part in body for node in ast.walk(part) if isinstance(node, ast.expr) and _talks(node)]
+    assert talking == []
+
+
+_HOLDS: Mapping[str, Callable[[str], bool]] = {
+    "has a docstring": lambda module: bool(ast.get_docstring(_modules()[module])),
+    "is short enough": lambda module: (
+        len(_path(module).read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", _HOLDS)
+def test_every_module(rule: str) -> None:
+    """Every module opens with a docstring and stays within 400 lines."""
+    assert [module for module in _modules() if not _HOLDS[rule](module)] == []
