@@ -7,7 +7,8 @@ function _gpucache_completion
             case dir
                 __fish_complete_directories $part[2]
             case file
-                __fish_complete_path $part[2]
+                # files, also after --option=, as fish offers them for a command it does not know
+                complete -C "gpucache-files $part[2]"
             case plain
                 printf '%s\t%s\n' $part[2] "$part[3]"
         end

@@ -64,6 +64,16 @@ def locate(settings: Settings) -> Location:
     )
 
 
+def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
+    """Keep what a probe found for completions, below a root that is there and may be written."""
+    from gpucache.probe.last import save_last
+
+    root = settings.root
+    if root is None or settings.read_only or isinstance(check_root(root), RootRefused | RootMissing):
+        return
+    save_last(root, [row.target for row in devices if row.target is not None and row.available])
+
+
 def open_layers(settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False) -> Layers:
     """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
     user: DirectoryStore | None = None

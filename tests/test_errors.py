@@ -8,7 +8,9 @@ import pytest
 
 from gpucache import errors
 
-_LINE = re.compile(r"^    (?P<indent>[| +-]*)(?P<name>[A-Z]\w+)\s+(?P<code>\d+)  (?P<words>.+)$", re.MULTILINE)
+_LINE = re.compile(
+    r"^    (?P<indent>[| +-]*)(?P<name>[A-Z]\w+)\s+(?P<code>\d+)  (?P<words>.+)$", re.MULTILINE
+)
 
 
 def _drawn() -> dict[str, tuple[str, int]]:

@@ -49,7 +49,7 @@ _INPUTS = KeyInputs(
 
 
 def make_fields(**overrides: Any) -> tuple[KeyField, ...]:
-    """Fields of one build, where an override replaces the part of request, program, closure or inputs it names."""
+    """Fields of one build; an override replaces the part of request, program, closure or inputs it names."""
 
     def changed(value: Any) -> Any:
         names = {name for name in overrides if name in type(value).__dataclass_fields__}

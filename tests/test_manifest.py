@@ -220,7 +220,12 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
         "defines",
         "at most 64 bits",
     ),
-    "variants as list": ('[[program]]\nsource = "a.cl"\nvariants = [1]', 3, "variants", "write it as a table"),
+    "variants as list": (
+        '[[program]]\nsource = "a.cl"\nvariants = [1]',
+        3,
+        "variants",
+        "write it as a table",
+    ),
     "variant without values": (
         '[[program]]\nsource = "a.cl"\n[program.variants]\nN = []',
         3,
@@ -294,7 +299,7 @@ def test_a_file_that_is_no_manifest_is_told(text: str, why: str, read: Read, fol
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A manifest that is missing, a folder, too large or not text is refused with the remedy."""
-    with pytest.raises(ManifestError, match="there is no manifest .* name one with --manifest"):
+    with pytest.raises(ManifestError, match=r"there is no manifest .* name one with --manifest"):
         read_manifest(tmp_path / "none.toml")
     with pytest.raises(ManifestError, match="cannot be read"):
         read_manifest(tmp_path)
@@ -369,7 +374,9 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(defaults=_VALUE | _TABLE, program=_TABLE, sound=st.booleans())
-def test_any_values_are_read_or_told(defaults: object, program: dict[str, object], sound: bool, fuzzed: Path) -> None:
+def test_any_values_are_read_or_told(
+    defaults: object, program: dict[str, object], sound: bool, fuzzed: Path
+) -> None:
     """Whatever stands in a manifest, it is read or told in one sentence."""
     if sound:
         program = {**program, "source": "a.cl"}

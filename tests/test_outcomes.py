@@ -70,7 +70,7 @@ def test_warm_counts_every_result() -> None:
         WarmOutcome("c", "t", WarmResult.HIT, compile_ns=7, size_bytes=10),
     ]
     summary = summarise_warm(outcomes)
-    assert summary.counts == {result: 0 for result in WarmResult} | {WarmResult.BUILT: 2, WarmResult.HIT: 1}
+    assert summary.counts == dict.fromkeys(WarmResult, 0) | {WarmResult.BUILT: 2, WarmResult.HIT: 1}
     assert (summary.compile_ns, summary.size_bytes) == (5, 110)
 
 
@@ -125,9 +125,7 @@ def test_evict_counts_what_could_not_be_removed_as_kept() -> None:
     removals = tuple(Removal(entry, "--all") for entry in entries)
     plan = EvictPlan(removals, kept=3, kept_bytes=300)
     outcomes = [EvictOutcome(removals[0], removed=True), EvictOutcome(removals[1], removed=False)]
-    assert summarise_evict(plan, outcomes) == EvictSummary(
-        removed=1, freed_bytes=10, kept=4, kept_bytes=320
-    )
+    assert summarise_evict(plan, outcomes) == EvictSummary(removed=1, freed_bytes=10, kept=4, kept_bytes=320)
 
 
 def test_exit_codes_are_the_documented_numbers() -> None:

@@ -111,7 +111,7 @@ def test_no_home_is_no_root(answer: Callable[..., str], monkeypatch: pytest.Monk
     monkeypatch.setattr("platformdirs.user_cache_dir", answer)
     found = read_settings({})
     assert found.root is None
-    with pytest.raises(CacheUnusableError, match="no home directory .* set GPUCACHE_DIR"):
+    with pytest.raises(CacheUnusableError, match=r"no home directory .* set GPUCACHE_DIR"):
         found.require_root()
 
 

@@ -111,7 +111,7 @@ def _merge(context: click.Context, **changes: Any) -> None:
     root.obj = replace(root.obj if isinstance(root.obj, Common) else Common(), **changes)
 
 
-def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="dir")]
 
 

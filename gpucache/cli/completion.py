@@ -75,7 +75,8 @@ function %(complete_func)s
             case dir
                 __fish_complete_directories $part[2]
             case file
-                __fish_complete_path $part[2]
+                # files, also after --option=, as fish offers them for a command it does not know
+                complete -C "%(prog_name)s-files $part[2]"
             case plain
                 printf '%%s\\t%%s\\n' $part[2] "$part[3]"
         end
@@ -95,7 +96,7 @@ class LineComplete(ShellComplete):
         *words, last = split_arg_string(os.environ["COMP_LINE"] + _CURSOR)
         return words[1:], last.removesuffix(_CURSOR)
 
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """Click's answers with the ``--option=`` that it leaves out, and without control characters."""
         option = incomplete[: incomplete.find("=") + 1] if incomplete.startswith("-") else ""
         return [
@@ -104,7 +105,7 @@ class LineComplete(ShellComplete):
             if item.value.isprintable()
         ]
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
+    def format_completion(self, item: CompletionItem) -> str:
         """One line of three fields."""
         return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
 
@@ -115,7 +116,7 @@ class BashComplete(LineComplete):
     name = "bash"
     source_template = _BASH
 
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """The part of each value that bash replaces: what follows the last ``:`` or ``=``."""
         breaks = [mark for mark in ":=" if mark in os.environ.get("COMP_WORDBREAKS", "")]
         done = 1 + max((incomplete.rfind(mark) for mark in breaks), default=-1)

@@ -12,15 +12,14 @@ def devices() -> None:
 
     Drivers are asked in child processes with a time limit: a broken one is a row with its error.
     """
+    from gpucache.assembly import remember_targets
     from gpucache.outcomes import ExitCode
-    from gpucache.probe import ask, save_last
+    from gpucache.probe import ask
     from gpucache.render import document, tables
 
-    settings = common().settings()
     rows = ask()
+    remember_targets(common().settings(), rows)
     targets = [row.target for row in rows if row.target is not None and row.available]
-    if settings.root is not None:
-        save_last(settings.root, targets)
     here = sum(row.present for row in rows if row.target is not None and row.available)
     summary = {"targets": len(targets), "devices": here, "errors": sum(row.target is None for row in rows)}
     common().document(lambda: document.document("devices", map(document.device, rows), summary))

@@ -12,6 +12,7 @@ import click
 
 from gpucache import __version__
 from gpucache.cli.common import Common
+from gpucache.cli.completion import VARIABLE
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 
@@ -29,17 +30,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
+    except SystemExit:
+        if VARIABLE in os.environ:
+            raise  # completion ends so
+        return _unread()  # Click and rich make this of a closed pipe
     except (click.Abort, KeyboardInterrupt):
         return _fail(own, "interrupted", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.ClickException as error:
         return _usage(own, error)
     except GpucacheError as error:
         return _fail(own, str(error), error.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read us has gone; nothing is wrong
-        return 0
+        return _unread()
     except Exception as error:  # the last line of defence
         return _unexpected(own, error)
+
+
+def _unread() -> int:
+    """Whoever read us has gone; nothing is wrong."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
 
 
 def _usage(own: Sequence[str], error: click.ClickException) -> int:
@@ -52,9 +65,8 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
     if "--json" in own:
         from gpucache.render.document import error_document
 
-        click.echo(
-            error_document(next((word for word in own if not word.startswith("-")), ""), message, code)
-        )
+        verb = next((word for word in own if word in gpucache.commands), "")
+        click.echo(error_document(verb, message, code))
     click.echo(f"gpucache: {message}", err=True)
     return code
 

@@ -63,14 +63,16 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
+    from gpucache.assembly import open_store
     from gpucache.outcomes import ExitCode, summarise_warm
     from gpucache.render import document, tables
 
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
     specs = read_programs(named)
-    common().say(f"Searching for headers in {_folders(specs)}")
     settings = common().settings()
+    open_store(settings, shared=shared)  # an unusable root is the first thing to say
     items = plan(settings, specs, targets)
+    common().say(f"Searching for headers in {_folders(specs)}")
     outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
     summary = summarise_warm(outcomes)
     common().document(
@@ -84,14 +86,13 @@ def warm(
 
 def plan(settings: "Settings", specs: "list[ProgramSpec]", targets: tuple[str, ...]) -> "list[WarmItem]":
     """What would be built, after asking only the backends that the programs need."""
-    from gpucache.assembly import backends
+    from gpucache.assembly import backends, remember_targets
     from gpucache.engine.warm import needed_backends, plan_warm
-    from gpucache.probe import ask, save_last
+    from gpucache.probe import ask
 
     known = backends()
     devices = ask(needed_backends(specs, targets, known))
-    if settings.root is not None:
-        save_last(settings.root, [row.target for row in devices if row.target is not None and row.available])
+    remember_targets(settings, devices)
     return plan_warm(specs, devices, targets, known)
 
 
@@ -105,11 +106,10 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 def _run(
     settings: "Settings", items: "list[WarmItem]", bounds: "Bounds", *, shared: bool, check: bool, retry: bool
 ) -> "list[WarmOutcome]":
-    from gpucache.assembly import backends, open_layers, open_store, worker_build
+    from gpucache.assembly import backends, open_layers, worker_build
     from gpucache.engine.warm import Progress, interrupted, run_warm
     from gpucache.render.progress import display
 
-    open_store(settings, shared=shared)  # an unusable root is the first thing to say
     layers = open_layers(settings, shared=shared)
     outcomes: list[WarmOutcome] = []
     with display(quiet=common().quiet or common().json) as bar:

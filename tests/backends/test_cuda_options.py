@@ -27,7 +27,14 @@ def _plan(*options: str, environ: Mapping[str, str] | None = None, **changes: ob
 @pytest.mark.parametrize(
     "spellings",
     [
-        [("-DX=1",), ("-D", "X=1"), ("-D X=1",), ("-D=X=1",), ("--define-macro=X=1",), ("--define-macro", "X=1")],
+        [
+            ("-DX=1",),
+            ("-D", "X=1"),
+            ("-D X=1",),
+            ("-D=X=1",),
+            ("--define-macro=X=1",),
+            ("--define-macro", "X=1"),
+        ],
         [("-UX",), ("-U", "X"), ("-U=X",), ("--undefine-macro=X",), ("--undefine-macro", "X")],
         [("-std=c++17",), ("--std=c++17",), ("  -std=c++17 ", "")],
         [("-maxrregcount=32",), ("--maxrregcount=32",), ("-maxrregcount", "32"), ("--maxrregcount", "32")],
@@ -129,7 +136,12 @@ def test_options_that_cannot_be_kept_are_refused(option: str, remedy: str) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [("-arch", "sm_80"), ("--gpu-architecture", "sm_80"), ("-Xcudafe", "-I/elsewhere"), ("-Xptxas", "--options-file=x")]
+    [
+        ("-arch", "sm_80"),
+        ("--gpu-architecture", "sm_80"),
+        ("-Xcudafe", "-I/elsewhere"),
+        ("-Xptxas", "--options-file=x"),
+    ],
 )
 def test_refused_options_are_seen_in_two_parts(options: tuple[str, ...]) -> None:
     """An option is refused too where its value is the next token, which is not taken for one of ours."""
@@ -137,7 +149,9 @@ def test_refused_options_are_seen_in_two_parts(options: tuple[str, ...]) -> None
         _plan(*options)
 
 
-@pytest.mark.parametrize("option", ["-D", "-U", "-I", "-include", "--pre-include", "-maxrregcount", "-Xptxas"])
+@pytest.mark.parametrize(
+    "option", ["-D", "-U", "-I", "-include", "--pre-include", "-maxrregcount", "-Xptxas"]
+)
 def test_an_option_without_its_value_is_refused(option: str) -> None:
     """An option that ends the list where its value should stand is refused."""
     with pytest.raises(OptionError, match=f"'{option}' lacks its value"):

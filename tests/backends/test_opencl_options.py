@@ -89,7 +89,7 @@ def test_pyopencls_own_headers_are_there() -> None:
 
 
 def test_options_of_pyopencls_variable_come_behind() -> None:
-    """PYOPENCL_BUILD_OPTIONS adds options and directories at the end, as PyOpenCL does, and is no variable of the key."""
+    """PYOPENCL_BUILD_OPTIONS adds options and directories at the end, as PyOpenCL does, and no variable."""
     found = _plan("-DA", "-Ia", environ={"PYOPENCL_BUILD_OPTIONS": "-DB -I b"})
     assert found.inputs.options == ("-DA", "-DB")
     assert found.include_dirs == ("/src/a", *_OWN, "/src/b")
@@ -133,7 +133,7 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
 
 def test_an_open_quote_is_refused() -> None:
     """A variable whose quotes do not match is refused, and shown."""
-    with pytest.raises(OptionError, match="do not read .* close the quote"):
+    with pytest.raises(OptionError, match=r"do not read .* close the quote"):
         _plan(environ={"PYOPENCL_BUILD_OPTIONS": "-DX='1"})
 
 
@@ -186,7 +186,8 @@ def test_local_sizes_count_for_late_compilers_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "holds"), [("-g", True), ("-g2", True), ("-gline-tables-only", True), ("-w", False), ("-DG", False)]
+    ("option", "holds"),
+    [("-g", True), ("-g2", True), ("-gline-tables-only", True), ("-w", False), ("-DG", False)],
 )
 def test_debug_options_put_paths_into_the_artifact(option: str, holds: bool) -> None:
     """A build with debug information can only be reused from the same place."""
@@ -212,5 +213,5 @@ def test_the_toolchain_is_handed_on() -> None:
     ],
 )
 def test_white_space_is_quoted_where_compilers_accept_it(command: tuple[str, ...], line: str) -> None:
-    """OpenCL takes one string: a value with white space is quoted behind its option, as PoCL and Intel read it."""
+    """OpenCL takes one string: a value with white space is quoted behind its option, as compilers read it."""
     assert command_line(command) == line

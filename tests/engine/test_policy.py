@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.engine.policy import LOW_WATER, Limits, is_stale, matches_program, matches_target, plan, superseded
+from gpucache.engine.policy import (
+    LOW_WATER,
+    Limits,
+    is_stale,
+    matches_program,
+    matches_target,
+    plan,
+    superseded,
+)
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, EvictPlan
 
@@ -118,7 +126,11 @@ def test_a_size_limit_that_holds_removes_nothing() -> None:
 
 def test_a_size_limit_takes_only_what_the_filters_left() -> None:
     """With a filter the limit is met from the filtered entries alone, even when that is not enough."""
-    entries = [_entry("a", program="p"), _entry("b", last_used_ns=0), _entry("c", program="p", last_used_ns=1)]
+    entries = [
+        _entry("a", program="p"),
+        _entry("b", last_used_ns=0),
+        _entry("c", program="p", last_used_ns=1),
+    ]
     found = plan(entries, Limits(max_size_bytes=250, program="p"), NOW_NS)
     assert _removed(found) == ["c"]
     assert found.removals[0].rule == "program p"
@@ -133,7 +145,9 @@ def test_a_size_limit_of_nothing_empties_the_cache() -> None:
 
 def test_superseded_is_what_has_a_newer_twin() -> None:
     """Only the newest of one program, target and variant stays, in whatever order they come."""
-    twins = [_entry(key, program="p", variant="-DA", created_ns=age) for key, age in (("b", 2), ("c", 3), ("a", 1))]
+    twins = [
+        _entry(key, program="p", variant="-DA", created_ns=age) for key, age in (("b", 2), ("c", 3), ("a", 1))
+    ]
     others = [
         _entry("program", program="q", variant="-DA", created_ns=0),
         _entry("target", program="p", variant="-DA", target="cuda:sm_80", created_ns=0),
@@ -180,7 +194,8 @@ def test_stale_is_only_what_this_machine_has_outgrown(
 
 
 @pytest.mark.parametrize(
-    ("name", "matches"), [("k/scale.cl", True), ("scale.cl", True), ("cale.cl", False), ("k", False), ("", False)]
+    ("name", "matches"),
+    [("k/scale.cl", True), ("scale.cl", True), ("cale.cl", False), ("k", False), ("", False)],
 )
 def test_a_program_matches_by_name_or_its_last_part(name: str, matches: bool) -> None:
     """A program is named in full, or by the last part of its name."""
@@ -226,9 +241,15 @@ _LIMITS = st.builds(
 def test_a_plan_depends_on_nothing_else(
     rows: list[tuple[int, int, int, str]], limits: Limits, rng: random.Random
 ) -> None:
-    """The same entries give the same plan, nothing is lost, and a size limit ends at low water or with no more to take."""
+    """The same entries give the same plan in any order, nothing is lost, and a size limit alone is kept."""
     entries = [
-        _entry(f"{number:02}", size_bytes=size, last_used_ns=used, created_ns=created * 100 + number, program=program)
+        _entry(
+            f"{number:02}",
+            size_bytes=size,
+            last_used_ns=used,
+            created_ns=created * 100 + number,
+            program=program,
+        )
         for number, (size, used, created, program) in enumerate(rows)
     ]
     found = plan(entries, limits, 5)

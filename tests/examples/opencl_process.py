@@ -90,8 +90,9 @@ def first_launches(request: BuildRequest, compilation: Compilation) -> list[str]
     session = BACKEND.open_session(request.target)
     session.build(request, compilation)
     session.create_kernels()
+    session.set_arguments(launches)
     try:
-        session.launch(launches)
+        session.launch()
     except cl.Error as error:
         return [str(error)]
     return [f"{one.kernel} {one.local_size[0]}" for one in launches]

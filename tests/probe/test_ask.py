@@ -78,7 +78,7 @@ def test_a_child_that_cannot_be_started_is_a_row() -> None:
 
 def test_a_backends_own_error_is_its_row() -> None:
     """An error that a backend answers with is shown as it is."""
-    assert _broken("print('{\"error\": \"no OpenCL platform\"}')") == "no OpenCL platform"
+    assert _broken('print(\'{"error": "no OpenCL platform"}\')') == "no OpenCL platform"
 
 
 def test_each_backend_has_its_own_child() -> None:

@@ -30,7 +30,7 @@ _SIDE_EFFECTS = re.compile(
     r"|-(include|imacros|isystem|iquote|idirafter|iwithprefix).*"
 )
 _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
-_DEBUG = re.compile(r"-g(\d|line.*)?|-cl-opt-disable-debug")
+_DEBUG = re.compile(r"-g(\d|line.*)?")
 
 # Where each implementation looks, as observed: PoCL puts the current directory before every -I, Intel
 # after, and for a quoted name in the program itself also before. Who is not known gets every match.

@@ -1,0 +1,214 @@
+"""The command line run in this process on real compilers, and caches that it filled once for all tests.
+
+The machine's own OpenCL platforms are kept out: only Intel's runtime and PoCL from PyPI are seen.
+"""
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.cli import main
+from gpucache.model import Device
+from gpucache.probe import ask
+
+DOUBLE_CL = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
+DOUBLE_CU = '#include "factor.h"\nextern "C" __global__ void twice(float *a) { a[threadIdx.x] *= FACTOR; }\n'
+BAD_CL = "__kernel void bad(__global float *a) { a[0] = ; }\n"
+BAD_CU = 'extern "C" __global__ void bad(float *a) { a[0] = ; }\n'
+# Instances that double sixty times over.
+ENDLESS_CU = """\
+template <int N, unsigned long long P> struct S {
+    static constexpr int v = S<N - 1, 2 * P>::v + S<N - 1, 2 * P + 1>::v;
+};
+template <unsigned long long P> struct S<0, P> { static constexpr int v = 1; };
+extern "C" __global__ void endless(int *a) { *a = S<60, 0>::v; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A cache that was filled once, the sources it was filled from, and what filling it said."""
+
+    root: Path
+    sources: Path
+    answer: Answer
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture(scope="session")
+def vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that names Intel's runtime to the OpenCL loader where it is installed, and nothing else."""
+    folder = tmp_path_factory.mktemp("cli-vendors")
+    library = Path(sys.prefix, "lib", "libintelocl.so")
+    if library.is_file():
+        (folder / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def devices(vendors: Path) -> list[Device]:
+    """What a real probe finds; asked once, as most tests are not about probing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OCL_ICD_VENDORS", str(vendors))
+        return ask()
+
+
+@pytest.fixture(scope="session")
+def pocl(devices: Sequence[Device]) -> str:
+    return _target("pocl", devices)
+
+
+@pytest.fixture(scope="session")
+def intel(devices: Sequence[Device]) -> str:
+    return _target("intel", devices)
+
+
+@pytest.fixture(scope="session")
+def nvrtc(devices: Sequence[Device]) -> str:
+    """A CUDA target; no device is needed for it."""
+    if not any(str(device.target) == "cuda:sm_90" and device.available for device in devices):
+        pytest.skip("no NVRTC that builds for sm_90 is installed")
+    return "cuda:sm_90"
+
+
+def _target(implementation: str, devices: Sequence[Device]) -> str:
+    for device in devices:
+        if device.toolchain is not None and device.toolchain.implementation == implementation:
+            return str(device.target)
+    pytest.skip(f"no OpenCL device of {implementation} is here")
+
+
+@pytest.fixture
+def probed(monkeypatch: pytest.MonkeyPatch, vendors: Path, devices: Sequence[Device]) -> None:
+    """The one real probe answers for every probe, and children see the same platforms."""
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(vendors))
+    monkeypatch.setattr("gpucache.probe.ask", _remembering(devices))
+
+
+def _remembering(devices: Sequence[Device]) -> Callable[..., list[Device]]:
+    def remembered(backends: Sequence[str] | None = None) -> list[Device]:
+        return [device for device in devices if backends is None or device.backend in backends]
+
+    return remembered
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where this test's own cache lies; not there yet."""
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run gpucache in this process on this test's own root; children's words are captured as well."""
+
+    def command(*arguments: object, at: Path | None = root) -> Answer:
+        capfd.readouterr()
+        place = [] if at is None else ["--root", str(at)]
+        code = main([*place, *map(str, arguments)])
+        return Answer(code, *capfd.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write files below a folder of this test: ``write({"a/k.cl": text})``."""
+
+    def files(texts: dict[str, str], folder: str = "sources") -> Path:
+        return _written(tmp_path / folder, texts)
+
+    return files
+
+
+def _written(folder: Path, texts: dict[str, str]) -> Path:
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def filling(vendors: Path, devices: Sequence[Device]) -> Iterator[Callable[..., Answer]]:
+    """Run ``warm --json`` outside any one test."""
+
+    def warm(*arguments: object) -> Answer:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["--json", "warm", *map(str, arguments)])
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OCL_ICD_VENDORS", str(vendors))
+        patch.setattr("gpucache.probe.ask", _remembering(devices))
+        yield warm
+
+
+@pytest.fixture(scope="session")
+def mixed(
+    filling: Run, tmp_path_factory: pytest.TempPathFactory, pocl: str, intel: str, nvrtc: str
+) -> Filled:
+    """A folder of good and broken programs, warmed for three compilers; read it, change only copies."""
+    place = tmp_path_factory.mktemp("mixed")
+    texts = {
+        "twice.cl": DOUBLE_CL,
+        "twice.cu": DOUBLE_CU,
+        "factor.h": "#define FACTOR 2\n",
+        "sub/bad.cl": BAD_CL,
+        "sub/bad.cu": BAD_CU,
+    }
+    sources = _written(place / "sources", texts)
+    targets = [f"--target={target}" for target in (pocl, intel, nvrtc, "cuda:compute_80")]
+    answer = filling(sources, *targets, "--local-size", "64", "--root", place / "root")
+    return Filled(place / "root", sources, answer)
+
+
+@pytest.fixture(scope="session")
+def example(
+    filling: Run, tmp_path_factory: pytest.TempPathFactory, pocl: str, intel: str, nvrtc: str
+) -> Filled:
+    """The cache that ``warm --example`` makes; read it, change only copies."""
+    root = tmp_path_factory.mktemp("example") / "root"
+    return Filled(root, root.parent, filling("--example", "--root", root))
+
+
+@pytest.fixture
+def cache(mixed: Filled, root: Path) -> Path:
+    """A copy of the mixed cache, times and modes included, at this test's own root."""
+    shutil.copytree(mixed.root, root)
+    return root
+
+
+def entry_files(root: Path) -> list[Path]:
+    """Every entry of a root, sorted."""
+    return sorted((root / "v1" / "entries").rglob("*.gpc"))
+
+
+@pytest.fixture
+def entries() -> Callable[[Path], list[Path]]:
+    return entry_files

@@ -1,0 +1,172 @@
+"""Completion as people meet it: words typed in real shells, with a tab, into a recorded command line."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from gpucache.cli import completion
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
+from gpucache.probe import save_last
+from gpucache.store import DirectoryStore, Event
+
+SCRIPTS = Path(__file__).parents[2] / "completions"
+ODD = "odd $(touch intruder), it's.cl"
+LIMIT_S = 60
+
+Typed = Callable[[str], list[str]]
+
+
+def key_of(program: str) -> CacheKey:
+    return CacheKey(sha256(program.encode()).hexdigest())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with two programs and the targets of a probe, and files and folders to name."""
+    root = tmp_path / "cache"
+    store = DirectoryStore(root, writable=True)
+    for program in ("fft.cl", ODD):
+        payload = program.encode()
+        head = EntryHead(program, "cuda:sm_90", "cubin", 1, 1, sha256(payload).hexdigest())
+        store.publish(Entry(key_of(program), head, EntryDetail(()), payload))
+        store.record(program, Event(1, "built", str(key_of(program)), "cuda:sm_90"))
+    save_last(root, [Target.parse(text) for text in ("cuda:sm_90", "opencl:pocl/cpu", "opencl:intel/cpu")])
+    (tmp_path / "here" / "headers").mkdir(parents=True)
+    (tmp_path / "here" / "warm-list.toml").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("GPUCACHE_DIR", str(root))
+    return root
+
+
+@pytest.fixture(params=["bash", "zsh", "fish"])
+def typed(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Typed:
+    """What gpucache receives when a line, its tabs included, is typed into a shell and sent."""
+    shell = str(request.param)
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    record = tmp_path / "received"
+    program = folder / "gpucache"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'if [ -n "${completion.VARIABLE}" ]; then exec "{sys.executable}" -m gpucache; fi\n'
+        f'printf \'%s\\n\' "$@" > "{record}"\n'
+    )
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
+    run = _in_fish if shell == "fish" else _in_terminal
+
+    def type_in(line: str) -> list[str]:
+        run(shell, line, environment)
+        return record.read_text().splitlines()
+
+    return type_in
+
+
+def _in_terminal(shell: str, line: str, environment: dict[str, str]) -> None:
+    """Type a line into an interactive shell on a terminal of its own, and end the shell."""
+    if shell == "bash":
+        start = ["bash", "--norc", "--noprofile", "-i"]
+        setup = f"source '{SCRIPTS / 'gpucache.bash'}'"
+    else:
+        start = ["zsh", "-f", "-i"]
+        setup = f"fpath=('{SCRIPTS}' $fpath); autoload -Uz compinit; compinit -u -D"
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        start, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
+    os.close(theirs)
+    os.write(ours, f"{setup}\n{line}\nexit\n".encode())
+    with suppress(OSError):  # the shell has gone and its terminal with it
+        while select.select([ours], [], [], LIMIT_S)[0] and os.read(ours, 4096):
+            pass
+    process.kill()
+    process.wait()
+    os.close(ours)
+
+
+def _in_fish(shell: str, line: str, environment: dict[str, str]) -> None:
+    """Ask fish's own engine for the one completion, put it in as fish does, and run the line."""
+    start, tab, rest = line.partition("\t")
+    assert tab
+    script = (
+        "source $argv[1]; set -l found (complete -C $argv[2]); test (count $found) = 1; or exit 9; "
+        "set -l word (string escape -- (string split -f 1 \\t -- $found[1])); "
+        "set -l words (string split ' ' -- $argv[2]); "
+        "eval (string join ' ' -- $words[1..-2] $word)$argv[3]"
+    )
+    arguments = [shell, "--no-config", "-c", script, str(SCRIPTS / "gpucache.fish"), start, rest]
+    subprocess.run(arguments, env=environment, check=True, timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("line", "received"),
+    [
+        ("gpucache insp\t", ["inspect"]),
+        ("gpucache warm --exa\t", ["warm", "--example"]),
+        ("gpucache warm --target cuda:sm_\t", ["warm", "--target", "cuda:sm_90"]),
+        ("gpucache warm --target=opencl:po\t", ["warm", "--target=opencl:pocl/cpu"]),
+        ("gpucache evict --program ff\t", ["evict", "--program", "fft.cl"]),
+        ("gpucache verify od\t", ["verify", ODD]),
+        (f"gpucache inspect {key_of('fft.cl').hex[:4]}\t", ["inspect", key_of("fft.cl").short]),
+        ("gpucache warm --manifest=war\t", ["warm", "--manifest=warm-list.toml"]),
+        ("gpucache warm -I head\t", ["warm", "-I", "headers"]),
+    ],
+)
+def test_a_tab_completes_what_the_cache_and_the_last_probe_know(
+    typed: Typed, line: str, received: list[str]
+) -> None:
+    """Verbs, options, targets, programs, keys, files and folders are completed and arrive as one word."""
+    words = [word.removesuffix("/") for word in typed(line)]  # zsh takes it away again, the others leave it
+    assert words == received
+    assert not Path("intruder").exists()
+
+
+@pytest.mark.parametrize("line", ["gpucache warm --target ", "gpucache inspect f", "gpucache --"])
+def test_completing_loads_no_gpu_stack(cache: Path, line: str) -> None:
+    """A completion imports nothing that could ask a device, and nothing large."""
+    environment = os.environ | {completion.VARIABLE: "zsh_complete", "COMP_LINE": line}
+    command = [sys.executable, "-X", "importtime", "-m", "gpucache"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    imported = {row.rpartition("|")[2].strip().partition(".")[0] for row in answer.stderr.splitlines()}
+    assert answer.stdout.startswith("plain\t")
+    assert "gpucache" in imported
+    assert not imported & {"pyopencl", "cuda", "numpy", "rich"}
+
+
+def test_completion_without_a_cache_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing was cached or probed a completion is empty, makes nothing and says nothing."""
+    root = tmp_path / "none"
+    environment = os.environ | {
+        "GPUCACHE_DIR": str(root),
+        completion.VARIABLE: "bash_complete",
+        "COMP_LINE": "gpucache warm --target ",
+    }
+    command = [sys.executable, "-m", "gpucache"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (answer.stdout.strip(), answer.stderr) == ("", "")
+    assert not root.exists()
+
+
+def test_the_root_of_the_command_line_is_the_one_completed_from(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--root`` earlier on the line decides whose programs are offered."""
+    monkeypatch.delenv("GPUCACHE_DIR")
+    environment = os.environ | {
+        completion.VARIABLE: "zsh_complete",
+        "COMP_LINE": f"gpucache --root {cache} inspect ff",
+    }
+    command = [sys.executable, "-m", "gpucache"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["plain", "fft.cl"]

@@ -1,0 +1,235 @@
+"""What is made from the Click tree is on disk as it would be made now, and holds what it must."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpucache import errors, settings
+from gpucache.cli import completion, generate, main, manual
+from gpucache.cli.group import EXIT_STATUS, gpucache
+from gpucache.errors import GpucacheError
+from gpucache.outcomes import ExitCode
+from gpucache.probe import last
+from gpucache.store import layout
+
+TOP = Path(__file__).parents[2]
+SECTIONS = (
+    "NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO",
+)  # fmt: skip
+PAGES = manual.pages(generate.tree())
+
+
+def commands(command: click.Command = gpucache, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every command of the tree, the root's being empty."""
+    yield path
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, (*path, name))
+
+
+def command_at(path: tuple[str, ...]) -> click.Command:
+    command: click.Command = gpucache
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    return command
+
+
+class Recorded(dict[str, str]):
+    """An environment that remembers what it was asked for."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def test_generated_files_are_up_to_date() -> None:
+    """Every generated file on disk equals a fresh one; the remedy is ``python -m gpucache.cli.generate``."""
+    made = generate.files(TOP)
+    old = [
+        path.name for path, text in made.items() if not path.is_file() or path.read_bytes() != text.encode()
+    ]
+    assert old == []
+    assert list(generate.stray_pages(TOP)) == []
+
+
+def test_check_says_the_same_on_any_terminal_and_in_any_locale() -> None:
+    """Neither width, nor language, nor the user's own settings reach a generated file."""
+    environment = os.environ | {
+        "COLUMNS": "200",
+        "LC_ALL": "C",
+        "LANGUAGE": "de",
+        "GPUCACHE_DIR": "/elsewhere",
+    }
+    command = [sys.executable, "-m", "gpucache.cli.generate", "--check"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr, answer.returncode) == ("", "", 0)
+
+
+def test_generated_files_hold_no_place_of_this_machine() -> None:
+    """Man pages and scripts are ASCII and name neither this checkout nor this home."""
+    scripts = [completion.script(shell, gpucache) for shell in completion.SHELLS]
+    for text in (*PAGES.values(), *scripts):
+        assert text.isascii()
+        assert str(TOP) not in text
+        assert str(Path.home()) not in text
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with nothing generated in it."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "README.md").write_text("# gpucache\n")
+    monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
+    return tmp_path
+
+
+def test_generate_writes_what_check_then_finds_in_order(checkout: Path) -> None:
+    """Writing makes every file, adds the markers, takes away a lost verb's page, and leaves nothing to do."""
+    stray = checkout / "man" / "gpucache-prime.1"
+    stray.parent.mkdir()
+    stray.touch()
+    before = CliRunner().invoke(generate.generate, ["--check"])
+    assert before.exit_code == 3
+    assert "completions/gpucache.bash is out of date" in before.output
+    assert "man/gpucache-prime.1 is out of date" in before.output
+    assert stray.exists()
+    assert CliRunner().invoke(generate.generate, []).exit_code == 0
+    after = CliRunner().invoke(generate.generate, ["--check"])
+    assert (after.output, after.exit_code) == ("", 0)
+    assert not stray.exists()
+
+
+def test_generate_leaves_the_rest_of_the_readme_alone() -> None:
+    """Only what stands between the markers is replaced."""
+    text = generate.with_help(f"before\n{generate.START}\nold\n{generate.END}\nafter \\1\n")
+    assert text.startswith(f"before\n{generate.START}\n")
+    assert text.endswith(f"{generate.END}\nafter \\1\n")
+    assert "old\n" not in text
+    assert generate.with_help(text) == text
+
+
+def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package is no place to write into, and one sentence says so."""
+    monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
+    answer = CliRunner().invoke(generate.generate, [])
+    assert answer.exit_code != 0
+    assert "is no checkout of gpucache" in answer.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_help_works_for_every_command(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--help`` ends with 0 and shows, on a terminal of 80 columns, what the README shows."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    title = " ".join(("gpucache", *path))
+    assert f"$ {title} --help\n{shown}```\n" in (TOP / "README.md").read_text(encoding="utf-8")
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_command_and_option_has_a_help(path: tuple[str, ...]) -> None:
+    """Every command says what it does in one line and in full, every option in sentences."""
+    command = command_at(path)
+    assert command.help
+    assert not path or (command.short_help or "").endswith(".")
+    for param in command.get_params(click.Context(command)):
+        if isinstance(param, click.Option):
+            assert (param.help or "").endswith("."), param.opts
+
+
+def test_every_command_has_a_page_with_every_section() -> None:
+    """One page for the group and one for each verb, each with all sections in order."""
+    assert sorted(PAGES) == sorted(f"{'-'.join(('gpucache', *path))}.1" for path in commands())
+    for name, text in PAGES.items():
+        found = re.findall(r"^\.SH (.+)$", text, re.MULTILINE)
+        assert [section for section in found if section != "COMMANDS"] == list(SECTIONS), name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_sound_roff(name: str) -> None:
+    """Groff formats a page without a warning, in 80 columns, with every option and every variable."""
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    command = ["groff", "-ww", "-man", "-Tascii", "-P-cbou", "-rLL=78n", str(TOP / "man" / name)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stderr == ""
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    words = set(re.findall(r"[\w-]+", answer.stdout))
+    path = tuple(name.removesuffix(".1").split("-")[1:])
+    options = {
+        spelled
+        for param in command_at(path).params
+        if isinstance(param, click.Option)
+        for spelled in param.opts
+    }
+    assert options | {variable.name for variable in settings.ENVIRONMENT} <= words
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_man_reads_the_name_of_a_page(name: str) -> None:
+    """The index of man pages understands the NAME section."""
+    if shutil.which("lexgrog") is None:
+        pytest.skip("lexgrog (of man-db) is not installed")
+    answer = subprocess.run(["lexgrog", str(TOP / "man" / name)], capture_output=True, text=True, check=True)
+    assert f'"{name.removesuffix(".1")} - ' in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (("shellcheck",), "gpucache.bash"),
+        (("bash", "-n"), "gpucache.bash"),
+        (("zsh", "-n"), "_gpucache"),
+        (("fish", "-n"), "gpucache.fish"),
+    ],
+)
+def test_completion_scripts_are_sound(command: tuple[str, ...], script: str) -> None:
+    """Each shell reads its script, and shellcheck has nothing to say of the one it knows."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    answer = subprocess.run([*command, str(TOP / "completions" / script)], capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr, answer.returncode) == ("", "", 0)
+
+
+def test_the_documented_exit_codes_are_the_ones_in_use() -> None:
+    """Help and man pages name every exit code, and every exception of ours ends with one of them."""
+    assert set(EXIT_STATUS) == {code.value for code in ExitCode}
+    raised = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GpucacheError)
+    ]
+    assert {kind.exit_code for kind in raised} <= set(EXIT_STATUS)
+
+
+def test_the_documented_variables_are_the_ones_read() -> None:
+    """The table names what the settings ask the environment for, and what any module names, and no more."""
+    documented = [variable.name for variable in settings.ENVIRONMENT]
+    environment = Recorded({})
+    settings.read_settings(environment)
+    assert sorted(name for name in environment.asked if name.startswith("GPUCACHE_")) == sorted(documented)
+    sources = (path.read_text(encoding="utf-8") for path in (TOP / "gpucache").rglob("*.py"))
+    named = {name for text in sources for name in re.findall(r"\bGPUCACHE_[A-Z_]+\b", text)}
+    assert named == set(documented)
+
+
+def test_the_documented_files_are_the_ones_of_the_store() -> None:
+    """FILES names every folder and file that lies below a root."""
+    folders = (layout.ENTRIES, layout.PROGRAMS, layout.TMP, layout.QUARANTINE, layout.JOURNAL, layout.LOCKS)
+    places = {f"{'/'.join(folder)}/" for folder in folders}
+    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last._FILE.as_posix()}
