@@ -12,7 +12,7 @@ import os
 import re
 
 from click import Command
-from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
+from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, split_arg_string
 
 PROGRAM = "gpucache"
 VARIABLE = "_GPUCACHE_COMPLETE"
@@ -91,8 +91,6 @@ class LineComplete(ShellComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words after the program's name, and the word at the cursor up to there."""
-        from click.shell_completion import split_arg_string
-
         *words, last = split_arg_string(os.environ["COMP_LINE"] + _CURSOR)
         return words[1:], last.removesuffix(_CURSOR)
 

@@ -8,7 +8,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,19 +154,22 @@ def _written(folder: Path, texts: dict[str, str]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def filling(vendors: Path, devices: Sequence[Device]) -> Iterator[Callable[..., Answer]]:
+def filling(vendors: Path, devices: Sequence[Device]) -> Run:
     """Run ``warm --json`` outside any one test."""
 
     def warm(*arguments: object) -> Answer:
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            patch.setenv("OCL_ICD_VENDORS", str(vendors))
+            patch.setattr("gpucache.probe.ask", _remembering(devices))
             code = main(["--json", "warm", *map(str, arguments)])
         return Answer(code, out.getvalue(), err.getvalue())
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OCL_ICD_VENDORS", str(vendors))
-        patch.setattr("gpucache.probe.ask", _remembering(devices))
-        yield warm
+    return warm
 
 
 @pytest.fixture(scope="session")
@@ -202,6 +205,12 @@ def cache(mixed: Filled, root: Path) -> Path:
     """A copy of the mixed cache, times and modes included, at this test's own root."""
     shutil.copytree(mixed.root, root)
     return root
+
+
+@pytest.fixture(scope="session")
+def endless() -> str:
+    """A CUDA source that no compiler gets to the end of."""
+    return ENDLESS_CU
 
 
 def entry_files(root: Path) -> list[Path]:

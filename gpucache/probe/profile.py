@@ -1,0 +1,104 @@
+"""Device profiles: what a probe found and the variables that matter, saved to ask about elsewhere.
+
+Owns the file's form and the comparison of two. A profile holds no host and no user name; it is
+read strictly, since it may be anybody's.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.errors import TargetError, UsageError
+from gpucache.keys import Difference
+from gpucache.model import Device
+from gpucache.probe.codec import device_from_json, device_to_json
+
+SCHEMA = 1
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The devices and compilers of a machine, and the environment that reaches them."""
+
+    devices: tuple[Device, ...]
+    environment: Mapping[str, str]
+
+
+def save_profile(path: Path, profile: Profile) -> None:
+    """Write a profile; raises UsageError where the file cannot be written."""
+    document = {
+        "schema": SCHEMA,
+        "devices": [device_to_json(device) for device in profile.devices],
+        "environment": dict(sorted(profile.environment.items())),
+    }
+    try:
+        path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n", encoding="ascii")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}); name another file") from None
+
+
+def load_profile(path: Path) -> Profile:
+    """Read a profile; raises UsageError for what is none."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"the device profile {path} cannot be read ({error.strerror})") from None
+    try:
+        return _profile(json.loads(data[:_MAX_BYTES]))
+    except (ValueError, TypeError, KeyError, RecursionError, TargetError) as error:
+        raise UsageError(
+            f"{path} is no device profile ({error}); write one there with 'gpucache devices --save FILE'"
+        ) from None
+
+
+def compare(left: Profile, right: Profile) -> list[tuple[str, Difference]]:
+    """The fields that would split a cache which both machines share, by target; empty where none would.
+
+    A target that only one of them has is one difference of its own; targets that both have are
+    compared field by field, and the environment as a whole.
+    """
+    lefts, rights = _by_target(left), _by_target(right)
+    found: list[tuple[str, Difference]] = []
+    for target in sorted({*lefts, *rights}):
+        one, other = lefts.get(target), rights.get(target)
+        if one is None or other is None:
+            found.append((target, Difference("target", _here(one), _here(other))))
+        else:
+            found += [(target, item) for item in _differing(one, other)]
+    found += [("environment", item) for item in _differing(left.environment, right.environment)]
+    return found
+
+
+def _profile(document: object) -> Profile:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError("its schema is not 1")
+    devices, environment = document.get("devices"), document.get("environment")
+    if not isinstance(devices, list) or not isinstance(environment, dict):
+        raise ValueError("it lacks devices or environment")
+    if not all(isinstance(text, str) for pair in environment.items() for text in pair):
+        raise ValueError("its environment is not text")
+    return Profile(tuple(device_from_json(value) for value in devices), environment)
+
+
+def _by_target(profile: Profile) -> dict[str, Mapping[str, str]]:
+    return {
+        str(device.target): dict(device.toolchain.fields)
+        for device in profile.devices
+        if device.target is not None and device.toolchain is not None
+    }
+
+
+def _differing(left: Mapping[str, str], right: Mapping[str, str]) -> Sequence[Difference]:
+    labels = dict.fromkeys([*left, *right])
+    return [
+        Difference(label, left.get(label), right.get(label))
+        for label in labels
+        if left.get(label) != right.get(label)
+    ]
+
+
+def _here(fields: Mapping[str, str] | None) -> str | None:
+    return None if fields is None else "present"

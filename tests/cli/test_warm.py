@@ -1,0 +1,295 @@
+"""``gpucache warm`` on real compilers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpucache.engine.pool import Bounds, run_isolated
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Filled, Run
+
+Write = Callable[..., Path]
+Files = Callable[[Path], list[Path]]
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+
+
+def _results(answer: Answer) -> dict[tuple[str, str], str]:
+    return {(row["program"], row["target"]): row["result"] for row in answer.document["outcomes"]}
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any start of a worker fails the command."""
+
+    def refuse(*_: object) -> Iterator[Any]:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr("gpucache.engine.warm.run_isolated", refuse)
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
+    """What workers were bounded by, each time some were started."""
+    seen: list[Bounds] = []
+
+    def record(function: Any, items: Sequence[Any], given: Bounds, running: Any) -> Iterator[Any]:
+        seen.append(given)
+        return run_isolated(function, items, given, running)
+
+    monkeypatch.setattr("gpucache.engine.warm.run_isolated", record)
+    return seen
+
+
+def test_a_folder_is_built_for_every_target_at_once(
+    mixed: Filled, pocl: str, intel: str, nvrtc: str
+) -> None:
+    """Every source below a folder is built for each target of its language, broken ones failing alone."""
+    assert mixed.answer.code == 3
+    assert _results(mixed.answer) == {
+        ("twice.cl", pocl): "built",
+        ("twice.cl", intel): "built",
+        ("twice.cu", nvrtc): "built",
+        ("twice.cu", "cuda:compute_80"): "built",
+        ("sub/bad.cl", pocl): "failed",
+        ("sub/bad.cl", intel): "failed",
+        ("sub/bad.cu", nvrtc): "failed",
+        ("sub/bad.cu", "cuda:compute_80"): "failed",
+    }
+
+
+def test_a_syntax_error_is_shown_under_the_name_of_its_source(mixed: Filled) -> None:
+    """Each compiler's log names the broken source as the user does, with its line."""
+    failed = [row for row in mixed.answer.document["outcomes"] if row["result"] == "failed"]
+    for row in failed:
+        assert f"{row['program']}:1" in row["log"] or f"{row['program']}(1)" in row["log"]
+        assert row["program"] in row["reason"]
+        assert not any(trace in row["log"] for trace in ("/tmp", "gpucache-", "default_program", ".tmp"))
+
+
+def test_failures_leave_nothing_behind(mixed: Filled, entries: Files) -> None:
+    """There is one entry for each program that was built, and no temporary file or lock."""
+    assert len(entries(mixed.root)) == 4
+    assert not list((mixed.root / "v1" / "tmp").glob("*"))
+    assert not list((mixed.root / "v1" / "locks").glob("*"))
+
+
+def test_a_second_run_hits_and_starts_no_worker(run: Run, cache: Path, mixed: Filled, no_workers: None) -> None:
+    """What was built is a hit for the same source, found in this process, without a word from a worker."""
+    answer = run("--json", "warm", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"]) == (0, "hit")
+
+
+def test_a_hit_survives_a_move_of_the_tree(
+    run: Run, cache: Path, mixed: Filled, tmp_path: Path, pocl: str, no_workers: None
+) -> None:
+    """A copy of the sources elsewhere, with new times, hits what the original built."""
+    moved = tmp_path / "moved"
+    shutil.copytree(mixed.sources, moved, copy_function=shutil.copyfile)
+    options = ["--target", "cuda:sm_90", "--target", pocl, "--local-size", "64"]
+    answer = run("--json", "warm", moved / "twice.cu", moved / "twice.cl", *options)
+    assert set(_results(answer).values()) == {"hit"}
+
+
+def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(run: Run, cache: Path, mixed: Filled) -> None:
+    """Plain text names program, target, result and time saved, then the compiler's words, then the sum."""
+    answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--jobs", "1")
+    assert "twice.cu" in answer.out and "saves" in answer.out
+    assert "sub/bad.cu(1): error: expected an expression" in answer.out
+    assert "1 hit, 1 failed, 2 skipped" in answer.out
+    assert "\x1b" not in answer.out
+    assert answer.err == f"Searching for headers in -I {mixed.sources}, -I {mixed.sources / 'sub'}\n"
+
+
+def test_check_tells_what_would_miss(
+    run: Run, root: Path, write: Write, nvrtc: str, entries: Files
+) -> None:
+    """Before the cache is filled --check compiles nothing and exits 3; afterwards it exits 0."""
+    source = write({"vector.cu": VECTOR}) / "vector.cu"
+    command = ("--json", "warm", source, "--target", nvrtc)
+    before = run(*command, "--check")
+    (row,) = before.document["outcomes"]
+    assert (before.code, row["result"], row["verdict"]) == (3, "missing", "never-built")
+    assert not root.exists()
+    assert run(*command).code == 0
+    after = run(*command, "--check")
+    assert (after.code, after.document["outcomes"][0]["result"]) == (0, "hit")
+
+
+def test_a_changed_header_is_named_by_check(run: Run, cache: Path, mixed: Filled, tmp_path: Path) -> None:
+    """After a header changed, the miss names that header as the key field that changed."""
+    changed = tmp_path / "changed"
+    shutil.copytree(mixed.sources, changed)
+    (changed / "factor.h").write_text("#define FACTOR 3\n", encoding="utf-8")
+    answer = run("--json", "warm", "--check", changed / "twice.cu", "--target", "cuda:sm_90")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["verdict"]) == (3, "key-changed")
+    assert "include factor.h" in row["reason"]
+
+
+def test_cuda_without_a_target_is_skipped_with_the_remedy(run: Run, write: Write, devices: Any) -> None:
+    """Where no CUDA device is here nothing is guessed: the item is skipped, and the exit code is 4."""
+    if any(device.backend == "cuda" and device.present and device.available for device in devices):
+        pytest.skip("a CUDA device is here")
+    answer = run("--json", "warm", write({"vector.cu": VECTOR}))
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"], row["target"]) == (4, "skipped", None)
+    assert "--target cuda:sm_90" in row["reason"]
+
+
+def test_a_manifest_says_how_each_program_is_built(run: Run, write: Write, nvrtc: str) -> None:
+    """Variants, defines and targets of a manifest become one item each, named by what varies."""
+    manifest = """
+[defaults]
+targets = ["cuda:sm_90"]
+[[program]]
+source = "scale.cu"
+name = "scale"
+defines = { TYPE = "float" }
+variants = { N = [2, 3] }
+"""
+    source = 'extern "C" __global__ void scale(TYPE *a) { a[threadIdx.x] *= N; }\n'
+    folder = write({"gpucache.toml": manifest, "scale.cu": source})
+    rows = run("--json", "warm", "--manifest", folder / "gpucache.toml").document["outcomes"]
+    assert [(row["program"], row["variant"], row["result"]) for row in rows] == [
+        ("scale", "N=2", "built"),
+        ("scale", "N=3", "built"),
+    ]
+    assert len({row["key"] for row in rows}) == 2
+
+
+def test_the_command_line_adds_to_every_program(run: Run, write: Write, nvrtc: str) -> None:
+    """-D, -I and --option reach the compiler, and each of them makes another key."""
+    source = '#include "n.h"\nextern "C" __global__ void f(int *a) { *a = N + M; }\n'
+    folder = write({"f.cu": source, "include/n.h": "#define N 1\n"})
+    command = ["--json", "warm", folder / "f.cu", "--target", nvrtc, "-I", folder / "include"]
+    keys = set()
+    for more in (["-D", "M=1"], ["-DM=2"], ["-D", "M=1", "--option=--use_fast_math"]):
+        (row,) = run(*command, *more).document["outcomes"]
+        assert row["result"] == "built"
+        keys.add(row["key"])
+    assert len(keys) == 3
+
+
+def test_example_builds_every_program_that_comes_along(example: Filled, pocl: str, intel: str) -> None:
+    """Every example is built for the OpenCL devices here and for the architectures it names."""
+    assert example.answer.code == 0
+    results = _results(example.answer)
+    assert set(results.values()) == {"built"}
+    assert {(program, target) for program in ("saxpy.cl", "reduce.cl", "fft.cl") for target in (pocl, intel)} <= set(
+        results
+    )
+    assert {("matmul.cu", "cuda:sm_80"), ("vector_add.cu", "cuda:compute_80")} <= set(results)
+
+
+def test_example_again_is_all_hits_and_says_what_next(run: Run, example: Filled, no_workers: None) -> None:
+    """A second run of the examples finds every one, and points at the verbs that follow."""
+    answer = run("warm", "--example", at=example.root)
+    assert answer.code == 0
+    assert f"{len(example.answer.document['outcomes'])} hit;" in answer.out
+    assert "gpucache inspect" in answer.err and "gpucache verify" in answer.err
+
+
+def test_quiet_prints_nothing(run: Run, cache: Path, mixed: Filled) -> None:
+    """With --quiet neither hits nor failures print a word; the exit code tells."""
+    answer = run("warm", "-q", mixed.sources, "--target", "cuda:sm_90")
+    assert (answer.code, answer.out, answer.err) == (3, "", "")
+
+
+def test_jobs_and_timeout_bound_the_workers(
+    run: Run, write: Write, nvrtc: str, bounds: list[Bounds]
+) -> None:
+    """--jobs and --timeout are what workers get, and each has a bound on its memory."""
+    run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--jobs", "3", "--timeout", "77")
+    (given,) = bounds
+    assert (given.jobs, given.timeout_s) == (3, 77.0)
+    assert given.memory_bytes is not None
+
+
+def test_shared_entries_can_be_read_by_everyone(run: Run, root: Path, write: Write, nvrtc: str, entries: Files) -> None:
+    """A shared cache has entries that any user may read and none may write, and no mark for archivers."""
+    run("warm", "--shared", write({"vector.cu": VECTOR}), "--target", nvrtc)
+    (entry,) = entries(root)
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o644
+    assert stat.S_IMODE(entry.parent.stat().st_mode) == 0o755
+    assert not (root / "CACHEDIR.TAG").exists()
+
+
+def test_a_private_cache_is_for_its_owner(mixed: Filled, entries: Files) -> None:
+    """Entries of a private cache can be read by their owner alone."""
+    for entry in entries(mixed.root):
+        assert (stat.S_IMODE(entry.stat().st_mode), entry.stat().st_uid) == (0o600, os.geteuid())
+
+
+def test_a_system_root_is_hit_and_not_copied(
+    run: Run, mixed: Filled, root: Path, monkeypatch: pytest.MonkeyPatch, no_workers: None
+) -> None:
+    """What a system root holds is a hit for a user whose own root is empty."""
+    monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(mixed.root))
+    answer = run("--json", "warm", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
+    assert answer.document["outcomes"][0]["result"] == "hit"
+    assert not list(root.rglob("*.gpc"))
+
+
+def test_a_bound_is_kept_after_publishing(
+    run: Run, cache: Path, write: Write, nvrtc: str, entries: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With GPUCACHE_MAX_SIZE set, what was used least recently goes as soon as something new is built."""
+    for entry in entries(cache):
+        os.utime(entry, (10**9, 10**9))
+    monkeypatch.setenv("GPUCACHE_MAX_SIZE", "16K")
+    assert run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc).code == 0
+    (left,) = run("--json", "inspect", "--list").document["outcomes"]
+    assert left["program"] == "vector.cu"
+
+
+@pytest.fixture(scope="module")
+def poisoned(
+    filling: Run, nvrtc: str, endless: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path, Answer]:
+    """Root, sources and answer of a run in which one program never ends."""
+    place = tmp_path_factory.mktemp("poisoned")
+    sources = place / "sources"
+    sources.mkdir()
+    (sources / "endless.cu").write_text(endless, encoding="utf-8")
+    (sources / "vector.cu").write_text(VECTOR, encoding="utf-8")
+    answer = filling(sources, "--target", nvrtc, "--timeout", "2", "--root", place / "root")
+    return place / "root", sources, answer
+
+
+def test_an_endless_compile_fails_alone(poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
+    """A compile over its time limit is tried twice and fails its own item; its neighbour is built."""
+    _, _, answer = poisoned
+    assert _results(answer) == {("endless.cu", nvrtc): "failed", ("vector.cu", nvrtc): "built"}
+    (failed,) = (row for row in answer.document["outcomes"] if row["result"] == "failed")
+    assert "did not end within 2 s, twice" in failed["reason"]
+    assert answer.code == 3
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_poisoned_item_is_left_out(
+    run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str, check: list[str], no_workers: None
+) -> None:
+    """The next run says why the item is left out and how to try it again, and compiles nothing."""
+    root, sources, _ = poisoned
+    answer = run("--json", "warm", sources, "--target", nvrtc, *check, at=root)
+    assert _results(answer) == {("endless.cu", nvrtc): "poisoned", ("vector.cu", nvrtc): "hit"}
+    (row,) = (row for row in answer.document["outcomes"] if row["result"] == "poisoned")
+    assert "did not end within 2 s" in row["reason"] and "--retry" in row["reason"]
+    assert answer.code == 3
+
+
+def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
+    """With --retry the item is compiled again, here into another time limit."""
+    root, sources, _ = poisoned
+    answer = run("--json", "warm", sources, "--target", nvrtc, "--retry", "--timeout", "0.1", at=root)
+    (row,) = (row for row in answer.document["outcomes"] if row["program"] == "endless.cu")
+    assert (row["result"], "within 0.1 s, twice" in row["reason"]) == ("failed", True)
