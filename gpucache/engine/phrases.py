@@ -1,0 +1,141 @@
+"""Differences between key fields in words that help, and how much each one weighs. Pure.
+
+Must not look anything up: what only the disk can tell (a shadowing header) is handed in.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpucache.keys import NOT_FOUND, Difference
+
+# What a person would call another program, another machine, or the same one after an update. An
+# update of a driver moves several of the last kind at once, so they weigh little each.
+_WEIGHTS = {
+    "language": 50,
+    "source": 8,
+    "platform name": 20,
+    "platform vendor": 20,
+    "device name": 20,
+    "device vendor": 20,
+    "architecture": 20,
+    "artifact kind": 10,
+    "include resolution": 0,
+    "option": 4,
+    "local size": 4,
+    "name expression": 4,
+}
+_OTHER = 2
+_VERSIONS = {
+    "driver version": "driver",
+    "platform version": "platform version",
+    "device version": "device version",
+    "NVRTC version": "NVRTC",
+}
+_BUILDS = {
+    "NVRTC build id": "another build of NVRTC",
+    "NVRTC builtins build id": "another build of NVRTC's builtins library",
+    "driver UUID": "another build of the driver",
+    "include resolution": "the same headers are reached another way",
+    "source": "the source changed",
+    "CPU features": "the CPU has other instruction sets",
+}
+_DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
+
+
+def weight(differences: Iterable[Difference]) -> int:
+    """How far apart two builds are: the sum of their differences' weights."""
+    return sum(_WEIGHTS.get(item.label, _OTHER) for item in differences)
+
+
+def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
+    """One phrase for each difference, the weightiest first, without what follows from another.
+
+    ``shadows`` maps a header's name to the sentence that says which file now shadows which.
+    """
+    told = [item for item in differences if not _follows(item, differences)]
+    told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
+    return [phrase for item in told for phrase in _phrase(item, shadows or {})]
+
+
+def _follows(item: Difference, differences: Sequence[Difference]) -> bool:
+    """The resolution changes with every header, so it is news only alone."""
+    return item.label == "include resolution" and any(
+        other.label.startswith("include ") and other is not item for other in differences
+    )
+
+
+def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
+    if item.label.startswith("include ") and item.label != "include resolution":
+        yield _header(item, shadows)
+    elif item.label == "include directory":
+        yield "it holds paths and was built in other directories"
+    elif item.label == "option":
+        yield from _options(item)
+    elif item.label in _VERSIONS:
+        yield f"{_VERSIONS[item.label]} {_arrow(item)}"
+    elif item.label in _BUILDS:
+        yield _BUILDS[item.label]
+    elif item.label.startswith("environment "):
+        yield _variable(item)
+    elif item.label in ("device name", "platform name"):
+        yield f"another {item.label.removesuffix(' name')}: {_arrow(item)}"
+    else:
+        yield f"{item.label} {_arrow(item)}"
+
+
+def _header(item: Difference, shadows: Mapping[str, str]) -> str:
+    name = item.label.removeprefix("include ")
+    if name in shadows:
+        return shadows[name]
+    if item.left is None:
+        return f"it now includes {name}"
+    if item.right is None:
+        return f"it no longer includes {name}"
+    if item.left == NOT_FOUND:
+        return f"{name} now exists where it was not found before"
+    if item.right == NOT_FOUND:
+        return f"{name} is no longer found"
+    return f"the header {name} changed"
+
+
+def _options(item: Difference) -> Iterable[str]:
+    before, now = _tokens(item.left), _tokens(item.right)
+    gone = [option for option in before if option not in now]
+    new = [option for option in now if option not in before]
+    for option in list(gone):
+        match = next((other for other in new if _macro(other) and _macro(other) == _macro(option)), None)
+        if match is not None:
+            gone.remove(option)
+            new.remove(match)
+            yield f"the define {_macro(option)}: {_value(option)} -> {_value(match)}"
+    yield from (f"the option {option} is gone" for option in gone)
+    yield from (f"the option {option} is new" for option in new)
+    if sorted(before) == sorted(now):
+        yield "the options stand in another order"
+
+
+def _tokens(joined: str | None) -> list[str]:
+    return joined.split() if joined else []
+
+
+def _macro(option: str) -> str:
+    match = _DEFINE.fullmatch(option)
+    return match[1] if match else ""
+
+
+def _value(option: str) -> str:
+    match = _DEFINE.fullmatch(option)
+    return (match[2] or "(no value)") if match else option
+
+
+def _variable(item: Difference) -> str:
+    name = item.label.removeprefix("environment ")
+    if item.left is None:
+        return f"the environment variable {name} is now set to {item.right}"
+    if item.right is None:
+        return f"the environment variable {name} is no longer set (it was {item.left})"
+    return f"the environment variable {name}: {_arrow(item)}"
+
+
+def _arrow(item: Difference) -> str:
+    return f"{item.left or 'none'} -> {item.right or 'none'}"
