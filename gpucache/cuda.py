@@ -7,6 +7,7 @@ architecture. A program never fails because of the cache. Loads cuda.bindings an
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,14 @@ from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import prepare
-from gpucache.errors import CacheMissError, CacheUnusableError, CompileError, GpucacheError, OptionError
+from gpucache.errors import (
+    CacheMissError,
+    CacheUnusableError,
+    CompileError,
+    GpucacheError,
+    NoDeviceError,
+    OptionError,
+)
 from gpucache.keys import cache_key, digest
 from gpucache.model import (
     ArtifactKind,
@@ -80,17 +88,18 @@ def compile_program(
         include_dirs=library.include_dirs(include_path),
         artifact_kind=ArtifactKind(artifact_kind) if artifact_kind else BACKEND.artifact_kind(wanted),
         name_expressions=tuple(name_expressions),
-        cwd=os.getcwd(),  # noqa: PTH109 - the text the compiler is given
+        cwd=library.current_directory(),
         searches_cwd=True,
     )
     prepared = prepare(BACKEND, request, nvrtc.toolchain(wanted), os.environ)
     compile_ = partial(nvrtc.compile_source, request, prepared.compilation)
+    layers = library.layers()
     try:
-        outcome = get_or_build(library.layers(), prepared, compile_)
+        outcome = get_or_build(layers, prepared, compile_)
     except (CacheMissError, CompileError, OptionError):
         raise
     except (GpucacheError, OSError) as error:
-        library.LOGGER.warning("%s is compiled uncached: %s", request.program.name, error)
+        library.uncached(layers, request.program.name, error)
         artifact = compile_()
         return _object_code(request, artifact.payload, dict(artifact.lowered_names))
     library.tell(prepared, outcome)
@@ -106,7 +115,12 @@ def _object_code(request: BuildRequest, payload: bytes, names: dict[str, str]) -
 
 def _target(text: str | None) -> Target:
     if text is None:
-        return Target("cuda", f"sm_{Device().arch}")
+        try:
+            return Target("cuda", f"sm_{Device().arch}")
+        except Exception as error:  # cuda.core's own, or a RuntimeError where the driver does not load
+            raise NoDeviceError(
+                "no CUDA device is here to compile for; name a target, such as target='sm_90'"
+            ) from error
     return Target.parse(text if ":" in text else f"cuda:{text}")
 
 
@@ -146,7 +160,8 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
             return
         store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
         if self._layers.trim is not None:
-            self._layers.trim()
+            with suppress(OSError, CacheUnusableError):
+                self._layers.trim()
 
     def __delitem__(self, key: bytes | str) -> None:
         wanted = _key(key)

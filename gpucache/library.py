@@ -11,9 +11,10 @@ from pathlib import Path
 
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import NOT_KEPT
 from gpucache.engine.prepare import Prepared
-from gpucache.errors import UsageError
-from gpucache.outcomes import Built, Hit, Miss
+from gpucache.errors import CacheMissError, UsageError
+from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.settings import Settings, read_settings
 
 LOGGER = logging.getLogger("gpucache")
@@ -34,6 +35,23 @@ _NAMES = (
 def layers() -> Layers:
     """The layers of this process as its environment says now."""
     return _layers(tuple((name, os.environ[name]) for name in _NAMES if name in os.environ))
+
+
+def current_directory() -> str:
+    """The current directory as compilers are given it; where it was removed, one that holds nothing."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - text in, text out
+    except OSError:
+        return os.devnull
+
+
+def uncached(layers: Layers, program: str, error: Exception) -> None:
+    """Say that a program is compiled without the cache; raises CacheMissError where a hit is required."""
+    if layers.require:
+        raise CacheMissError(
+            f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
+        ) from error
+    LOGGER.warning("%s is compiled uncached: %s", program, error)
 
 
 def include_dirs(paths: Sequence[str | Path]) -> tuple[str, ...]:
@@ -59,6 +77,14 @@ def tell(prepared: Prepared, outcome: Hit | Built) -> None:
         outcome.artifact.compile_ns // 1_000_000,
         f", {outcome.note}" if outcome.note else "",
     )
+    if outcome.note.startswith(NOT_KEPT):
+        _warn(outcome.note)
+
+
+@lru_cache(maxsize=64)
+def _warn(note: str) -> None:
+    """Say once what goes wrong at every build."""
+    LOGGER.warning("programs are compiled uncached: %s", note)
 
 
 @lru_cache(maxsize=8)
@@ -66,7 +92,7 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     environ = dict(environment)
     try:
         settings = read_settings(environ)
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         LOGGER.warning("the cache is not used: %s", error)
         settings = Settings(root=None, root_origin="none", disabled=True)
     _listen(settings.log)

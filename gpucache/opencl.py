@@ -16,7 +16,7 @@ from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.options import split
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, get_or_build
+from gpucache.engine.lookup import build, check_required, get_or_build
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CacheMissError, CompileError, GpucacheError
@@ -40,7 +40,8 @@ def build_program(
     ``options`` are build options as PyOpenCL takes them; ``include_path`` are folders searched for
     headers before PyOpenCL's own. ``local_sizes`` are the local (work-group) sizes the program
     launches with, such as ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in
-    the binary. ``name`` is for people: it is what ``gpucache inspect`` shows.
+    the binary, for grids of under 65,536 work items in each dimension; ``gpucache warm`` adds those
+    for larger ones. ``name`` is for people: it is what ``gpucache inspect`` shows.
 
     Raises ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
     PyOpenCL's own errors where the program does not compile.
@@ -59,7 +60,7 @@ def build_program(
     except CompileError:
         pass  # PyOpenCL's own build gives the error its callers know
     except (GpucacheError, OSError) as error:
-        library.LOGGER.warning("%s is compiled uncached: %s", program.name, error)
+        library.uncached(layers, program.name, error)
     return _plain(context, source, options, include_path)
 
 
@@ -76,7 +77,7 @@ def _prepare(
         options=split(options),
         include_dirs=include_dirs,
         local_sizes=tuple(tuple(int(extent) for extent in size) for size in local_sizes),
-        cwd=os.getcwd(),  # noqa: PTH109 - the text the compiler is given
+        cwd=library.current_directory(),
         searches_cwd=True,
     )
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
@@ -101,7 +102,9 @@ def _load(context: Any, layers: Layers, prepared: Sequence[Prepared]) -> Any:
 
 
 def _compiler(context: Any, device: Any, prepared: Prepared) -> Any:
-    return partial(compiler.compile_source, context, device, prepared.request, prepared.compilation)
+    # In a context of several, drivers differ in which devices they give binaries for.
+    own = context if len(context.devices) == 1 else compiler.context_of(device)
+    return partial(compiler.compile_source, own, device, prepared.request, prepared.compilation)
 
 
 def _rebuilt(
@@ -110,7 +113,9 @@ def _rebuilt(
     """What was found was rejected by the driver: compile again, over it."""
     if isinstance(outcome, Built):
         return outcome
-    fresh = build(layers, prepared, compile_, Miss(Verdict.REJECTED, why), replacing=True)
+    miss = Miss(Verdict.REJECTED, why)
+    check_required(layers, prepared, miss)
+    fresh = build(layers, prepared, compile_, miss, replacing=True)
     library.tell(prepared, fresh)
     return fresh
 

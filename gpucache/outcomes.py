@@ -152,10 +152,33 @@ class CacheEntry:
     """Build options and local sizes, as text."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
+    payload_sha256: str = ""
     damage: str = ""
     """Why it cannot be read; empty for a readable entry."""
     handle: object = field(default=None, compare=False, repr=False)
     """The cache's own record of the file, with what tells whether it changed since the scan."""
+
+
+class AdviceKind(StrEnum):
+    """What the keys of a program can suffer from."""
+
+    IDENTICAL = "identical"
+    RESTLESS = "restless"
+    GROWTH = "growth"
+    UNREAD = "unread"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something worth knowing about the entries of one program for one target."""
+
+    kind: AdviceKind
+    program: str
+    target: str
+    detail: str
+    fields: tuple[str, ...] = ()
+    """Labels of the key fields it is about."""
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         variant=_variant(head),
         toolchain=head.toolchain,
         toolchain_identity=head.toolchain_identity,
+        payload_sha256=head.payload_sha256,
     )
 
 

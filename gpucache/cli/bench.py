@@ -62,6 +62,8 @@ def bench(
     summary = {"cases": len(cases), "failed": failed}
     common().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
     common().show(tables.bench(cases))
+    if items and all(item.request is None for item in items):
+        leave(ExitCode.NOTHING_ATTEMPTED)
     leave(ExitCode.FINDINGS if failed else ExitCode.DONE)
 
 

@@ -30,10 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
-    except SystemExit:
-        if VARIABLE in os.environ:
-            raise  # completion ends so
-        return _unread()  # Click and rich make this of a closed pipe
     except (click.Abort, KeyboardInterrupt):
         return _fail(own, "interrupted", INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -43,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _usage(own, error)
     except GpucacheError as error:
         return _fail(own, str(error), error.exit_code)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the second is what Click and rich make of the first
+        if VARIABLE in os.environ:
+            raise  # completion ends so
         return _unread()
     except Exception as error:  # the last line of defence
         return _unexpected(own, error)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.errors import UsageError
+from gpucache.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
@@ -57,6 +57,10 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
     specs = []
     for source in sources:
         for path in discover([source]):
+            if path.suffix not in LANGUAGES:
+                raise SourceError(
+                    f"the source {str(path)!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu); leave it out"
+                )
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
             program = load_program(path.absolute(), name, LANGUAGES[path.suffix])
             specs.append(ProgramSpec(program=program, include_dirs=(str(path.absolute().parent),)))

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared
 from gpucache.keys import Difference, difference
-from gpucache.model import CacheKey
+from gpucache.model import CacheKey, EntryDetail, KeyField
 from gpucache.outcomes import Miss, Verdict
 from gpucache.store.interface import Damaged, EntryStore, Event
 from gpucache.units import format_instant
@@ -69,7 +69,7 @@ def _nearest(layers: Layers, prepared: Prepared) -> Miss | None:
         for key in _recent_keys(store, prepared):
             detail = store.detail(key)
             if detail is not None:
-                differing = difference(detail.key_fields, prepared.fields)
+                differing = difference(detail.key_fields, _asked(prepared, detail))
                 candidates.append((len(differing), key, differing))
     if not candidates:
         return None
@@ -79,6 +79,13 @@ def _nearest(layers: Layers, prepared: Prepared) -> Miss | None:
     named = ", ".join(item.label for item in differences[:3])
     more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
     return Miss(Verdict.KEY_CHANGED, f"{named}{more} changed since {key.short}", differences, key)
+
+
+def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
+    """The fields to hold against an entry's: with places where the entry has them."""
+    places = {item.label for item in prepared.located[len(prepared.fields) :]}
+    located = any(item.label in places for item in detail.key_fields)
+    return prepared.located if located else prepared.fields
 
 
 def _recent_keys(store: EntryStore, prepared: Prepared) -> list[CacheKey]:

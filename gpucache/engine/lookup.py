@@ -20,6 +20,8 @@ from gpucache.store.interface import Damaged, EntryStore, Event, Found
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
+NOT_KEPT = "it could not be kept"
+"""How the note of what failed to be published begins."""
 
 
 def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
@@ -47,12 +49,17 @@ def get_or_build(
     found = find(layers, prepared)
     if isinstance(found, Hit):
         return found
+    check_required(layers, prepared, found)
+    return build(layers, prepared, compile_, found, wait_s=wait_s)
+
+
+def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
+    """Raise CacheMissError where the settings require a hit."""
     if layers.require:
         raise CacheMissError(
             f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
-            f"GPUCACHE_REQUIRE is set: {found.verdict}: {found.detail}"
+            f"GPUCACHE_REQUIRE is set: {miss.verdict}: {miss.detail}"
         )
-    return build(layers, prepared, compile_, found, wait_s=wait_s)
 
 
 def build(
@@ -102,14 +109,14 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     try:
         size_bytes = store.publish(entry)
     except (OSError, CacheUnusableError) as error:
-        return Built(artifact, miss, None, note=f"it could not be kept: {error}")
+        return Built(artifact, miss, None, note=f"{NOT_KEPT}: {error}")
     _remember(layers, entry)
     request = prepared.request
     store.record(
         request.program.name, Event(entry.head.created_ns, "built", str(entry.key), str(request.target))
     )
     if layers.trim is not None:
-        with suppress(OSError):
+        with suppress(OSError, CacheUnusableError):
             layers.trim()
     return Built(artifact, miss, entry.key, size_bytes)
 

@@ -53,17 +53,18 @@ def try_rebuild(
         request = _request(report, device.target)
     except (GpucacheError, ValueError) as error:
         return Trial(note=f"not rebuilt: {error}")
-    if device.toolchain.implementation == "pocl":
+    implementation = device.toolchain.implementation
+    if implementation == "pocl":
         return Trial(note="not comparable: PoCL puts a temporary path into every binary")
     answer = _in_child(compile_, Job(request, device.toolchain, _ALONE.timeout_s))
     if not isinstance(answer, Artifact):
         why = answer.reason if isinstance(answer, Died) else str(answer)
         return Trial(note=f"not rebuilt: {why}")
-    return (
-        Trial()
-        if answer.payload == artifact.payload
-        else Trial(problem="compiling it again gives other bytes")
-    )
+    if answer.payload == artifact.payload:
+        return Trial()
+    if implementation == "intel":
+        return Trial(note="not comparable: Intel numbers the programs of a process, and writes that down")
+    return Trial(problem="compiling it again gives other bytes")
 
 
 def _request(report: EntryReport, target: Target) -> BuildRequest:

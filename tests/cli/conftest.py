@@ -8,7 +8,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,6 +211,16 @@ def cache(mixed: Filled, root: Path) -> Path:
 def endless() -> str:
     """A CUDA source that no compiler gets to the end of."""
     return ENDLESS_CU
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any start of a worker fails the command."""
+
+    def refuse(*_: object) -> Iterator[Any]:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr("gpucache.engine.warm.run_isolated", refuse)
 
 
 def entry_files(root: Path) -> list[Path]:

@@ -26,7 +26,7 @@ def test_every_compiler_is_a_target(asking: Run, pocl: str, intel: str, nvrtc: s
     rows = {row["target"]: row for row in asking("devices", "--json").document["outcomes"]}
     assert all(rows[target]["available"] and rows[target]["present"] for target in (pocl, intel))
     assert rows[nvrtc]["available"] and not rows[nvrtc]["present"]
-    assert all(rows[target]["driver_version"] for target in (pocl, intel, nvrtc))
+    assert all(rows[target]["driver_version"] for target in (pocl, intel))
 
 
 def test_people_see_each_target_and_what_is_missing(run: Run, pocl: str, intel: str, nvrtc: str) -> None:
@@ -78,7 +78,7 @@ def test_a_driver_that_breaks_is_a_row(asking: Run, tmp_path: Path, monkeypatch:
 
 def test_no_target_at_all_is_exit_4(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be targeted the command says so with its exit code."""
-    monkeypatch.setattr("gpucache.probe.ask", lambda: [])
+    monkeypatch.setattr("gpucache.probe.ask", list)
     assert run("devices").code == 4
 
 
@@ -96,7 +96,6 @@ def test_a_read_only_cache_is_left_alone_by_a_probe(
     run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With GPUCACHE_READ_ONLY the targets of a probe are not written down."""
-    (cache / "v1" / "targets.json").unlink()
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     assert run("devices").code == 0
     assert not (cache / "v1" / "targets.json").exists()

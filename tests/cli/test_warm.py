@@ -26,16 +26,6 @@ def _results(answer: Answer) -> dict[tuple[str, str], str]:
 
 
 @pytest.fixture
-def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any start of a worker fails the command."""
-
-    def refuse(*_: object) -> Iterator[Any]:
-        raise AssertionError("a worker was started")
-
-    monkeypatch.setattr("gpucache.engine.warm.run_isolated", refuse)
-
-
-@pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
     """What workers were bounded by, each time some were started."""
     seen: list[Bounds] = []
@@ -48,9 +38,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
     return seen
 
 
-def test_a_folder_is_built_for_every_target_at_once(
-    mixed: Filled, pocl: str, intel: str, nvrtc: str
-) -> None:
+def test_a_folder_is_built_for_every_target_at_once(mixed: Filled, pocl: str, intel: str, nvrtc: str) -> None:
     """Every source below a folder is built for each target of its language, broken ones failing alone."""
     assert mixed.answer.code == 3
     assert _results(mixed.answer) == {
@@ -81,7 +69,9 @@ def test_failures_leave_nothing_behind(mixed: Filled, entries: Files) -> None:
     assert not list((mixed.root / "v1" / "locks").glob("*"))
 
 
-def test_a_second_run_hits_and_starts_no_worker(run: Run, cache: Path, mixed: Filled, no_workers: None) -> None:
+def test_a_second_run_hits_and_starts_no_worker(
+    run: Run, cache: Path, mixed: Filled, no_workers: None
+) -> None:
     """What was built is a hit for the same source, found in this process, without a word from a worker."""
     answer = run("--json", "warm", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
     (row,) = answer.document["outcomes"]
@@ -99,19 +89,19 @@ def test_a_hit_survives_a_move_of_the_tree(
     assert set(_results(answer).values()) == {"hit"}
 
 
-def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(run: Run, cache: Path, mixed: Filled) -> None:
+def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(
+    run: Run, cache: Path, mixed: Filled
+) -> None:
     """Plain text names program, target, result and time saved, then the compiler's words, then the sum."""
     answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--jobs", "1")
     assert "twice.cu" in answer.out and "saves" in answer.out
     assert "sub/bad.cu(1): error: expected an expression" in answer.out
     assert "1 hit, 1 failed, 2 skipped" in answer.out
     assert "\x1b" not in answer.out
-    assert answer.err == f"Searching for headers in -I {mixed.sources}, -I {mixed.sources / 'sub'}\n"
+    assert answer.err == f"Searching for headers in -I {mixed.sources / 'sub'}, -I {mixed.sources}\n"
 
 
-def test_check_tells_what_would_miss(
-    run: Run, root: Path, write: Write, nvrtc: str, entries: Files
-) -> None:
+def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: str, entries: Files) -> None:
     """Before the cache is filled --check compiles nothing and exits 3; afterwards it exits 0."""
     source = write({"vector.cu": VECTOR}) / "vector.cu"
     command = ("--json", "warm", source, "--target", nvrtc)
@@ -184,9 +174,9 @@ def test_example_builds_every_program_that_comes_along(example: Filled, pocl: st
     assert example.answer.code == 0
     results = _results(example.answer)
     assert set(results.values()) == {"built"}
-    assert {(program, target) for program in ("saxpy.cl", "reduce.cl", "fft.cl") for target in (pocl, intel)} <= set(
-        results
-    )
+    assert {
+        (program, target) for program in ("saxpy.cl", "reduce.cl", "fft.cl") for target in (pocl, intel)
+    } <= set(results)
     assert {("matmul.cu", "cuda:sm_80"), ("vector_add.cu", "cuda:compute_80")} <= set(results)
 
 
@@ -204,9 +194,7 @@ def test_quiet_prints_nothing(run: Run, cache: Path, mixed: Filled) -> None:
     assert (answer.code, answer.out, answer.err) == (3, "", "")
 
 
-def test_jobs_and_timeout_bound_the_workers(
-    run: Run, write: Write, nvrtc: str, bounds: list[Bounds]
-) -> None:
+def test_jobs_and_timeout_bound_the_workers(run: Run, write: Write, nvrtc: str, bounds: list[Bounds]) -> None:
     """--jobs and --timeout are what workers get, and each has a bound on its memory."""
     run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--jobs", "3", "--timeout", "77")
     (given,) = bounds
@@ -214,7 +202,9 @@ def test_jobs_and_timeout_bound_the_workers(
     assert given.memory_bytes is not None
 
 
-def test_shared_entries_can_be_read_by_everyone(run: Run, root: Path, write: Write, nvrtc: str, entries: Files) -> None:
+def test_shared_entries_can_be_read_by_everyone(
+    run: Run, root: Path, write: Write, nvrtc: str, entries: Files
+) -> None:
     """A shared cache has entries that any user may read and none may write, and no mark for archivers."""
     run("warm", "--shared", write({"vector.cu": VECTOR}), "--target", nvrtc)
     (entry,) = entries(root)
@@ -249,47 +239,3 @@ def test_a_bound_is_kept_after_publishing(
     assert run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc).code == 0
     (left,) = run("--json", "inspect", "--list").document["outcomes"]
     assert left["program"] == "vector.cu"
-
-
-@pytest.fixture(scope="module")
-def poisoned(
-    filling: Run, nvrtc: str, endless: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path, Answer]:
-    """Root, sources and answer of a run in which one program never ends."""
-    place = tmp_path_factory.mktemp("poisoned")
-    sources = place / "sources"
-    sources.mkdir()
-    (sources / "endless.cu").write_text(endless, encoding="utf-8")
-    (sources / "vector.cu").write_text(VECTOR, encoding="utf-8")
-    answer = filling(sources, "--target", nvrtc, "--timeout", "2", "--root", place / "root")
-    return place / "root", sources, answer
-
-
-def test_an_endless_compile_fails_alone(poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
-    """A compile over its time limit is tried twice and fails its own item; its neighbour is built."""
-    _, _, answer = poisoned
-    assert _results(answer) == {("endless.cu", nvrtc): "failed", ("vector.cu", nvrtc): "built"}
-    (failed,) = (row for row in answer.document["outcomes"] if row["result"] == "failed")
-    assert "did not end within 2 s, twice" in failed["reason"]
-    assert answer.code == 3
-
-
-@pytest.mark.parametrize("check", [[], ["--check"]])
-def test_a_poisoned_item_is_left_out(
-    run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str, check: list[str], no_workers: None
-) -> None:
-    """The next run says why the item is left out and how to try it again, and compiles nothing."""
-    root, sources, _ = poisoned
-    answer = run("--json", "warm", sources, "--target", nvrtc, *check, at=root)
-    assert _results(answer) == {("endless.cu", nvrtc): "poisoned", ("vector.cu", nvrtc): "hit"}
-    (row,) = (row for row in answer.document["outcomes"] if row["result"] == "poisoned")
-    assert "did not end within 2 s" in row["reason"] and "--retry" in row["reason"]
-    assert answer.code == 3
-
-
-def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
-    """With --retry the item is compiled again, here into another time limit."""
-    root, sources, _ = poisoned
-    answer = run("--json", "warm", sources, "--target", nvrtc, "--retry", "--timeout", "0.1", at=root)
-    (row,) = (row for row in answer.document["outcomes"] if row["program"] == "endless.cu")
-    assert (row["result"], "within 0.1 s, twice" in row["reason"]) == ("failed", True)

@@ -5,6 +5,7 @@ no GPU stack.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from gpucache.backends.interface import Compilation, Launch, Session
 from gpucache.backends.opencl import options
@@ -40,10 +41,16 @@ class OpenCLBackend:
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
         """Compile in a context of its own; raises CompileError with the compiler's log."""
-        from gpucache.backends.opencl import compiler, platforms
+        from gpucache.backends.opencl import compiler, large_grids, platforms
 
         device = platforms.find(request.target)
-        return compiler.compile_source(compiler.context_of(device), device, request, compilation)
+        return compiler.compile_source(
+            compiler.context_of(device),
+            device,
+            request,
+            compilation,
+            large_grids=partial(large_grids.compile_apart, request, compilation),
+        )
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Create the program and its kernels from the binary; raises CompileError when rejected."""

@@ -6,16 +6,16 @@ log is kept with the artifact. Must not know of keys or stores.
 
 PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every
 local size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the
-functions of given local sizes into the binary without running the program on made-up data, once
-for grids under 65,536 work items (``smallgrid``) and once for larger ones. Within one program
-PoCL takes the second of the two for the first, so each pass has a program of its own.
+functions of given local sizes into the binary without running the program on made-up data: those for
+grids under 65,536 work items in each dimension (``smallgrid``), which are most, and where there is a
+second process for them those for larger ones; see ``large_grids``.
 """
 
 import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,11 +39,27 @@ def context_of(device: Any) -> Any:
     return cl.Context([device])
 
 
-def compile_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Artifact:
-    """Build for one device of a context; raises CompileError with the log under the program's own name."""
+def compile_source(
+    context: Any,
+    device: Any,
+    request: BuildRequest,
+    compilation: Compilation,
+    *,
+    large_grids: Callable[[Sequence[str]], None] = lambda _: None,
+) -> Artifact:
+    """Build for one device of a context; raises CompileError with the log under the program's own name.
+
+    ``large_grids`` is handed the local sizes that a late compiler is to build for, and adds to the
+    compiler's own cache what this process cannot make.
+    """
     started = time.perf_counter_ns()
     program = build_source(context, device, request, compilation)
-    binary = _specialized(context, device, request, compilation, program)
+    sizes = _wanted_sizes(program, device, request, compilation)
+    if sizes:
+        large_grids(sizes)
+        binary = specialized_binary(program, device, [f"{size}-smallgrid" for size in sizes])
+    else:
+        binary = _binary(program, device)
     return Artifact(
         kind=ArtifactKind.OPENCL_BINARY,
         payload=binary,
@@ -82,23 +98,14 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     return program
 
 
-def _specialized(
-    context: Any, device: Any, request: BuildRequest, compilation: Compilation, program: Any
-) -> bytes:
-    sizes = _wanted_sizes(program, device, request, compilation)
-    if not sizes:
+def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes:
+    """PoCL's binary with functions for some local sizes, and with those that its cache holds."""
+    with _environment(_SPECIALIZE, ",".join(sizes)):
         return _binary(program, device)
-    binary = b""
-    for suffix in ("", "-smallgrid"):
-        with _environment(_SPECIALIZE, ",".join(f"{size}-goffs0{suffix}" for size in sizes)):
-            binary = _binary(program, device)
-        if suffix == "":
-            program = build_source(context, device, request, compilation)
-    return binary
 
 
 def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation: Compilation) -> list[str]:
-    """The declared local sizes and those that kernels require, as PoCL spells them: ``64-1-1``."""
+    """The declared local sizes and those that kernels require, as PoCL spells them: ``64-1-1-goffs0``."""
     if not compilation.late:
         return []
     required = []
@@ -107,7 +114,7 @@ def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation:
         if any(size):
             required.append(tuple(size))
     wanted = dict.fromkeys([*request.local_sizes, *required])
-    return ["-".join(str(extent) for extent in (*size, 1, 1)[:3]) for size in wanted]
+    return ["-".join(str(extent) for extent in (*size, 1, 1)[:3]) + "-goffs0" for size in wanted]
 
 
 def _binary(program: Any, device: Any) -> bytes:

@@ -1,0 +1,247 @@
+"""Whatever is asked for, an error is one sentence with its exit code: no traceback, no partial entry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Run
+
+Write = Callable[..., Path]
+Files = Callable[[Path], list[Path]]
+SOURCES = {
+    "k.cl": "__kernel void k(__global float *a) { a[0] = 1; }\n",
+    "v.cu": 'extern "C" __global__ void v(float *a) { a[0] = 1; }\n',
+    "text.txt": "nothing to compile\n",
+    "empty/readme.md": "",
+    "unknown.toml": '[[program]]\nsource = "k.cl"\n\nblock = 3\n',
+    "wrong.toml": '[[program]]\nsource = "k.cl"\nlocal_sizes = [0]\n',
+    "broken.toml": "[[program\n",
+    "none.toml": "",
+    "gone.toml": '[[program]]\nsource = "gone.cl"\n',
+}
+
+
+@pytest.fixture
+def here(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources above, in the current directory."""
+    folder = write(SOURCES)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+# Arguments, exit code, and words that the sentence must hold: the thing, and the remedy.
+WRONG = {
+    "no program": ("warm", 2, "no program is named", "--manifest"),
+    "missing file": ("warm gone.cl", 2, "'gone.cl'", "check its path"),
+    "missing among others": ("warm k.cl gone.cl --target cuda:sm_90", 2, "'gone.cl'", "check its path"),
+    "folder without sources": ("warm empty", 2, "'empty'", ".cu files"),
+    "no source": ("warm text.txt", 2, "text.txt", ".cl"),
+    "missing include folder": ("warm k.cl -I gone", 2, "gone", "--help"),
+    "malformed target": ("warm v.cu --target sm_90", 2, "'sm_90'", "BACKEND:NAME"),
+    "unknown backend": ("warm v.cu --target metal:m1", 2, "'metal:m1'", "metal"),
+    "unknown device": ("warm k.cl --target opencl:none", 2, "'opencl:none'", "the targets here are"),
+    "architecture no compiler has": ("warm v.cu --target cuda:sm_20", 2, "'cuda:sm_20'", "cuda:sm_90"),
+    "unknown field": (
+        "warm --manifest unknown.toml",
+        2,
+        "unknown.toml, line 4, field 'block'",
+        "the fields are",
+    ),
+    "wrong value": (
+        "warm --manifest wrong.toml",
+        2,
+        "wrong.toml, line 3, field 'local_sizes'",
+        "[[64], [16, 16]]",
+    ),
+    "no TOML": ("warm --manifest broken.toml", 2, "broken.toml", "TOML"),
+    "empty manifest": ("warm --manifest none.toml", 2, "none.toml names no program", "[[program]]"),
+    "source of a manifest": ("warm --manifest gone.toml", 2, "gone.cl", "check its path"),
+    "missing manifest": ("warm --manifest no.toml", 2, "no manifest no.toml", "--manifest FILE"),
+    "sources and manifest": ("warm k.cl --manifest unknown.toml", 2, "do not go together", "give one"),
+    "bad local size": ("warm k.cl --local-size 0", 2, "'0'", "16x16"),
+    "bad jobs": ("warm k.cl --jobs 0", 2, "--jobs", "1<=x"),
+    "bad timeout": ("warm k.cl --timeout 0", 2, "--timeout", "--help"),
+    "a command after --": ("warm -- make all", 2, "'--'", "name sources"),
+    "words before and after --": ("bench k.cl -- make all", 2, "'--'", "name sources"),
+    "unknown verb": ("prime k.cl", 2, "'prime'", "--help"),
+    "unknown option": ("warm k.cl --fast", 2, "--fast", "gpucache warm --help"),
+    "unknown program": ("inspect none.cl", 2, "'none.cl'", "gpucache inspect --list"),
+    "unknown key": ("inspect 0123456789ab", 2, "'0123456789ab'", "gpucache inspect --list"),
+    "unknown entry to verify": ("verify none.cl", 2, "'none.cl'", "gpucache inspect --list"),
+    "unknown cache": ("inspect --cache none", 2, "'none'", "gpucache"),
+    "nothing asked of evict": ("evict", 2, "--max-size", "GPUCACHE_MAX_SIZE"),
+    "all and a filter": ("evict --all --superseded", 2, "--all stands alone", "leave the other"),
+    "bad size": ("evict --max-size lots", 2, "'lots' is not a size", "512M"),
+    "bad age": ("evict --older-than yesterday", 2, "'yesterday' is not an age", "30d"),
+    "bench of nothing": ("bench", 2, "no program is named", "--example"),
+    "bad runs": ("bench k.cl --runs 0", 2, "--runs", "--help"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_is_one_sentence(run: Run, here: Path, root: Path, nvrtc: str, case: str) -> None:
+    """The command ends with one line that names the thing and the remedy, and leaves no cache behind."""
+    arguments, code, *parts = WRONG[case]
+    assert isinstance(arguments, str)
+    answer = run(*arguments.split())
+    assert answer.code == code
+    assert_sentence(answer, [str(part) for part in parts])
+    assert answer.out == ""
+    assert not list(root.rglob("*"))
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_is_one_document_with_json(run: Run, here: Path, nvrtc: str, case: str) -> None:
+    """With --json stdout carries one document with the same sentence and exit code."""
+    arguments, code, *_ = WRONG[case]
+    assert isinstance(arguments, str)
+    answer = run("--json", *arguments.split())
+    document = answer.document
+    assert (answer.code, document["error"]["exit_code"]) == (code, code)
+    assert answer.err == f"gpucache: {document['error']['message']}\n"
+    verb = arguments.split()[0]
+    assert document["command"] == ("" if verb == "prime" else verb)
+    assert (document["outcomes"], document["summary"]) == ([], {})
+
+
+def assert_sentence(answer: Answer, parts: list[str]) -> None:
+    assert answer.err.startswith("gpucache: ")
+    assert answer.err.count("\n") == 1 and answer.err.endswith("\n")
+    for part in parts:
+        assert part in answer.err
+    assert "Traceback" not in answer.err
+
+
+# Options or contents that fail one item, with what its reason or its compiler's log must hold.
+FAILING = {
+    "missing header": ('#include "nowhere.h"\n', [], "nowhere.h"),
+    "option with side effects": ("", ["--option=--time=/tmp/times.csv"], "leave it out"),
+    "option the compiler does not know": ("", ["--option=--no-such-option"], "no-such-option"),
+    "time of the build": ("__device__ const char *when = __TIME__;\n", [], "__TIME__"),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_what_fails_one_item_is_exit_3(
+    run: Run, write: Write, root: Path, nvrtc: str, entries: Files, case: str
+) -> None:
+    """An item that cannot be compiled or kept fails with its reason, publishes nothing, and is exit 3."""
+    beginning, options, words = FAILING[case]
+    sources = write({"v.cu": beginning + SOURCES["v.cu"]})
+    answer = run("--json", "warm", sources, "--target", nvrtc, *options)
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"]) == (3, "failed")
+    assert words in row["reason"] + row["log"]
+    assert entries(root) == []
+    text = run("warm", sources, "--target", nvrtc, *options)
+    assert words in text.out and "Traceback" not in text.out + text.err
+
+
+def _file(root: Path) -> None:
+    root.write_text("not a folder", encoding="utf-8")
+
+
+def _open_to_all(root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o777)
+
+
+def _of_somebody(root: Path) -> None:
+    root.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    os.chown(root, 12345, 12345)
+
+
+@pytest.mark.parametrize("verb", ["warm v.cu --target cuda:sm_90", "inspect", "verify", "evict --all --yes"])
+@pytest.mark.parametrize(
+    ("make", "words"), [(_file, "not a folder"), (_open_to_all, "chmod go-w"), (_of_somebody, "uid 12345")]
+)
+def test_a_root_that_cannot_be_used_is_exit_5(
+    run: Run, here: Path, root: Path, nvrtc: str, make: Callable[[Path], None], words: str, verb: str
+) -> None:
+    """A root that is a file, open to others or somebody else's is refused by every verb and left alone."""
+    make(root)
+    answer = run(*verb.split())
+    assert answer.code == 5
+    assert_sentence(answer, [str(root), words, "GPUCACHE_DIR"])
+    assert not list(root.rglob("*"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_folder_that_cannot_be_listed_is_named(run: Run, here: Path) -> None:
+    """A folder without permission ends the command, rather than being left out in silence."""
+    locked = here / "locked"
+    locked.mkdir(mode=0o000)
+    answer = run("warm", here, "--target", "cuda:sm_90")
+    locked.chmod(0o700)
+    assert answer.code == 2
+    assert_sentence(answer, [str(locked), "permissions"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("GPUCACHE_MAX_SIZE", "lots", "512M"),
+        ("GPUCACHE_READ_ONLY", "perhaps", "1 or 0"),
+        ("GPUCACHE_MEMORY_BYTES", "-1", "512M"),
+    ],
+)
+def test_a_bad_variable_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    """A variable that cannot be meant is exit 2 and named with what it may hold."""
+    monkeypatch.setenv(name, value)
+    answer = run("inspect")
+    assert answer.code == 2
+    assert_sentence(answer, [name, value, words])
+
+
+def test_no_home_is_exit_5(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no place for a cache can be told, the remedy is the variable that names one."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: "~/.cache/gpucache")
+    answer = run("inspect", at=None)
+    assert answer.code == 5
+    assert_sentence(answer, ["GPUCACHE_DIR"])
+
+
+def test_no_arguments_show_the_help(run: Run) -> None:
+    """Without arguments the help goes to stderr as it is, and the exit code is that of usage."""
+    answer = run(at=None)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("Usage: gpucache")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of gpucache's own."""
+
+    def break_(*_: object) -> None:
+        raise RuntimeError("wires crossed")
+
+    monkeypatch.setattr("gpucache.engine.inspect.state", break_)
+
+
+def test_a_defect_is_exit_1_and_asks_for_a_report(run: Run, broken: None) -> None:
+    """An unexpected exception is one sentence, then what to report; no traceback."""
+    answer = run("--json", "inspect")
+    first, second = answer.err.splitlines()
+    assert (answer.code, first) == (1, "gpucache: unexpected RuntimeError: wires crossed")
+    assert second.startswith("This is a defect of gpucache.") and "GPUCACHE_LOG=debug" in second
+    assert answer.document["error"]["exit_code"] == 1
+
+
+def test_a_defect_shows_its_traceback_where_it_was_asked_for(
+    run: Run, broken: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With GPUCACHE_LOG=debug the traceback of a defect is printed."""
+    monkeypatch.setenv("GPUCACHE_LOG", "debug")
+    answer = run("inspect")
+    assert answer.code == 1
+    assert "Traceback" in answer.err and "wires crossed" in answer.err

@@ -1,0 +1,178 @@
+"""``gpucache evict`` over a cache with entries of several programs, targets and ages."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import ANY
+
+import pytest
+
+from gpucache.keys import cache_key
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Filled, Run
+
+Files = Callable[[Path], list[Path]]
+DAY_NS = 86_400 * 10**9
+
+
+def _rows(answer: Answer) -> list[tuple[str, str]]:
+    return sorted((row["program"], row["target"]) for row in answer.document["outcomes"])
+
+
+@pytest.fixture
+def aged(cache: Path) -> Mapping[str, Path]:
+    """The files of the cache by target: last used today, 10, 20 and 30 days ago, in the order of targets."""
+    store = DirectoryStore(cache, writable=True)
+    by_target = {one.head.target: one.path for one in store.scan() if one.head is not None}
+    now = time.time_ns()
+    for days, target in enumerate(sorted(by_target)):
+        used = now - days * 10 * DAY_NS
+        os.utime(by_target[target], ns=(used, used))
+    return dict(sorted(by_target.items()))
+
+
+@pytest.fixture
+def outdated(cache: Path, nvrtc: str) -> str:
+    """The key of an older entry beside that of ``cuda:sm_90``, made by another toolchain."""
+    store = DirectoryStore(cache, writable=True)
+    scanned = next(one for one in store.scan() if one.head is not None and one.head.target == nvrtc)
+    entry = store.check(scanned)
+    assert isinstance(entry, Entry)
+    label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
+    fields = tuple(
+        replace(field, value="0.1") if (field.label, field.value) == (label, old) else field
+        for field in entry.detail.key_fields
+    )
+    toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
+    head = replace(entry.head, toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
+    older = replace(entry, key=cache_key(fields), head=head, detail=replace(entry.detail, key_fields=fields))
+    store.publish(older)
+    return str(older.key)
+
+
+def test_what_was_not_used_for_long_goes(run: Run, aged: Mapping[str, Path]) -> None:
+    """--older-than takes entries whose last use is longer ago, and leaves the others."""
+    answer = run("--json", "evict", "--older-than", "15d")
+    assert [target for _, target in _rows(answer)] == sorted(list(aged)[2:])
+    assert [path.exists() for path in aged.values()] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("option", ["--superseded", "--stale"])
+def test_what_an_upgrade_left_behind_goes(run: Run, outdated: str, option: str) -> None:
+    """The entry of the old toolchain is both superseded and stale; the new one stays."""
+    answer = run("--json", "evict", option)
+    (row,) = answer.document["outcomes"]
+    assert (row["key"], row["rule"], row["removed"]) == (outdated, option.removeprefix("--"), True)
+    assert answer.document["summary"]["kept"] == 4
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        (["--program", "twice.cl"], 2),
+        (["--target", "cuda:sm_90"], 1),
+        (["--target", "opencl:intel"], 1),
+        (["--program", "none-such"], 0),
+    ],
+)
+def test_programs_and_targets_can_be_named(run: Run, cache: Path, filters: list[str], count: int) -> None:
+    """--program and --target take what inspect shows under those names."""
+    summary = run("--json", "evict", *filters).document["summary"]
+    assert (summary["removed"], summary["kept"]) == (count, 4 - count)
+
+
+def test_filters_are_joined_by_and(run: Run, aged: Mapping[str, Path]) -> None:
+    """Only what every filter selects goes: of two old entries the one for the named target."""
+    target = list(aged)[3]
+    answer = run("--json", "evict", "--older-than", "15d", "--target", target)
+    assert [row["target"] for row in answer.document["outcomes"]] == [target]
+
+
+def test_a_size_takes_the_least_recently_used_down_to_80_percent(run: Run, aged: Mapping[str, Path]) -> None:
+    """Over the size the oldest go, one by one, until 80 % of it is met; not one more."""
+    sizes = {target: path.stat().st_blocks * 512 for target, path in aged.items()}
+    limit = sum(sizes.values()) - 1
+    answer = run("--json", "evict", "--max-size", str(limit))
+    left, expected = sum(sizes.values()), []
+    for target in reversed(list(aged)):
+        if left <= 0.8 * limit:
+            break
+        expected.append(target)
+        left -= sizes[target]
+    assert [row["target"] for row in answer.document["outcomes"]] == expected
+    assert answer.document["summary"]["kept_bytes"] == left
+
+
+def test_under_the_size_nothing_goes(run: Run, cache: Path) -> None:
+    """A size that is not exceeded removes nothing, be it exceeded at 80 %."""
+    size = run("--json", "inspect").document["summary"]["size_bytes"]
+    assert run("--json", "evict", "--max-size", str(size)).document["summary"]["removed"] == 0
+
+
+def test_the_size_of_the_settings_is_applied(
+    run: Run, aged: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a filter GPUCACHE_MAX_SIZE is what is kept."""
+    monkeypatch.setenv("GPUCACHE_MAX_SIZE", "1")
+    assert run("--json", "evict").document["summary"] == {
+        "removed": 4,
+        "freed_bytes": ANY,
+        "kept": 0,
+        "kept_bytes": 0,
+    }
+
+
+@pytest.mark.parametrize("filters", [["--all"], ["--older-than", "15d"], ["--max-size", "1k"]])
+def test_a_dry_run_removes_nothing(
+    run: Run, cache: Path, aged: Mapping[str, Path], entries: Files, filters: list[str]
+) -> None:
+    """--dry-run shows what would go, which is what then goes, and leaves every file."""
+    before = [entry.stat().st_mtime_ns for entry in entries(cache)]
+    shown = run("--json", "evict", "--dry-run", *filters)
+    assert [entry.stat().st_mtime_ns for entry in entries(cache)] == before
+    assert shown.document["summary"]["removed"] == 0
+    text = run("evict", "--dry-run", *filters).out
+    done = run("--json", "evict", "--yes", *filters)
+    assert _rows(done) == _rows(shown)
+    assert all(row["key"][:12] in text and row["rule"] in text for row in done.document["outcomes"])
+    assert shown.document["summary"]["would_free_bytes"] == done.document["summary"]["freed_bytes"]
+
+
+def test_all_removes_all(run: Run, cache: Path, entries: Files) -> None:
+    """--all --yes leaves no entry, and says what that freed."""
+    answer = run("evict", "--all", "--yes")
+    assert (answer.code, entries(cache)) == (0, [])
+    assert answer.out.startswith("4 entries removed, ")
+
+
+def test_what_was_evicted_says_so_when_it_is_missed(run: Run, cache: Path, mixed: Filled) -> None:
+    """The next miss of an evicted entry names the eviction and its rule."""
+    run("evict", "--target", "cuda:sm_90")
+    answer = run("--json", "warm", "--check", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
+    (row,) = answer.document["outcomes"]
+    assert row["verdict"] == "evicted" and "target cuda:sm_90" in row["reason"]
+
+
+def test_damaged_entries_can_be_evicted(run: Run, cache: Path, entries: Files) -> None:
+    """An entry that does not read is no obstacle to removing all."""
+    entries(cache)[0].write_bytes(b"nonsense")
+    assert run("evict", "--all", "--yes").code == 0
+    assert entries(cache) == []
+
+
+def test_a_read_only_cache_is_not_evicted_from(
+    run: Run, cache: Path, entries: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With GPUCACHE_READ_ONLY nothing goes, and the command says why with exit 5."""
+    monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
+    answer = run("evict", "--all", "--yes")
+    assert (answer.code, len(entries(cache))) == (5, 4)
+    assert "GPUCACHE_READ_ONLY" in answer.err

@@ -1,0 +1,76 @@
+"""What the process of each verb loads: a GPU stack, numpy and the like cost start-up and can crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Filled
+
+GPU_STACK = ("pyopencl", "cuda.bindings", "cuda.core", "cuda.pathfinder", "numpy")
+# Help and completion answer at once: nothing that reads caches, draws tables or starts workers.
+BEFORE_ANY_WORK = (*GPU_STACK, "rich", "pebble", "elftools", "multiprocessing")
+FORBIDDEN: Mapping[str, tuple[str, ...]] = {
+    "--help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
+    "warm --help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
+    "--version": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
+    "inspect": GPU_STACK,
+    "inspect --list": GPU_STACK,
+    "inspect cuda:sm_90": GPU_STACK,
+    "inspect --misses": GPU_STACK,
+    "verify": GPU_STACK,
+    "verify --strict --repair": GPU_STACK,
+    "evict --dry-run --max-size 1G": GPU_STACK,
+    "evict --dry-run --stale": GPU_STACK,
+    "warm --check {sources}/twice.cu --target cuda:sm_90": GPU_STACK,
+    "devices": GPU_STACK,
+}
+COMPLETED = ("gpucache ", "gpucache warm --target ", "gpucache inspect tw", "gpucache evict --program ")
+_CHILD = """
+import atexit, sys
+def tell():
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write("\\n".join(sys.modules))
+atexit.register(tell)
+from gpucache.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def _modules(file: Path, arguments: list[str], environment: Mapping[str, str]) -> tuple[int, set[str]]:
+    """Exit code and loaded modules of the process of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(file), *arguments],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, set(file.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("command", FORBIDDEN)
+def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path, command: str) -> None:
+    """A verb that compiles nothing loads nothing of the GPU stack into its own process."""
+    environment = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(mixed.root)}
+    arguments = command.format(sources=mixed.sources).split()
+    code, modules = _modules(tmp_path / "modules", arguments, environment)
+    assert code == 0
+    assert not modules & set(FORBIDDEN[command])
+
+
+@pytest.mark.parametrize("line", COMPLETED)
+def test_completion_loads_no_gpu_stack(mixed: Filled, tmp_path: Path, line: str) -> None:
+    """A key press neither probes nor loads what tables and workers need."""
+    environment = {"_GPUCACHE_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_WORDBREAKS": " ="}
+    environment["GPUCACHE_DIR"] = str(mixed.root)
+    code, modules = _modules(tmp_path / "modules", [], environment)
+    assert (code, modules & {*BEFORE_ANY_WORK, "gpucache.assembly"}) == (0, set())

@@ -1,0 +1,170 @@
+"""``gpucache inspect`` on entries of real compilers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpucache.store import DirectoryStore
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Filled, Run
+
+Files = Callable[[Path], list[Path]]
+
+
+def _built(mixed: Filled) -> list[Any]:
+    return [row for row in mixed.answer.document["outcomes"] if row["result"] == "built"]
+
+
+def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
+    """Where there is no cache yet the root, what decided it, and the absence of misses are shown."""
+    answer = run("inspect")
+    assert answer.code == 0
+    assert f"{root} (decided by --root)" in answer.out
+    assert "0 of 0 programs" in answer.out and "No miss is on record" in answer.out
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("variable", ["GPUCACHE_DIR", "XDG_CACHE_HOME"])
+def test_the_state_says_what_decided_the_root(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """The root comes from the option, the variable or the default, and the state names which."""
+    monkeypatch.setenv(variable, str(tmp_path / "place"))
+    summary = run("--json", "inspect", at=None).document["summary"]
+    ours = variable == "GPUCACHE_DIR"
+    assert summary["decided_by"] == ("GPUCACHE_DIR" if ours else "default")
+    assert Path(summary["root"]) == tmp_path / "place" / ("" if ours else "gpucache")
+
+
+def test_the_state_counts_what_is_there(run: Run, mixed: Filled, entries: Files) -> None:
+    """Entries, programs and allocated bytes of the cache are counted, and its last misses follow."""
+    answer = run("--json", "inspect", at=mixed.root)
+    summary = answer.document["summary"]
+    allocated = sum(entry.stat().st_blocks * 512 for entry in entries(mixed.root))
+    assert (summary["entries"], summary["programs"], summary["damaged"]) == (4, 2, 0)
+    assert summary["size_bytes"] == allocated
+    assert {miss["program"] for miss in summary["misses"]} >= {"twice.cl", "sub/bad.cu"}
+    assert answer.document["outcomes"] == []
+
+
+def test_the_list_shows_every_entry(run: Run, mixed: Filled) -> None:
+    """Each entry is a row with its key, program and target."""
+    answer = run("inspect", "--list", at=mixed.root)
+    lines = answer.out.splitlines()
+    for row in _built(mixed):
+        (line,) = (line for line in lines if line.startswith(row["key"][:12]))
+        assert row["program"] in line and row["target"] in line
+
+
+def test_one_entry_is_shown_whole_by_the_digits_of_its_key(run: Run, mixed: Filled) -> None:
+    """The first digits of a key lead to the entry, with every key field, its headers among them."""
+    row = next(row for row in _built(mixed) if row["target"] == "cuda:sm_90")
+    answer = run("inspect", row["key"][:8], at=mixed.root)
+    for part in (
+        row["key"],
+        "include factor.h",
+        "architecture",
+        "artifact kind",
+        "NVRTC",
+        "cubin",
+        str(mixed.sources / "twice.cu"),
+    ):
+        assert part.lower() in answer.out.lower()
+
+
+def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> None:
+    """The document of one entry carries the key fields as the store keeps them, in order."""
+    row = next(row for row in _built(mixed) if row["target"].startswith("opencl:pocl"))
+    (entry,) = run("--json", "inspect", row["key"][:12], at=mixed.root).document["outcomes"]
+    store = DirectoryStore(mixed.root, writable=False)
+    detail = store.detail(store.find(row["key"])[0])
+    assert detail is not None
+    assert [(field["label"], field["value"]) for field in entry["key_fields"]] == [
+        (field.label, field.value) for field in detail.key_fields
+    ]
+    labels = [field["label"] for field in entry["key_fields"]]
+    assert {"language", "source", "include factor.h", "local size"} <= set(labels)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["twice.cl"], 2),
+        (["twice.cu"], 2),
+        (["cuda:sm_90"], 1),
+        (["twice.cl", "twice.cu"], 4),
+        (["twice.cl", "--target", "opencl:pocl"], 1),
+        (["--target", "opencl:intel"], 1),
+    ],
+)
+def test_programs_and_targets_select_entries(run: Run, mixed: Filled, words: list[str], count: int) -> None:
+    """Words name programs or targets, and --target narrows what they name."""
+    assert len(run("--json", "inspect", *words, at=mixed.root).document["outcomes"]) == count
+
+
+def test_extract_writes_what_the_compiler_returned(run: Run, mixed: Filled, tmp_path: Path) -> None:
+    """The bytes written have the SHA-256 that the entry carries."""
+    file = tmp_path / "artifact"
+    answer = run("inspect", "cuda:sm_90", "--extract", file, at=mixed.root)
+    (entry,) = run("--json", "inspect", "cuda:sm_90", at=mixed.root).document["outcomes"]
+    assert answer.code == 0
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == entry["payload"]["SHA-256"]
+    assert file.read_bytes().startswith(b"\x7fELF")
+    assert str(file) in answer.err and "cubin" in answer.err
+
+
+@pytest.mark.parametrize("words", [[], ["twice.cl"]])
+def test_extract_needs_one_entry(run: Run, mixed: Filled, tmp_path: Path, words: list[str]) -> None:
+    """Where none or several entries are named nothing is written, and the keys to choose from are said."""
+    file = tmp_path / "artifact"
+    answer = run("inspect", *words, "--extract", file, at=mixed.root)
+    assert (answer.code, file.exists()) == (2, False)
+    assert "--extract needs one entry" in answer.err
+
+
+def test_misses_carry_their_verdicts(run: Run, mixed: Filled) -> None:
+    """The last misses are listed newest first, each with program, target and verdict."""
+    records = run("--json", "inspect", "--misses", at=mixed.root).document["outcomes"]
+    assert len(records) == 8
+    assert [record["when_ns"] for record in records] == sorted(
+        (record["when_ns"] for record in records), reverse=True
+    )
+    assert {record["verdict"] for record in records} <= {"never-built", "key-changed"}
+    text = run("inspect", "--misses", at=mixed.root).out
+    assert all(
+        f"{record['program']} for {record['target']}: {record['verdict']}: " in text for record in records
+    )
+
+
+def test_inspecting_is_no_use(run: Run, cache: Path, entries: Files, tmp_path: Path) -> None:
+    """State, list, one entry whole and an extraction leave every entry's last use alone."""
+    before = [entry.stat().st_mtime_ns for entry in entries(cache)]
+    for words in ([], ["--list"], ["twice.cl"], ["--misses"], ["cuda:sm_90", "--extract", tmp_path / "x"]):
+        assert run("inspect", *words).code == 0
+    assert [entry.stat().st_mtime_ns for entry in entries(cache)] == before
+
+
+def test_a_damaged_entry_is_listed_as_such(run: Run, cache: Path, entries: Files) -> None:
+    """An entry cut short is counted and listed with what is wrong, and shown whole it is exit 3."""
+    entry = entries(cache)[0]
+    entry.write_bytes(entry.read_bytes()[:1000])
+    assert run("--json", "inspect").document["summary"]["damaged"] == 1
+    (row,) = (row for row in run("--json", "inspect", "--list").document["outcomes"] if row["damage"])
+    assert row["damage"].startswith("truncated") and row["key"] == entry.stem
+    whole = run("inspect", entry.stem)
+    assert whole.code == 3
+    assert whole.err.startswith("gpucache: the entry ") and whole.err.count("\n") == 1
+
+
+def test_another_root_can_be_named(run: Run, mixed: Filled, tmp_path: Path) -> None:
+    """--cache takes the root of any of our caches, and refuses a folder that is none."""
+    assert run("--json", "inspect", "--cache", mixed.root).document["summary"]["entries"] == 4
+    answer = run("inspect", "--cache", tmp_path)
+    assert (answer.code, answer.out) == (2, "")
+    assert "holds no cache" in answer.err

@@ -1,0 +1,259 @@
+"""``gpucache verify`` on entries of real compilers, sound and damaged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpucache.keys import cache_key
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Filled, Run
+
+Files = Callable[[Path], list[Path]]
+Write = Callable[..., Path]
+Hurt = Callable[[Path], Path]
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+
+
+def _kinds(answer: Answer) -> list[tuple[str, str]]:
+    return sorted((row["kind"], row["entry"]) for row in answer.document["outcomes"])
+
+
+def _entry(root: Path, target: str) -> tuple[DirectoryStore, Entry]:
+    store = DirectoryStore(root, writable=True)
+    for scanned in store.scan():
+        if scanned.head is not None and scanned.head.target == target:
+            entry = store.check(scanned)
+            assert isinstance(entry, Entry)
+            return store, entry
+    raise LookupError(target)
+
+
+def _holding(entry: Entry, payload: bytes) -> Entry:
+    return replace(
+        entry, payload=payload, head=replace(entry.head, payload_sha256=sha256(payload).hexdigest())
+    )
+
+
+def test_a_filled_cache_is_sound(run: Run, mixed: Filled) -> None:
+    """Everything that three compilers built is checked and sound."""
+    answer = run("--json", "verify", "--strict", at=mixed.root)
+    summary = answer.document["summary"]
+    assert (answer.code, summary["checked"], summary["sound"], summary["findings"]) == (0, 4, 4, 0)
+
+
+def test_the_examples_are_sound(run: Run, example: Filled) -> None:
+    """Everything that ``warm --example`` built is checked and sound."""
+    answer = run("verify", "--strict", at=example.root)
+    count = len(example.answer.document["outcomes"])
+    assert (answer.code, answer.out.strip()) == (0, f"{count} checked, {count} sound, 0 findings")
+
+
+def test_nothing_is_sound_too(run: Run, root: Path) -> None:
+    """A cache that is not there has nothing to check, and is not made by asking."""
+    assert run("verify").code == 0
+    assert not root.exists()
+
+
+def flipped(entry: Path) -> Path:
+    data = bytearray(entry.read_bytes())
+    data[-1] ^= 1
+    entry.write_bytes(data)
+    return entry
+
+
+def truncated(entry: Path) -> Path:
+    entry.write_bytes(entry.read_bytes()[:-1])
+    return entry
+
+
+def misplaced(entry: Path) -> Path:
+    other = "0" if entry.stem[-1] != "0" else "1"
+    return entry.rename(entry.with_name(f"{entry.stem[:-1]}{other}.gpc"))
+
+
+def untrusted(entry: Path) -> Path:
+    entry.chmod(0o666)
+    return entry
+
+
+DAMAGES = [(flipped, "corrupt"), (truncated, "truncated"), (misplaced, "misplaced"), (untrusted, "untrusted")]
+
+
+@pytest.mark.parametrize(("hurt", "kind"), DAMAGES)
+def test_damage_is_found(run: Run, cache: Path, entries: Files, hurt: Hurt, kind: str) -> None:
+    """One byte changed or missing, another name, or a mode that lets others write is exit 3."""
+    hurt_entry = hurt(entries(cache)[0])
+    answer = run("--json", "verify")
+    assert (answer.code, _kinds(answer)) == (3, [(kind, hurt_entry.stem)])
+    assert answer.document["summary"]["sound"] == 3
+    assert kind in run("verify").out
+
+
+@pytest.mark.parametrize(("hurt", "kind"), DAMAGES)
+def test_what_was_repaired_is_built_again(
+    run: Run, cache: Path, entries: Files, mixed: Filled, hurt: Hurt, kind: str, pocl: str, intel: str
+) -> None:
+    """--repair moves the entry to quarantine, verify is clean again, and warm builds just that one."""
+    hurt(entries(cache)[0])
+    repaired = run("--json", "verify", "--repair")
+    assert (repaired.code, repaired.document["summary"]["repaired"]) == (0, 1)
+    assert [path for path in (cache / "v1" / "quarantine").rglob("*") if path.is_file()]
+    after = run("--json", "verify", "--strict")
+    assert (after.code, after.document["summary"]["checked"]) == (0, 3)
+    targets = [f"--target={target}" for target in (pocl, intel, "cuda:sm_90", "cuda:compute_80")]
+    sources = [mixed.sources / "twice.cl", mixed.sources / "twice.cu"]
+    warmed = run("--json", "warm", *sources, *targets, "--local-size", "64")
+    summary = warmed.document["summary"]
+    assert (warmed.code, summary["built"], summary["hit"]) == (0, 1, 3)
+
+
+def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> None:
+    """An entry that is sound as a file but holds a cubin for another architecture is mislabelled."""
+    store, entry = _entry(cache, nvrtc)
+    store.publish(replace(entry, head=replace(entry.head, target="cuda:sm_80")))
+    answer = run("--json", "verify")
+    assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(entry.key))])
+
+
+def test_a_key_that_is_not_of_its_fields_is_found(run: Run, cache: Path, nvrtc: str) -> None:
+    """The key is computed again from the key fields that the entry stores."""
+    store, entry = _entry(cache, nvrtc)
+    store.publish(replace(entry, detail=replace(entry.detail, key_fields=entry.detail.key_fields[1:])))
+    assert _kinds(run("--json", "verify")) == [("corrupt", str(entry.key))]
+
+
+def _upgraded(entry: Entry, *, created_ns: int) -> Entry:
+    """The same build by another version of its toolchain."""
+    label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
+    fields = tuple(
+        replace(field, value="0.1") if (field.label, field.value) == (label, old) else field
+        for field in entry.detail.key_fields
+    )
+    toolchain = tuple(
+        (name, "0.1") if name == label else (name, value) for name, value in entry.head.toolchain
+    )
+    return replace(
+        entry,
+        key=cache_key(fields),
+        head=replace(entry.head, toolchain=toolchain, created_ns=created_ns),
+        detail=replace(entry.detail, key_fields=fields),
+    )
+
+
+def test_an_old_toolchain_leaves_stale_and_superseded_entries(run: Run, cache: Path, pocl: str) -> None:
+    """After an upgrade the old entry is stale and superseded: worth knowing, and exit 3 with --strict."""
+    store, entry = _entry(cache, pocl)
+    old = _upgraded(entry, created_ns=entry.head.created_ns - 10**9)
+    store.publish(old)
+    answer = run("--json", "verify")
+    assert (answer.code, _kinds(answer)) == (0, [("stale", str(old.key)), ("superseded", str(old.key))])
+    assert answer.document["summary"]["sound"] == 5
+    assert run("verify", "--strict").code == 3
+
+
+def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc: str) -> None:
+    """What was built for a target that is merely absent here is no finding."""
+    store, entry = _entry(cache, nvrtc)
+    label = entry.head.toolchain_identity[0]
+    toolchain = tuple((name, "elsewhere" if name == label else value) for name, value in entry.head.toolchain)
+    store.publish(replace(entry, head=replace(entry.head, toolchain=toolchain)))
+    assert _kinds(run("--json", "verify", "--strict")) == []
+
+
+def test_leftovers_are_found_and_removed(run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed writer left two hours ago is worth knowing, and --repair removes it."""
+    later = time.time_ns() + 2 * 3600 * 10**9
+    monkeypatch.setattr("gpucache.caches.own.time", SimpleNamespace(time_ns=lambda: later))
+    left = cache / "v1" / "tmp" / "abandoned"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half an entry")
+    answer = run("--json", "verify")
+    assert [row["kind"] for row in answer.document["outcomes"]] == ["leftover"]
+    assert (answer.code, answer.document["summary"]["checked"]) == (0, 4)
+    assert run("verify", "--strict").code == 3
+    assert run("verify", "--strict", "--repair").code == 0
+    assert not left.exists()
+
+
+def test_only_what_is_named_is_checked(run: Run, cache: Path, entries: Files) -> None:
+    """Words select entries as inspect does, and damage elsewhere is not their concern."""
+    row = run("--json", "inspect", "cuda:sm_90").document["outcomes"][0]
+    (other,) = (entry for entry in entries(cache) if entry.stem == row["key"])
+    flipped(other)
+    answer = run("--json", "verify", "twice.cl")
+    assert (answer.code, answer.document["summary"]["checked"]) == (0, 2)
+
+
+def test_verifying_is_no_use(run: Run, cache: Path, entries: Files) -> None:
+    """A check of everything leaves every entry's last use alone."""
+    before = [entry.stat().st_mtime_ns for entry in entries(cache)]
+    assert run("verify").code == 0
+    assert [entry.stat().st_mtime_ns for entry in entries(cache)] == before
+
+
+def test_entries_load_on_their_devices(run: Run, mixed: Filled) -> None:
+    """PoCL and Intel load what they built."""
+    answer = run("--json", "verify", "twice.cl", "--load", at=mixed.root)
+    summary = answer.document["summary"]
+    assert (answer.code, summary["sound"], summary["notes"]) == (0, 2, [])
+
+
+def test_what_cannot_be_loaded_here_is_said(run: Run, mixed: Filled, devices: Any) -> None:
+    """Without a CUDA device a cubin is not loaded, which is a note and no finding."""
+    if any(device.backend == "cuda" and device.present for device in devices):
+        pytest.skip("a CUDA device is here")
+    answer = run("--json", "verify", "cuda:sm_90", "--load", at=mixed.root)
+    ((note,), code) = answer.document["summary"]["notes"], answer.code
+    assert (code, note["note"].startswith("not loaded: ")) == (0, True)
+
+
+def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: str) -> None:
+    """An entry that is sound in itself but does not load costs a child process at most, and is exit 3."""
+    store, entry = _entry(cache, pocl)
+    half = len(entry.payload) // 2
+    store.publish(_holding(entry, entry.payload[:half] + bytes(len(entry.payload) - half)))
+    answer = run("--json", "verify", pocl, "--load")
+    assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(entry.key))])
+
+
+def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, pocl: str, intel: str) -> None:
+    """NVRTC gives the same bytes again; PoCL never does, and Intel for a worker's first program alone."""
+    answer = run("--json", "verify", "--rebuild", at=mixed.root)
+    summary = answer.document["summary"]
+    assert (answer.code, summary["checked"], summary["sound"]) == (0, 4, 4)
+    assert all(note["note"].startswith("not comparable: ") for note in summary["notes"])
+    noted = [note["entry"] for note in summary["notes"]]
+    rows = run("--json", "inspect", *noted, at=mixed.root).document["outcomes"]
+    assert pocl in {row["target"] for row in rows} <= {pocl, intel}
+
+
+def test_rebuilding_finds_bytes_of_another_program(run: Run, root: Path, write: Write, nvrtc: str) -> None:
+    """An entry that holds a sound cubin of another source differs from what its source compiles to."""
+    sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})
+    assert run("warm", sources, "--target", nvrtc).code == 0
+    store = DirectoryStore(root, writable=True)
+    first, second = (store.check(scanned) for scanned in store.scan())
+    assert isinstance(first, Entry) and isinstance(second, Entry)
+    store.publish(_holding(first, second.payload))
+    answer = run("--json", "verify", "--rebuild")
+    assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(first.key))])
+
+
+def test_a_changed_source_cannot_be_rebuilt(run: Run, write: Write, nvrtc: str) -> None:
+    """Where the source file changed since, that is said instead of a comparison."""
+    source = write({"a.cu": VECTOR}) / "a.cu"
+    assert run("warm", source, "--target", nvrtc).code == 0
+    source.write_text(VECTOR.replace("1", "2"), encoding="utf-8")
+    (note,) = run("--json", "verify", "--rebuild").document["summary"]["notes"]
+    assert note["note"] == f"not rebuilt: {source} has changed since"

@@ -1,0 +1,120 @@
+"""``gpucache warm`` where a compile never ends: time limits, the poison list, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Run
+
+Write = Callable[..., Path]
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+
+
+def _results(answer: Answer) -> dict[str, str]:
+    return {row["program"]: row["result"] for row in answer.document["outcomes"]}
+
+
+@pytest.fixture(scope="module")
+def poisoned(
+    filling: Run, nvrtc: str, endless: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path, Answer]:
+    """Root, sources and answer of a run in which one program never ends."""
+    place = tmp_path_factory.mktemp("poisoned")
+    sources = place / "sources"
+    sources.mkdir()
+    (sources / "endless.cu").write_text(endless, encoding="utf-8")
+    (sources / "vector.cu").write_text(VECTOR, encoding="utf-8")
+    answer = filling(sources, "--target", nvrtc, "--timeout", "2", "--root", place / "root")
+    return place / "root", sources, answer
+
+
+def test_an_endless_compile_fails_alone(poisoned: tuple[Path, Path, Answer]) -> None:
+    """A compile over its time limit is tried twice and fails its own item; its neighbour is built."""
+    _, _, answer = poisoned
+    assert _results(answer) == {"endless.cu": "failed", "vector.cu": "built"}
+    (failed,) = (row for row in answer.document["outcomes"] if row["result"] == "failed")
+    assert "did not end within 2 s, twice" in failed["reason"]
+    assert answer.code == 3
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_poisoned_item_is_left_out(
+    run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str, check: list[str], no_workers: None
+) -> None:
+    """The next run says why the item is left out and how to try it again, and compiles nothing."""
+    root, sources, _ = poisoned
+    answer = run("--json", "warm", sources, "--target", nvrtc, *check, at=root)
+    assert _results(answer) == {"endless.cu": "poisoned", "vector.cu": "hit"}
+    (row,) = (row for row in answer.document["outcomes"] if row["result"] == "poisoned")
+    assert "did not end within 2 s" in row["reason"] and "--retry" in row["reason"]
+    assert answer.code == 3
+
+
+def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
+    """With --retry the item is compiled again, here into another time limit."""
+    root, sources, _ = poisoned
+    answer = run("--json", "warm", sources, "--target", nvrtc, "--retry", "--timeout", "0.1", at=root)
+    (row,) = (row for row in answer.document["outcomes"] if row["program"] == "endless.cu")
+    assert (row["result"], "within 0.1 s, twice" in row["reason"]) == ("failed", True)
+
+
+def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
+    run: Run, root: Path, write: Write, nvrtc: str, endless: str, vendors: Path
+) -> None:
+    """Ctrl-C while a compiler runs is exit 130: hits stand, the rest is interrupted, no worker is left."""
+    sources = write({"endless.cu": endless, "vector.cu": VECTOR})
+    assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
+    misses = root / "v1" / "journal" / "misses"
+    known = misses.read_text(encoding="utf-8")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],
+        env={**os.environ, "OCL_ICD_VENDORS": str(vendors)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # A worker writes down the miss just before it starts to compile.
+        _wait_until(lambda: misses.read_text(encoding="utf-8") != known)
+        workers = _children(child.pid)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert (child.returncode, err) == (130, "")
+    results = {row["program"]: row["result"] for row in json.loads(out)["outcomes"]}
+    assert results == {"endless.cu": "interrupted", "vector.cu": "hit"}
+    assert workers
+    _wait_until(lambda: all(map(_gone, workers)))
+
+
+def _children(parent: int) -> list[int]:
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()]
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended, be it that nobody has waited for it yet."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] in "ZX"
+
+
+def _wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,97 @@
+"""Requests made ready as real compilers would have them, stores on disk, and compilers that only count."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends.interface import Backend
+from gpucache.backends.registry import load_backend
+from gpucache.engine.layers import Layers
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target, Toolchain
+from gpucache.store import DirectoryStore
+
+SOURCE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Gives back one payload, and counts how often it was asked."""
+
+    payload: bytes = b"compiled"
+    asked: int = 0
+    meanwhile: Callable[[], object] = field(default=lambda: None)
+    """What happens while it compiles."""
+
+    def __call__(self) -> Artifact:
+        self.asked += 1
+        self.meanwhile()
+        return Artifact(ArtifactKind.CUBIN, self.payload, "a log", 5, {"show": "_Z4show"})
+
+
+def make_ready(
+    source: bytes = SOURCE,
+    *,
+    implementation: str = "nvrtc",
+    version: str = "1.0",
+    name: str = "show",
+    options: Sequence[str] = (),
+    include_dirs: Sequence[str | Path] = (),
+    environ: Mapping[str, str] | None = None,
+    local_sizes: Sequence[tuple[int, ...]] = (),
+    headers: Sequence[str] = (),
+    name_expressions: Sequence[str] = (),
+    path: Path | None = None,
+    cwd: str | Path = "/",
+) -> Prepared:
+    """A request as the compiler of an implementation would get it; nothing is loaded or compiled."""
+    backend: Backend = load_backend("cuda" if implementation == "nvrtc" else "opencl")
+    target = Target.parse("cuda:sm_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
+    request = BuildRequest(
+        program=Program(name, backend.language, source, path),
+        target=target,
+        options=tuple(options),
+        include_dirs=tuple(str(directory) for directory in include_dirs),
+        artifact_kind=backend.artifact_kind(target),
+        name_expressions=tuple(name_expressions),
+        local_sizes=tuple(local_sizes),
+        headers=tuple(headers),
+        cwd=str(cwd),
+    )
+    fields = (("device name", "a device"), ("driver version", version))
+    return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})
+
+
+@pytest.fixture
+def ready() -> Callable[..., Prepared]:
+    return make_ready
+
+
+@pytest.fixture
+def compiler() -> type[Compiler]:
+    return Compiler
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "cache", writable=True)
+
+
+@pytest.fixture
+def layers(store: DirectoryStore) -> Layers:
+    return Layers(user=store)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a folder of headers: ``tree("include", value="7")`` holds ``value.h`` with that value."""
+
+    def write(name: str, *, value: str = "7", file: str = "value.h") -> Path:
+        folder = tmp_path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(f"#define VALUE {value}\n", encoding="ascii")
+        return folder
+
+    return write

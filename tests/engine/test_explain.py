@@ -1,0 +1,220 @@
+"""Why a lookup missed: every verdict, and for a changed input the field that changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.engine.explain import explain, to_record
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import find, get_or_build
+from gpucache.engine.prepare import Prepared
+from gpucache.outcomes import Built, Miss, Verdict
+from gpucache.store import Damage, Damaged, DirectoryStore, Event
+
+Ready = Callable[..., Prepared]
+Tree = Callable[..., Path]
+
+
+@pytest.fixture
+def keep(layers: Layers, compiler: Any) -> Callable[..., None]:
+    """Build requests, so that there is something to hold a miss against."""
+
+    def keep(*requests: Prepared, payload: bytes = b"compiled") -> None:
+        for prepared in requests:
+            assert isinstance(get_or_build(layers, prepared, compiler(payload)), Built)
+
+    return keep
+
+
+@pytest.fixture
+def missed(layers: Layers, keep: Callable[..., None]) -> Callable[..., Miss]:
+    """The miss of a request after others were built."""
+
+    def missed(wanted: Prepared, *built: Prepared, payload: bytes = b"compiled") -> Miss:
+        keep(*built, payload=payload)
+        miss = find(layers, wanted)
+        assert isinstance(miss, Miss)
+        return miss
+
+    return missed
+
+
+def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_path: Path) -> None:
+    """A program nobody built is never-built, and the roots that were asked are named."""
+    miss = missed(ready(b"int y;", name="solver"), ready(b"int x;", name="show"))
+    assert miss == Miss(Verdict.NEVER_BUILT, f"nothing was ever built as solver in {tmp_path / 'cache'}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label", "left", "right"),
+    [
+        ({"options": ["-DA"]}, {"options": ["-DA", "-DB"]}, "option", "-DA", "-DA -DB"),
+        ({"options": ["-DA", "-DB"]}, {"options": ["-DB", "-DA"]}, "option", "-DA -DB", "-DB -DA"),
+        ({"version": "1.0"}, {"version": "1.1"}, "driver version", "1.0", "1.1"),
+        ({}, {"name_expressions": ["f<int>"]}, "name expression", None, "f<int>"),
+        (
+            {"implementation": "pocl", "local_sizes": [(64,)]},
+            {"implementation": "pocl", "local_sizes": [(16, 16)]},
+            "local size",
+            "64",
+            "16x16",
+        ),
+        (
+            {"implementation": "intel"},
+            {"implementation": "intel", "environ": {"CL_CONFIG_CPU_TARGET_ARCH": "skx"}},
+            "environment CL_CONFIG_CPU_TARGET_ARCH",
+            None,
+            "skx",
+        ),
+    ],
+)
+def test_the_field_that_changed_is_named(
+    missed: Callable[..., Miss],
+    ready: Ready,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    label: str,
+    left: str | None,
+    right: str | None,
+) -> None:
+    """A changed option, order, driver, size or variable is named alone, with both its values."""
+    old = ready(b"int x;", **before)
+    miss = missed(ready(b"int x;", **after), old)
+    assert miss.verdict is Verdict.KEY_CHANGED
+    assert [(item.label, item.left, item.right) for item in miss.differences] == [(label, left, right)]
+    assert miss.detail == f"{label} changed since {old.key.short}"
+    assert miss.nearest == old.key
+
+
+def test_a_changed_source_is_named(missed: Callable[..., Miss], ready: Ready) -> None:
+    """Another source under the same name is the field that changed."""
+    miss = missed(ready(b"int y;"), ready(b"int x;"))
+    assert [item.label for item in miss.differences] == ["source"]
+
+
+def test_a_changed_header_is_named(
+    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tree: Tree
+) -> None:
+    """An edited header is named first; what follows is only how includes resolve."""
+    include = tree("include")
+    keep(ready(include_dirs=[include]))
+    tree("include", value="8")
+    miss = missed(ready(include_dirs=[include]))
+    assert [item.label for item in miss.differences] == ["include value.h", "include resolution"]
+
+
+def test_a_header_that_appeared_is_named(
+    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tree: Tree
+) -> None:
+    """A name that resolved nowhere and now does is a difference from ``not found``."""
+    keep(ready(include_dirs=[tree("include", file="other.h")]))
+    miss = missed(ready(include_dirs=[tree("include")]))
+    assert (miss.differences[0].label, miss.differences[0].left) == ("include value.h", "not found")
+
+
+def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready, tree: Tree) -> None:
+    """For an artifact that holds paths the folder is the field that changed, with both places."""
+    first, second = tree("first"), tree("second")
+    miss = missed(
+        ready(include_dirs=[second]), ready(include_dirs=[first]), payload=f"compiled in {first}".encode()
+    )
+    (only,) = miss.differences
+    assert (only.label, only.left, only.right) == ("include directory", str(first), str(second))
+
+
+def test_the_nearest_entry_is_the_one_with_fewest_differences(
+    missed: Callable[..., Miss], ready: Ready
+) -> None:
+    """Of several builds the one that differs least is held against the request, not the newest."""
+    near, far = ready(options=["-DA"]), ready(b"int y;", options=["-DB"], version="2.0")
+    miss = missed(ready(options=["-DC"]), near, far)
+    assert miss.nearest == near.key
+
+
+def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready) -> None:
+    """More than three fields are named by the first three and a number."""
+    old = ready(b"int x;", options=["-DA"], name_expressions=["f<int>"])
+    miss = missed(ready(b"int y;", version="1.1"), old)
+    assert miss.detail == f"source, option, driver version and 1 more changed since {old.key.short}"
+
+
+def test_an_evicted_entry_is_told_with_its_rule(
+    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
+) -> None:
+    """What was removed says when and by which rule."""
+    prepared = ready()
+    keep(prepared)
+    (scanned,) = store.scan()
+    store.remove(scanned, "older than 30 d")
+    miss = missed(prepared)
+    assert miss.verdict is Verdict.EVICTED
+    assert miss.detail.startswith("evicted at ")
+    assert miss.detail.endswith(": older than 30 d")
+
+
+def test_a_quarantined_entry_is_told(
+    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
+) -> None:
+    """What a verify moved away is corrupt at the next lookup, with what was found."""
+    prepared = ready()
+    keep(prepared)
+    (scanned,) = store.scan()
+    store.quarantine(scanned, "mislabelled: it is no cubin")
+    miss = missed(prepared)
+    assert miss.verdict is Verdict.CORRUPT
+    assert miss.detail.startswith("quarantined at ")
+    assert miss.detail.endswith("mislabelled: it is no cubin")
+
+
+def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) -> None:
+    """Damage found at the lookup itself is the verdict, with what became of the file."""
+    miss = explain(layers, ready(), [Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)])
+    assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
+
+
+def test_a_poisoned_program_may_still_be_tried(
+    missed: Callable[..., Miss], store: DirectoryStore, ready: Ready
+) -> None:
+    """The poison list is for warm alone: it is no verdict on a lookup."""
+    prepared = ready()
+    store.record("show", Event(1, "poisoned", str(prepared.key), "cuda:sm_90", "it died"))
+    assert missed(prepared).verdict is Verdict.NOT_RECORDED
+
+
+def test_a_lost_entry_without_a_trace_is_not_recorded(
+    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tmp_path: Path
+) -> None:
+    """Where files were deleted behind our back the history is all there is, and says no more."""
+    prepared = ready()
+    keep(prepared)
+    (path,) = tmp_path.rglob("*.gpc")
+    path.unlink()
+    miss = missed(prepared)
+    assert miss.verdict is Verdict.NOT_RECORDED
+    assert miss.detail == f"earlier builds of show in {tmp_path / 'cache'} left nothing to compare with"
+
+
+def test_no_root_is_not_consulted(ready: Ready) -> None:
+    """Without any root nothing was asked, and the reason is the layers' own."""
+    assert explain(Layers(unusable="no home"), ready()) == Miss(Verdict.NOT_CONSULTED, "no home")
+
+
+def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Ready) -> None:
+    """A journal line names program, target, key and verdict, with at most eight differences."""
+    environ = {f"NVRTC_{number}": "x" for number in range(9)}
+    wanted = ready(environ=environ)
+    miss = missed(wanted, ready())
+    record = to_record(wanted, miss, 1)
+    assert len(miss.differences) == 9
+    assert record["differences"] == [
+        {"label": f"environment NVRTC_{number}", "left": None, "right": "x"} for number in range(8)
+    ]
+    assert (record["program"], record["target"], record["key"], record["verdict"], record["when_ns"]) == (
+        "show",
+        "cuda:sm_90",
+        str(wanted.key),
+        "key-changed",
+        1,
+    )

@@ -1,0 +1,311 @@
+"""The heart: where a program is looked for, what is kept of a build, and what never goes wrong."""
+
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build
+from gpucache.engine.prepare import Prepared
+from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
+from gpucache.keys import cache_key, digest
+from gpucache.model import Artifact, ArtifactKind, Entry
+from gpucache.outcomes import Built, Hit, Miss, Verdict
+from gpucache.store import DirectoryStore, MemoryStore
+
+Ready = Callable[..., Prepared]
+Tree = Callable[..., Path]
+
+
+def _built(layers: Layers, prepared: Prepared, compile_: Callable[[], Artifact]) -> Built:
+    outcome = get_or_build(layers, prepared, compile_)
+    assert isinstance(outcome, Built)
+    return outcome
+
+
+def _files(root: Path) -> set[Path]:
+    return {path for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_program_is_compiled_once(layers: Layers, ready: Ready, compiler: Any, tree: Tree) -> None:
+    """The first lookup compiles and publishes; the second gives the payload back, with its lowered names."""
+    prepared, compile_ = ready(include_dirs=[tree("include")]), compiler(b"compiled")
+    built = _built(layers, prepared, compile_)
+    hit = get_or_build(layers, prepared, compile_)
+    assert isinstance(hit, Hit)
+    assert (hit.payload, dict(hit.head.lowered_names)) == (b"compiled", {"show": "_Z4show"})
+    assert (built.miss.verdict, built.key, hit.key) == (Verdict.NEVER_BUILT, prepared.key, prepared.key)
+    assert compile_.asked == 1
+
+
+def test_an_entry_says_what_it_is(
+    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
+) -> None:
+    """Head and detail hold program, options, toolchain, the fields of the key, and where it came from."""
+    include = tree("include")
+    prepared = ready(options=["-DA"], include_dirs=[include], path=tmp_path / "show.cu")
+    key = _built(layers, prepared, compiler()).key
+    assert key is not None
+    hit, detail = find(layers, prepared), store.detail(key)
+    assert isinstance(hit, Hit)
+    assert detail is not None
+    assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:sm_90", ("-DA",))
+    assert hit.head.payload_sha256 == digest(b"compiled")
+    assert hit.head.toolchain == (("device name", "a device"), ("driver version", "1.0"))
+    assert cache_key(detail.key_fields) == key
+    assert detail.provenance == (
+        ("source file", str(tmp_path / "show.cu")),
+        ("include directory", str(include)),
+    )
+
+
+def test_a_long_log_is_cut(store: DirectoryStore, layers: Layers, ready: Ready) -> None:
+    """Of a build log 64 KiB are kept."""
+    log = "w" * (LOG_LIMIT + 1)
+    built = _built(layers, ready(), lambda: Artifact(ArtifactKind.CUBIN, b"compiled", log))
+    assert built.key is not None
+    detail = store.detail(built.key)
+    assert detail is not None
+    assert detail.build_log == log[:LOG_LIMIT]
+
+
+def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: Any) -> None:
+    """Memory, then the user's root, then system roots; what is found on disk is remembered."""
+    prepared = ready()
+    roots = [tmp_path / name for name in ("user", "system")]
+    for root in roots:
+        _built(Layers(user=DirectoryStore(root, writable=True)), prepared, compiler(root.name.encode()))
+    user, system = (DirectoryStore(root, writable=False) for root in roots)
+    layers = Layers(memory=MemoryStore(1 << 20), user=user, systems=(system,))
+    answers = [find(layers, prepared), find(layers, prepared), find(Layers(systems=(system,)), prepared)]
+    found = [(hit.payload, hit.layer) for hit in answers if isinstance(hit, Hit)]
+    assert found == [(b"user", str(roots[0])), (b"user", "memory"), (b"system", str(roots[1]))]
+
+
+def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
+    """What an administrator warmed is used where it lies."""
+    prepared = ready()
+    _built(Layers(user=DirectoryStore(tmp_path / "system", writable=True)), prepared, compiler())
+    before = _files(tmp_path)
+    user = DirectoryStore(tmp_path / "user", writable=True)
+    system = DirectoryStore(tmp_path / "system", writable=False)
+    assert isinstance(get_or_build(Layers(user=user, systems=(system,)), prepared, compiler()), Hit)
+    assert _files(tmp_path) == before
+
+
+def test_a_header_edited_during_the_compile_is_not_kept(
+    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
+) -> None:
+    """The caller gets what was compiled, but nobody can say of which header, so it is not published."""
+    include = tree("include")
+    compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
+    built = _built(layers, ready(include_dirs=[include]), compile_)
+    assert (built.artifact.payload, built.key) == (b"compiled", None)
+    assert built.note == "a header changed while it was compiled, so it was not kept"
+    assert not list(tmp_path.rglob("*.gpc"))
+    for value in ("7", "8"):
+        tree("include", value=value)
+        assert isinstance(find(layers, ready(include_dirs=[include])), Miss)
+
+
+def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
+    layers: Layers, ready: Ready, compiler: Any, tree: Tree
+) -> None:
+    """A payload with an include directory in it is published as located: a hit there, a miss elsewhere."""
+    first, second = tree("first"), tree("second")
+    here, there = ready(include_dirs=[first]), ready(include_dirs=[second])
+    built = _built(layers, here, compiler(f"compiled in {first}".encode()))
+    assert built.key == here.located_key
+    hit, miss = find(layers, here), find(layers, there)
+    assert isinstance(hit, Hit)
+    assert hit.head.located
+    assert isinstance(miss, Miss)
+    assert miss.detail.startswith("include directory changed since ")
+
+
+def test_a_required_hit_raises(layers: Layers, ready: Ready, compiler: Any) -> None:
+    """Where a hit is required a miss names program, target and verdict, and nothing is compiled."""
+    compile_ = compiler()
+    with pytest.raises(
+        CacheMissError, match=r"^solver for cuda:sm_90 is not .*: never-built: nothing was ever"
+    ):
+        get_or_build(replace(layers, require=True), ready(name="solver"), compile_)
+    assert compile_.asked == 0
+
+
+def test_a_disabled_cache_is_not_consulted(
+    layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
+) -> None:
+    """A disabled cache neither answers nor keeps, even where the entry is there."""
+    prepared = ready()
+    _built(layers, prepared, compiler())
+    before = _files(tmp_path)
+    built = _built(replace(layers, disabled=True), prepared, compiler())
+    assert (built.miss.verdict, built.key) == (Verdict.NOT_CONSULTED, None)
+    assert built.note == "GPUCACHE_DISABLE is set, so no cache was asked"
+    assert _files(tmp_path) == before
+
+
+def test_what_cannot_be_keyed_is_journaled_and_not_kept(
+    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
+) -> None:
+    """A program with the time in it is compiled; only the journal tells of it."""
+    built = _built(layers, ready(b"int x = __TIME__[0];"), compiler())
+    assert (built.miss.verdict, built.key) == (Verdict.UNCACHEABLE, None)
+    assert built.note.startswith("the source uses __TIME__")
+    assert store.journal_tail(1)[0]["verdict"] == "uncacheable"
+    assert not list(tmp_path.rglob("*.gpc"))
+
+
+def test_a_read_only_cache_is_read(layers: Layers, ready: Ready, compiler: Any, tmp_path: Path) -> None:
+    """With read_only hits are served, and what is built is not kept."""
+    known, new = ready(), ready(options=["-DNEW"])
+    _built(layers, known, compiler())
+    before = _files(tmp_path)
+    reading = replace(layers, read_only=True)
+    assert isinstance(find(reading, known), Hit)
+    assert _built(reading, new, compiler()).note == "GPUCACHE_READ_ONLY is set, so it was not kept"
+    assert _files(tmp_path) == before
+
+
+def test_no_usable_root_says_why(ready: Ready, compiler: Any) -> None:
+    """Where there is no root its own reason is the verdict and the note."""
+    built = _built(Layers(unusable="the root is gone; make it"), ready(), compiler())
+    assert (built.miss.verdict, built.miss.detail) == (Verdict.NOT_CONSULTED, "the root is gone; make it")
+    assert built.note == "the root is gone; make it"
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), CacheUnusableError("the root is gone")]
+)
+def test_what_cannot_be_kept_is_still_given_back(
+    tmp_path: Path, ready: Ready, compiler: Any, failure: Exception
+) -> None:
+    """A full disk or a root that vanished costs the entry, not the program, and the note says which."""
+
+    class Full(DirectoryStore):
+        def publish(self, entry: Entry) -> int:  # noqa: ARG002 - the store's signature
+            raise failure
+
+    built = _built(Layers(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
+    assert (built.artifact.payload, built.key) == (b"compiled", None)
+    assert built.note == f"it could not be kept: {failure}"
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.EIO, "I/O error"), CacheUnusableError("gone")])
+def test_a_bound_that_cannot_be_kept_harms_nobody(
+    layers: Layers, ready: Ready, compiler: Any, failure: Exception
+) -> None:
+    """Trimming after a publish may fail: the entry is there."""
+
+    def trim() -> None:
+        raise failure
+
+    prepared = ready()
+    assert _built(replace(layers, trim=trim), prepared, compiler()).key == prepared.key
+    assert isinstance(find(layers, prepared), Hit)
+
+
+def test_a_compile_error_leaves_nothing(layers: Layers, ready: Ready, tmp_path: Path) -> None:
+    """What the compiler raises comes out, and the next process may try at once."""
+
+    def refuse() -> Artifact:
+        raise CompileError("it does not compile")
+
+    with pytest.raises(CompileError, match="does not compile"):
+        get_or_build(layers, ready(), refuse)
+    assert not list(tmp_path.rglob("*.gpc"))
+    assert not [path for path in (tmp_path / "cache" / "v1" / "locks").iterdir() if path.is_file()]
+
+
+def test_a_damaged_entry_is_built_again(
+    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
+) -> None:
+    """A flipped byte is a miss that says corrupt, kept apart, and replaced by what is compiled."""
+    prepared = ready()
+    _built(layers, prepared, compiler())
+    (path,) = tmp_path.rglob("*.gpc")
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    built = _built(layers, prepared, compiler(b"compiled again"))
+    assert (built.miss.verdict, built.key) == (Verdict.CORRUPT, prepared.key)
+    assert built.miss.detail.endswith("and was moved to quarantine")
+    assert store.journal_tail(1)[0]["verdict"] == "corrupt"
+    hit = find(layers, prepared)
+    assert isinstance(hit, Hit)
+    assert hit.payload == b"compiled again"
+
+
+def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, compiler: Any) -> None:
+    """A damaged entry in the user's root is no miss while a system root has the program."""
+    prepared = ready()
+    stores = [DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system")]
+    for store in stores:
+        _built(Layers(user=store), prepared, compiler())
+    (path,) = (tmp_path / "user").rglob("*.gpc")
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    hit = find(Layers(user=stores[0], systems=(stores[1],)), prepared)
+    assert isinstance(hit, Hit)
+    assert hit.layer == str(tmp_path / "system")
+
+
+def test_a_useless_entry_is_replaced(layers: Layers, ready: Ready, compiler: Any) -> None:
+    """What a driver rejected is compiled again although it is there, and published over."""
+    prepared = ready()
+    layers = replace(layers, memory=MemoryStore(1 << 20))
+    _built(layers, prepared, compiler(b"garbage"))
+    miss = Miss(Verdict.REJECTED, "the driver rejected the binary")
+    build(layers, prepared, compiler(b"sound"), miss, replacing=True)
+    for looked_in in (layers, replace(layers, memory=None)):
+        hit = find(looked_in, prepared)
+        assert isinstance(hit, Hit)
+        assert hit.payload == b"sound"
+
+
+def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, compiler: Any) -> None:
+    """While one thread compiles, another that wants the same program gets its result without compiling."""
+    prepared, compiling, done = ready(), threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        compiling.set()
+        assert done.wait(60)
+
+    second = compiler(b"second")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(get_or_build, layers, prepared, compiler(b"first", meanwhile=slowly))
+        assert compiling.wait(60)
+        waiting = threads.submit(get_or_build, layers, prepared, second)
+        done.set()
+        assert isinstance(first.result(60), Built)
+        hit = waiting.result(60)
+    assert isinstance(hit, Hit)
+    assert (hit.payload, second.asked) == (b"first", 0)
+
+
+def test_nobody_waits_beyond_the_limit(layers: Layers, ready: Ready, compiler: Any) -> None:
+    """Where another holds the lock for longer than the limit, the program is compiled anyway and kept."""
+    prepared = ready()
+    outcomes: list[Hit | Built] = []
+
+    def impatient() -> None:
+        outcomes.append(get_or_build(layers, prepared, compiler(b"impatient"), wait_s=0))
+
+    _built(layers, prepared, compiler(b"slow", meanwhile=impatient))
+    (outcome,) = outcomes
+    assert isinstance(outcome, Built)
+    assert outcome.key == prepared.key
+
+
+def test_a_build_is_told_in_history(
+    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any
+) -> None:
+    """Under the program's name stands which key was built for which target."""
+    prepared = ready(name="solver")
+    _built(layers, prepared, compiler())
+    events = [(event.what, event.key, event.target) for event in store.history("solver")]
+    assert events == [("built", str(prepared.key), "cuda:sm_90")]

@@ -1,0 +1,191 @@
+"""Workers that crash, hang, eat memory or raise cost their own item, and leave nothing behind."""
+
+import operator
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.engine.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
+from gpucache.errors import TargetError
+
+# What workers are handed here are callables of the standard library, which any process can unpickle.
+Item = Callable[[], Any]
+Answers = dict[str, Done[Any] | Failed | Died]
+
+GIB = 1024**3
+ITEMS: dict[str, Item] = {
+    "before": os.getpid,
+    "crash": os.abort,
+    "hang": signal.pause,
+    "spin": partial(any, iter(int, 1)),
+    "exit": partial(os._exit, 7),
+    "memory": partial(bytearray, 4 * GIB),
+    "raise": partial(int, "x"),
+    "refuse": partial(exec, "from gpucache.errors import TargetError; raise TargetError('no such target')"),
+    "after": os.getcwd,
+}
+
+
+def _run(items: list[Item], bounds: Bounds) -> list[tuple[Item, Done[Any] | Failed | Died]]:
+    return list(run_isolated(operator.call, items, bounds))
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    """What became of one good item before, one after, and of every disaster between them."""
+    names = {id(item): name for name, item in ITEMS.items()}
+    bounds = Bounds(jobs=2, timeout_s=1.0, memory_bytes=GIB)
+    return {names[id(item)]: answer for item, answer in _run(list(ITEMS.values()), bounds)}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("crash", Died("its compiler process died of SIGABRT")),
+        ("hang", Died("it did not end within 1 s")),
+        ("spin", Died("it did not end within 1 s")),
+        ("exit", Died("its compiler process ended with status 7")),
+    ],
+)
+def test_a_dead_worker_is_told_in_words(answers: Answers, name: str, expected: Died) -> None:
+    """A crash is named by its signal, an exit by its status, and a hang by the limit it ran into."""
+    assert answers[name] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("memory", "MemoryError"), ("raise", "invalid literal"), ("refuse", "no such target")],
+)
+def test_what_an_item_raises_is_its_answer(answers: Answers, name: str, words: str) -> None:
+    """An exception comes back with its words; memory beyond the limit is refused to who asks for it."""
+    answer = answers[name]
+    assert isinstance(answer, Failed) and words in str(answer.error)
+
+
+def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
+    """What gpucache raises in a worker keeps its type, and with it the exit code."""
+    answer = answers["refuse"]
+    assert isinstance(answer, Failed) and isinstance(answer.error, TargetError)
+
+
+def test_neighbours_are_unharmed(answers: Answers) -> None:
+    """Every item has its answer, and those beside the disasters are done."""
+    assert set(answers) == set(ITEMS)
+    assert isinstance(answers["before"], Done) and isinstance(answers["after"], Done)
+
+
+def test_workers_run_in_an_empty_directory_of_their_own() -> None:
+    """A worker starts in a directory with nothing in it, which is gone afterwards."""
+    items: list[Item] = [os.getcwd, partial(os.listdir, ".")]
+    values = [answer.value for _, answer in _run(items, Bounds()) if isinstance(answer, Done)]
+    place, content = values
+    assert content == []
+    assert place != str(Path.cwd()) and not Path(place).parent.exists()
+
+
+def test_workers_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    """What a driver prints from native code reaches neither stdout nor stderr."""
+    items: list[Item] = [partial(os.write, 1, b"noise"), partial(os.write, 2, b"noise")]
+    assert [answer for _, answer in _run(items, Bounds())] == [Done(5), Done(5)]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("fresh", "processes"), [(True, 3), (False, 1)])
+def test_a_fresh_process_for_every_item_on_demand(fresh: bool, processes: int) -> None:
+    """Items share a worker, unless each is to have a process of its own."""
+    items: list[Item] = [partial(os.getpid) for _ in range(3)]
+    answers = _run(items, Bounds(fresh=fresh))
+    assert len({answer.value for _, answer in answers if isinstance(answer, Done)}) == processes
+
+
+def test_what_is_being_worked_on_is_told() -> None:
+    """While an item runs, whoever watches is told that it does."""
+    seen: list[Item] = []
+    hang: Item = signal.pause
+    list(run_isolated(operator.call, [hang], Bounds(timeout_s=0.5), seen.extend))
+    assert set(seen) == {hang}
+
+
+def test_leaving_early_ends_the_workers() -> None:
+    """Closing the iterator ends a worker that would never have ended."""
+    items: list[Item] = [os.getpid, signal.pause]
+    answers = run_isolated(operator.call, items, Bounds())
+    _, first = next(answers)
+    assert isinstance(first, Done)
+    _close(answers)
+    _wait_until(lambda: _gone(first.value))
+
+
+def _close(iterator: Iterator[object]) -> None:
+    getattr(iterator, "close")()  # noqa: B009 - a generator behind the type of an iterator
+
+
+_PARENT = """
+import operator, sys
+from functools import partial
+from gpucache.engine.pool import Bounds, run_isolated
+HANG = '''
+import os, signal
+with open({path!r} + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename({path!r} + ".part", {path!r})
+signal.pause()
+'''
+if __name__ == "__main__":
+    items = [partial(exec, HANG.format(path=path)) for path in sys.argv[1:]]
+    list(run_isolated(operator.call, items, Bounds(jobs=len(items))))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_workers_die_with_their_parent(tmp_path: Path) -> None:
+    """Workers of a process that is killed without a chance to clean up do not live on."""
+    script = tmp_path / "parent.py"
+    script.write_text(_PARENT, encoding="utf-8")
+    files = [tmp_path / "first", tmp_path / "second"]
+    parent = subprocess.Popen([sys.executable, script, *files])
+    try:
+        _wait_until(lambda: all(file.exists() for file in files))
+    finally:
+        parent.kill()
+        parent.wait()
+    for file in files:
+        pid = int(file.read_text(encoding="ascii"))
+        _wait_until(lambda: _gone(pid))  # noqa: B023 - called at once
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has ended too."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] in "ZX"
+
+
+def _wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_no_more_workers_than_items() -> None:
+    """However many cores and however much memory there is, one item has one worker."""
+    assert (worker_count(0), worker_count(1)) == (1, 1)
+    assert worker_count(10_000) >= 1
+
+
+def test_workers_share_the_free_memory() -> None:
+    """More workers get less each, and never so little that a compiler cannot run."""
+    alone, crowded = memory_share(1), memory_share(10_000)
+    assert alone is not None and crowded is not None
+    assert alone >= crowded == 2 * GIB

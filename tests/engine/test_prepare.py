@@ -1,0 +1,164 @@
+"""From a request to its keys: what changes them, what must not, and what ties an artifact to its place."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.engine.prepare import Prepared, closure_of, holds_paths
+from gpucache.errors import OptionError
+
+Ready = Callable[..., Prepared]
+Tree = Callable[..., Path]
+
+
+def test_a_tree_that_moved_has_the_same_key(ready: Ready, tree: Tree, tmp_path: Path) -> None:
+    """Neither the place of headers nor their time stamps are inputs."""
+    first = tree("first")
+    second = Path(shutil.copytree(first, tmp_path / "second"))
+    os.utime(second / "value.h", (1, 1))
+    assert ready(include_dirs=[first]).key == ready(include_dirs=[second]).key
+
+
+@pytest.mark.parametrize("spelling", ["include", "include/", "./include", "../{folder}/include", "link"])
+def test_the_spelling_of_a_folder_is_no_input(
+    ready: Ready, tree: Tree, tmp_path: Path, spelling: str
+) -> None:
+    """One folder gives one key, however it is spelled, as an option or apart."""
+    include = tree("include")
+    (tmp_path / "link").symlink_to(include)
+    spelled = spelling.format(folder=tmp_path.name)
+    wanted = ready(include_dirs=[include]).key
+    assert ready(include_dirs=[spelled], cwd=tmp_path).key == wanted
+    assert ready(options=["-I", spelled], cwd=tmp_path).key == wanted
+    assert ready(options=[f"-I{spelled}"], cwd=tmp_path).key == wanted
+
+
+def test_names_for_people_are_no_inputs(ready: Ready, tree: Tree, tmp_path: Path) -> None:
+    """Another name, another file or a folder that is searched for nothing leave the key as it is."""
+    include, unused = tree("include"), tree("unused", file="other.h")
+    wanted = ready(include_dirs=[include]).key
+    assert ready(include_dirs=[include], name="solver", path=tmp_path / "solver.cu").key == wanted
+    assert ready(include_dirs=[unused, include]).key == wanted
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"source": b"int other;"}, id="source"),
+        pytest.param({"options": ["-DA", "-DB", "-DC"]}, id="define"),
+        pytest.param({"options": ["-DB", "-DA"]}, id="order"),
+        pytest.param({"version": "1.1"}, id="driver"),
+        pytest.param({"environ": {"NVRTC_FLAGS": "x"}}, id="environment"),
+        pytest.param({"name_expressions": ["show<int>"]}, id="name expression"),
+    ],
+)
+def test_what_a_compiler_sees_is_an_input(ready: Ready, tree: Tree, change: dict[str, object]) -> None:
+    """Source, options and their order, toolchain, environment and name expressions each change the key."""
+    usual: dict[str, object] = {"include_dirs": [tree("include")], "options": ["-DA", "-DB"]}
+    assert ready(**usual).key != ready(**{**usual, **change}).key
+
+
+def test_local_sizes_are_inputs_of_a_late_compiler(ready: Ready) -> None:
+    """PoCL builds local sizes in, so they change its key; Intel does not."""
+    sizes = ([(64,)], [(32,)])
+    pocl = {ready(b"", implementation="pocl", local_sizes=size).key for size in sizes}
+    intel = {ready(b"", implementation="intel", local_sizes=size).key for size in sizes}
+    assert (len(pocl), len(intel)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "name", "counts"),
+    [
+        ("intel", "CL_CONFIG_CPU_TARGET_ARCH", True),
+        ("intel", "POCL_MAX_WORK_GROUP_SIZE", False),
+        ("pocl", "POCL_MAX_WORK_GROUP_SIZE", True),
+        ("pocl", "POCL_CACHE_DIR", False),
+        ("nvrtc", "CL_CONFIG_CPU_TARGET_ARCH", False),
+    ],
+)
+def test_variables_count_for_the_compiler_they_reach(
+    ready: Ready, implementation: str, name: str, *, counts: bool
+) -> None:
+    """A variable changes the keys of the one compiler that reads it, unless it only says where files go."""
+    plain = ready(b"", implementation=implementation)
+    changed = ready(b"", implementation=implementation, environ={name: "x"})
+    assert (plain.key != changed.key) is counts
+
+
+def test_a_header_is_an_input_by_its_content(ready: Ready, tree: Tree) -> None:
+    """An edited header, one that shadows it, and one that appears where none was each change the key."""
+    include, front = tree("include"), tree("front", file="other.h")
+    missing = ready(include_dirs=[front])
+    shadowed = ready(include_dirs=[front, include])
+    keys = {missing.key, shadowed.key}
+    tree("front", value="8")
+    keys |= {ready(include_dirs=[front]).key, ready(include_dirs=[front, include]).key}
+    assert len(keys) == 3
+    tree("include", value="9")
+    assert ready(include_dirs=[include]).key not in keys
+
+
+def test_closure_of_sees_the_disk_as_it_is_now(ready: Ready, tree: Tree) -> None:
+    """The closure of a request that was made ready differs once a header is edited, and only then."""
+    prepared = ready(include_dirs=[tree("include")])
+    assert closure_of(prepared.request, prepared.compilation) == prepared.closure
+    tree("include", value="8")
+    assert closure_of(prepared.request, prepared.compilation) != prepared.closure
+
+
+def test_a_located_key_knows_the_place(ready: Ready, tree: Tree) -> None:
+    """The second key of a request differs between places where the first does not."""
+    first, second = (ready(include_dirs=[tree(name)]) for name in ("first", "second"))
+    assert first.key == second.key
+    assert len({first.key, first.located_key, second.located_key}) == 3
+
+
+@pytest.mark.parametrize("implementation", ["nvrtc", "pocl", "intel"])
+def test_only_a_path_in_the_payload_or_a_debug_option_ties_it(
+    ready: Ready, tree: Tree, implementation: str
+) -> None:
+    """An artifact is tied to its place when it holds a folder as spelled, or by options that put paths in."""
+    include = tree("include")
+    plain = ready(b"", implementation=implementation, include_dirs=[include])
+    assert not holds_paths(plain, b"compiled")
+    assert holds_paths(plain, b"compiled" + os.fsencode(include / "value.h"))
+    debug = "-lineinfo" if implementation == "nvrtc" else "-g"
+    assert holds_paths(ready(b"", implementation=implementation, options=[debug]), b"compiled")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "reason"),
+    [
+        (b"int x = __TIME__[0];", [], "the source uses __TIME__"),
+        (b"int x;", ["-DBUILT=__DATE__"], "the build option '-DBUILT=__DATE__' puts the time"),
+        (b"int x;", ["-DDATED=1"], None),
+    ],
+)
+def test_a_program_with_the_time_in_it_is_refused(
+    ready: Ready, source: bytes, options: list[str], reason: str | None
+) -> None:
+    """No entry is kept of what comes out differently each time, whether source or option brings it in."""
+    refusal = ready(source, options=options).refusal
+    assert (refusal is None) if reason is None else (refusal or "").startswith(reason)
+
+
+def test_headers_named_by_hand_stand_in_for_a_macro(ready: Ready, tree: Tree) -> None:
+    """With the headers of a macro's include named, their content is the input and nothing else is."""
+    include = tree("include")
+    source = b"#define NAME <value.h>\n#include NAME\n"
+    wanted = {"include_dirs": [include], "headers": [str(include / "value.h")]}
+    before = ready(source, **wanted)
+    tree("include", file="other.h")
+    assert before.refusal is None
+    assert ready(source, **wanted).key == before.key
+    tree("include", value="8")
+    assert ready(source, **wanted).key != before.key
+
+
+def test_an_option_that_writes_files_is_refused(ready: Ready) -> None:
+    """A build option with side effects is an error that names it, not a key."""
+    with pytest.raises(OptionError, match="-fdevice-time-trace=x"):
+        ready(options=["-fdevice-time-trace=x"])

@@ -1,0 +1,151 @@
+"""``run_warm`` with workers that die: tried once more, then poisoned, neighbours built by real NVRTC.
+
+What workers run is given as text, as they cannot import a test module.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.assembly import backends, open_layers, worker_build
+from gpucache.engine.pool import Bounds
+from gpucache.engine.warm import Build, Job, Progress, WarmItem, plan_warm, run_warm
+from gpucache.manifest import ProgramSpec
+from gpucache.model import Device, Language, Program
+from gpucache.outcomes import Built, Hit, WarmOutcome, WarmResult
+from gpucache.probe import ask
+from gpucache.settings import Settings
+
+GOOD = b'extern "C" __global__ void good(float *a) { a[threadIdx.x] += 1; }\n'
+TARGET = "cuda:sm_90"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A build function as text; ``real`` in it is the build that warm runs, ``bad`` a program's name."""
+
+    text: str
+    real: Build
+
+    def __call__(self, job: Job) -> Hit | Built:
+        raise AssertionError(f"{job} is for workers alone")
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, dict[str, Any]]]:
+        return eval, (f"lambda job: {self.text}", {"real": self.real})
+
+
+@pytest.fixture(scope="module")
+def devices() -> list[Device]:
+    found = ask(["cuda"])
+    if not any(str(device.target) == TARGET and device.available for device in found):
+        pytest.skip("no NVRTC that builds for sm_90 is installed")
+    return found
+
+
+class Warming:
+    """Runs of warm over programs named here, on one root."""
+
+    def __init__(self, root: Path, devices: Sequence[Device]) -> None:
+        self._settings = Settings(root=root, root_origin="test")
+        self._devices = devices
+        self.seen: list[Progress] = []
+
+    def items(self, *names: str) -> list[WarmItem]:
+        """One item for each program; every source differs."""
+        programs = [Program(name, Language.CUDA_CPP, GOOD + f"// {name}".encode()) for name in names]
+        specs = [ProgramSpec(program) for program in programs]
+        return plan_warm(specs, self._devices, [TARGET], backends())
+
+    def __call__(self, items: Sequence[WarmItem], text: str, **options: Any) -> dict[str, WarmOutcome]:
+        """Outcomes by program; ``text`` is what workers do for the program ``bad.cu``."""
+        real = worker_build(self._settings, shared=False)
+        build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
+        layers = open_layers(self._settings)
+        bounds = Bounds(jobs=2, timeout_s=options.pop("timeout_s", 60.0))
+        run = run_warm(items, backends(), layers, {}, build, bounds, progress=self.seen.append, **options)
+        return {outcome.program: outcome for outcome in run}
+
+
+@pytest.fixture
+def warming(tmp_path: Path, devices: Sequence[Device]) -> Warming:
+    return Warming(tmp_path / "root", devices)
+
+
+def _appending(file: Path, then: str) -> str:
+    """Leave a mark in a file, then do something."""
+    return f"open({str(file)!r}, 'a').write('x') and {then}"
+
+
+ABORT = "__import__('os').abort()"
+
+
+def test_a_worker_that_dies_costs_its_item_alone(warming: Warming, tmp_path: Path) -> None:
+    """The item is tried exactly twice and fails with how it died; the others are built."""
+    marks = tmp_path / "marks"
+    outcomes = warming(warming.items("one.cu", "bad.cu", "two.cu"), _appending(marks, ABORT))
+    assert {name: outcome.result for name, outcome in outcomes.items()} == {
+        "one.cu": WarmResult.BUILT,
+        "bad.cu": WarmResult.FAILED,
+        "two.cu": WarmResult.BUILT,
+    }
+    assert "died of SIGABRT, twice" in outcomes["bad.cu"].reason
+    assert marks.read_text(encoding="ascii") == "xx"
+
+
+def test_a_worker_that_dies_once_is_forgiven(warming: Warming, tmp_path: Path) -> None:
+    """A second try that succeeds builds the item, and nothing is held against it."""
+    marks = tmp_path / "marks"
+    marks.touch()
+    fail_once = f"({_appending(marks, ABORT)}) if not open({str(marks)!r}).read() else real(job)"
+    items = warming.items("bad.cu")
+    assert warming(items, f"({fail_once})")["bad.cu"].result is WarmResult.BUILT
+    assert warming(items, ABORT)["bad.cu"].result is WarmResult.HIT
+
+
+def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_path: Path) -> None:
+    """A poisoned item is not tried again, unless told to; once built it is a hit like any other."""
+    items = warming.items("bad.cu")
+    marks = tmp_path / "marks"
+    warming(items, ABORT)
+    left_out = warming(items, _appending(marks, ABORT))["bad.cu"]
+    assert left_out.result is WarmResult.POISONED
+    assert "died of SIGABRT" in left_out.reason and not marks.exists()
+    assert warming(items, "real(job)", check=True)["bad.cu"].result is WarmResult.POISONED
+    assert warming(items, "real(job)", retry_poisoned=True)["bad.cu"].result is WarmResult.BUILT
+    assert warming(items, ABORT)["bad.cu"].result is WarmResult.HIT
+
+
+def test_another_source_is_not_poisoned(warming: Warming, devices: Sequence[Device]) -> None:
+    """The list is kept by key: a program that changed gets to try."""
+    warming(warming.items("bad.cu"), ABORT)
+    changed = ProgramSpec(Program("bad.cu", Language.CUDA_CPP, GOOD))
+    items = plan_warm([changed], devices, [TARGET], backends())
+    assert warming(items, "real(job)")["bad.cu"].result is WarmResult.BUILT
+
+
+def test_an_exception_is_not_poison(warming: Warming) -> None:
+    """An item whose worker raised fails with what was raised, and is tried again at the next run."""
+    items = warming.items("bad.cu", "one.cu")
+    outcomes = warming(items, "1 / 0")
+    assert outcomes["bad.cu"].result is WarmResult.FAILED
+    assert "division by zero" in outcomes["bad.cu"].reason
+    assert outcomes["one.cu"].result is WarmResult.BUILT
+    assert warming(items, "real(job)")["bad.cu"].result is WarmResult.BUILT
+
+
+def test_an_answer_that_cannot_travel_fails_its_item_alone(warming: Warming) -> None:
+    """A worker whose answer cannot be sent back is a failure of that item."""
+    outcomes = warming(warming.items("bad.cu", "one.cu"), "(lambda: None)")
+    assert outcomes["bad.cu"].result is WarmResult.FAILED
+    assert outcomes["one.cu"].result is WarmResult.BUILT
+
+
+def test_progress_counts_and_names(warming: Warming) -> None:
+    """Whoever watches is told how many are done of how many, and which run now."""
+    warming(warming.items("bad.cu", "one.cu"), "__import__('signal').pause()", timeout_s=1.0)
+    assert {now.total for now in warming.seen} == {2}
+    assert [now.done for now in warming.seen] == sorted(now.done for now in warming.seen)
+    assert any("bad.cu" in now.running for now in warming.seen)

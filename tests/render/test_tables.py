@@ -1,0 +1,256 @@
+"""Tables on a narrow terminal: lines are folded, and nothing that is said gets lost."""
+
+import io
+import re
+from collections.abc import Iterable
+
+import pytest
+from rich.console import Console, RenderableType
+
+from gpucache.model import Device, KeyField, Target
+from gpucache.outcomes import (
+    BenchCase,
+    CacheEntry,
+    CacheState,
+    Checked,
+    EntryReport,
+    EvictOutcome,
+    EvictPlan,
+    EvictSummary,
+    Finding,
+    FindingKind,
+    Location,
+    Ratio,
+    Removal,
+    Spread,
+    Verdict,
+    WarmOutcome,
+    WarmResult,
+    summarise_verify,
+    summarise_warm,
+)
+from gpucache.render import report, tables
+
+WIDTH = 80
+KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
+PROGRAM = "kernels/linear-algebra/blocked-matrix-multiplication.cl"
+TARGET = "opencl:nvidia-cuda/nvidia-geforce-rtx-4090-laptop-gpu"
+SECOND_NS = 10**9
+
+
+def _text(renderables: Iterable[RenderableType]) -> str:
+    console = Console(width=WIDTH, color_system=None, file=io.StringIO(), highlight=False)
+    for renderable in renderables:
+        console.print(renderable)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert "…" not in text
+    return text
+
+
+def _column(text: str, name: str) -> str:
+    """Everything below the heading of a column set left, joined without its folds and spaces.
+
+    Of a column that is not the last, cells are without spaces.
+    """
+    lines = text.splitlines()
+    heading = next(number for number, line in enumerate(lines) if re.search(rf"\b{name}\b", line))
+    start = lines[heading].index(name)
+    last = lines[heading].rstrip().endswith(name)
+    body = lines[heading + 2 :]
+    cells = [line[start:] for line in body[: [*body, ""].index("")]]
+    return "".join(cell.replace(" ", "") if last else cell.split(" ")[0] for cell in cells)
+
+
+def _entry(key: str, damage: str = "") -> CacheEntry:
+    return CacheEntry(
+        "gpucache", key, f"/root/{key}", 123_456_789, 0, 0, PROGRAM, TARGET, "opencl-binary", damage=damage
+    )
+
+
+@pytest.mark.parametrize("result", list(WarmResult))
+def test_warm_shows_result_program_target_and_reason(result: WarmResult) -> None:
+    """Whatever became of an item, its result is whole, its names are folded, its reason is below."""
+    reason = "" if result is WarmResult.BUILT else "the reason why"
+    outcome = WarmOutcome(
+        PROGRAM,
+        TARGET,
+        result,
+        "N=4",
+        KEYS[0],
+        65 * SECOND_NS,
+        123_456_789,
+        reason,
+        verdict=Verdict.KEY_CHANGED,
+    )
+    text = _text(tables.warm([outcome], summarise_warm([outcome])))
+    assert re.search(rf"\b{result.value}\b", text)
+    assert _column(text, "program").removesuffix("[N=4]") == PROGRAM and "[N=4]" in text
+    assert _column(text, "target") == TARGET
+    assert "1 min 5 s" in text and "118 MiB" in text
+    words = " ".join(text.split())
+    assert reason in words and f"1 {result.value}" in words
+
+
+def test_warm_shows_the_first_lines_of_a_log_and_how_many_more() -> None:
+    """A failure's log is cut to its first lines with the way to see all of it, which shows all of it."""
+    log = "\n".join(f"error number {number}" for number in range(100))
+    outcome = WarmOutcome(PROGRAM, TARGET, WarmResult.FAILED, reason="it does not compile", log=log)
+    short = _text(tables.warm([outcome], summarise_warm([outcome])))
+    assert "error number 0\n" in short and "error number 99" not in short
+    assert f"{100 - tables.LOG_LINES} more lines; -v shows them" in short
+    whole = _text(tables.warm([outcome], summarise_warm([outcome]), whole=True))
+    assert all(f"error number {number}\n" in whole for number in range(100))
+
+
+def test_text_is_not_read_as_markup() -> None:
+    """Square brackets of a compiler are shown, not taken for colours."""
+    outcome = WarmOutcome("a[bold].cl", TARGET, WarmResult.FAILED, reason="[red]no", log="x[/red] [i]")
+    text = _text(tables.warm([outcome], summarise_warm([outcome])))
+    assert all(part in text for part in ("a[bold].cl", "[red]no", "x[/red] [i]"))
+
+
+def test_entries_keep_their_keys() -> None:
+    """Each entry's key stands on one line, and its program and target are folded whole."""
+    text = _text([tables.entries([_entry(KEYS[0])], SECOND_NS)])
+    assert KEYS[0][:12] in text and "opencl-binary" in text and "118 MiB" in text
+    assert _column(text, "program") == PROGRAM
+    assert _column(text, "target") == TARGET
+
+
+def test_a_damaged_entry_says_so_in_the_list() -> None:
+    """Where there is no program to show the damage stands in its place."""
+    damaged = CacheEntry("gpucache", KEYS[0], "/x", 1, 0, 0, damage="truncated: 12 bytes are missing")
+    text = _text([tables.entries([damaged], SECOND_NS)])
+    assert KEYS[0][:12] in text and "truncated" in text
+
+
+@pytest.mark.parametrize("kind", list(FindingKind))
+def test_verify_shows_finding_key_and_detail(kind: FindingKind) -> None:
+    """Every kind of finding is named whole beside the key, with its program, detail and repair."""
+    detail = "the entry says cubin and the payload is PTX, which is something else entirely"
+    finding = Finding("gpucache", KEYS[0], kind, detail, PROGRAM, TARGET, repaired=True)
+    outcomes = [Checked(KEYS[0], (finding,))]
+    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    assert KEYS[0][:12] in text and re.search(rf"\b{kind.value}\b", text)
+    assert _column(text, "program") == PROGRAM
+    assert _column(text, "what") == f"{detail} (repaired)".replace(" ", "")
+    assert "1 checked" in text and "1 finding, 1 repaired" in text
+
+
+def test_verify_shows_what_could_not_be_told() -> None:
+    """A note stands beside the key of its entry, and the entry counts as sound."""
+    outcomes = [Checked(KEYS[0], notes=("not comparable: a temporary path",))]
+    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    assert f"{KEYS[0][:12]}: not comparable: a temporary path" in text
+    assert "1 checked, 1 sound, 0 findings" in text
+
+
+def test_evict_shows_what_would_go_and_by_which_rule() -> None:
+    """A planned removal keeps key, names and rule; the sum says what would stay."""
+    rule = "unused for 30 d, superseded"
+    plan = EvictPlan((Removal(_entry(KEYS[0]), rule),), 2, 2048)
+    text = _text(tables.evict_plan(plan))
+    assert KEYS[0][:12] in text
+    assert (_column(text, "program"), _column(text, "target")) == (PROGRAM, TARGET)
+    assert _column(text, "rule") == rule.replace(" ", "")
+    assert "1 entry would go, freeing 118 MiB; 2 would stay (2.0 KiB)" in text
+
+
+def test_evict_names_what_could_not_be_removed() -> None:
+    """An entry that changed since the scan is named; what was removed is summed up."""
+    gone, stayed = (Removal(_entry(key), "stale") for key in KEYS[:2])
+    outcomes = [EvictOutcome(gone, True), EvictOutcome(stayed, False)]
+    text = _text(tables.evict(outcomes, EvictSummary(1, 4096, 1, 8192)))
+    assert f"{KEYS[1][:12]} was not removed" in text and KEYS[0][:12] not in text
+    assert "1 entry removed, 4.0 KiB freed; 1 stay (8.0 KiB)" in text
+
+
+def test_bench_shows_ratio_phases_and_spread() -> None:
+    """A case has its medians and ratio in the table, then each phase, then the spread."""
+    case = BenchCase(
+        PROGRAM,
+        TARGET,
+        "measured",
+        cold=Spread.of([6 * SECOND_NS, 4 * SECOND_NS]),
+        warm=Spread.of([SECOND_NS, 2 * SECOND_NS]),
+        ratio=Ratio(3.5, 2.0, 6.0),
+        phases=(("compile", 4 * SECOND_NS, None), ("first launch", SECOND_NS, SECOND_NS)),
+    )
+    failed = BenchCase("other.cl", TARGET, "failed", "it does not compile")
+    text = _text(tables.bench([case, failed]))
+    assert all(part in text for part in ("5.00 s", "1.50 s", "3.5x", "2.0 to 6.0"))
+    assert re.search(r"compile +4\.00 s +-", text) and re.search(r"first launch +1\.00 s +1\.00 s", text)
+    assert "failed: it does not compile" in text
+
+
+def test_devices_show_targets_whole_and_errors_as_sentences() -> None:
+    """A target can be copied from its line; what is not here is said with its reason."""
+    long = Target("opencl", "nvidia-cuda/rtx-4090-laptop")
+    rows = [
+        Device(long, "opencl", "NVIDIA GeForce RTX 4090 Laptop GPU", "570.00", True, "a GPU"),
+        Device(Target("cuda", "sm_90"), "cuda", "sm_90", "", True, "NVRTC builds for it", present=False),
+        Device(None, "cuda", "CUDA driver", "", False, "the driver is broken", present=False),
+    ]
+    text = _text(tables.devices(rows))
+    assert str(long) in text and "cuda:sm_90" in text
+    assert "CUDA driver: the driver is broken" in text
+
+
+def test_the_state_names_root_limit_and_problems() -> None:
+    """Where the cache is, what decided that, and what is wrong with the place are all there."""
+    place = Location("gpucache", "/srv/cache", "GPUCACHE_DIR", True, 1024, ("it cannot be written",))
+    text = _text(tables.state(CacheState(place, 3, 512, 3, 2, 1)))
+    assert "/srv/cache (decided by GPUCACHE_DIR)" in text
+    assert "512 B of 1.0 KiB" in text and "3 of 2 programs, 1 unreadable" in text
+    assert "it cannot be written" in text
+
+
+def _report(fields: int) -> EntryReport:
+    includes = (KeyField(f"include h{number}.h", f"{number:064x}") for number in range(fields))
+    return EntryReport(
+        entry=_entry(KEYS[0]),
+        key_fields=(KeyField("option", "-DN=4"), *includes),
+        payload=(("kind", "cubin"), ("architecture", "sm_90")),
+        compile_ns=SECOND_NS,
+        build_log="a warning",
+        tool_version="1.0",
+        lowered_names=(("f<int>", "_Z1fIiEvv"),),
+    )
+
+
+def test_one_entry_is_told_whole() -> None:
+    """The full key, payload, key fields, lowered names and log of an entry are there."""
+    text = _text(report.report(_report(3), whole=False))
+    parts = (KEYS[0], "-DN=4", "include h2.h", "architecture", "_Z1fIiEvv", "a warning", "1.00 s")
+    assert all(part in text for part in parts)
+    assert "more headers" not in text
+
+
+def test_many_headers_are_counted_until_all_are_asked_for() -> None:
+    """Of many headers the first are shown and the rest counted; -v shows each with its whole digest."""
+    short = _text(report.report(_report(40), whole=False))
+    assert "include h11.h" in short and "include h12.h" not in short
+    assert "and 28 more headers; -v shows them" in short
+    whole = _text(report.report(_report(40), whole=True))
+    assert all(f"include h{number}.h" in whole for number in range(40))
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_misses_show_their_verdict(verdict: Verdict) -> None:
+    """Each miss says when, of which program and target, and why."""
+    record: dict[str, object] = {
+        "when_ns": 0,
+        "program": "k.cl",
+        "target": "cuda:sm_90",
+        "verdict": verdict.value,
+        "detail": "because",
+    }
+    text = _text(report.misses([record], 7200 * SECOND_NS))
+    assert f"2 h ago  k.cl for cuda:sm_90: {verdict.value}: because" in " ".join(text.split("\n"))
+
+
+def test_a_record_that_is_not_ours_is_shown_too() -> None:
+    """A journal line without the usual fields breaks nothing."""
+    assert "?" in _text(report.misses([{"when_ns": "soon"}], 0))

@@ -1,0 +1,437 @@
+"""What a CUDA program gets from the library: hits without a compiler, and no failure from the cache."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.store import DirectoryStore
+
+_PROCESS = Path(__file__).with_name("library_process.py")
+_SHOW = 'extern "C" __global__ void show(int *out) { *out = 7; }'
+_FROM_HEADER = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'
+_HEADER = "static __device__ int value() { return 7; }\n"
+_TEMPLATE = '#include "value.h"\ntemplate <typename T> __global__ void show(T *out) { *out = value(); }'
+_INSTANCES = ["show<int>", "show<float>"]
+
+Outcome = dict[str, Any]
+Job = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nvrtc() -> None:
+    try:
+        distribution("nvidia-cuda-nvrtc")
+    except PackageNotFoundError:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def _environment(root: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Without a layer in memory, so that every job asks the disk."""
+    return {**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0", **settings}
+
+
+def _start(root: Path, **settings: str) -> subprocess.Popen[str]:
+    """A program that has imported everything and waits for its jobs."""
+    program = subprocess.Popen(
+        [sys.executable, str(_PROCESS), "cuda"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(root, settings),
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    return program
+
+
+def _finish(program: subprocess.Popen[str], jobs: Sequence[Job]) -> list[Outcome]:
+    out, errors = program.communicate(json.dumps(jobs), timeout=120)
+    assert program.returncode == 0, errors
+    outcomes: list[Outcome] = json.loads(out)
+    return outcomes
+
+
+def _run(root: Path, *jobs: Job, **settings: str) -> list[Outcome]:
+    """What became of jobs in a program of their own."""
+    return _finish(_start(root, **settings), jobs)
+
+
+def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpucache", *arguments],
+        env=_environment(root, {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def _job(source: str = _SHOW, **more: Any) -> dict[str, Any]:
+    """One job; what the process itself does not know becomes an argument of ``compile_program``."""
+    own = {name: more.pop(name) for name in _OWN if name in more}
+    return {"source": source, "arguments": {"target": "sm_90", **more}, **own}
+
+
+_OWN = ("environment", "cwd", "remove_cwd", "compiling", "threads", "forked")
+
+
+def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
+    assert [outcome["error"] for outcome in outcomes] == [None] * len(outcomes)
+    return [outcome["compiled"] for outcome in outcomes]
+
+
+def _tree(folder: Path, header: str = _HEADER) -> Path:
+    """A folder with ``include/value.h``."""
+    (folder / "include").mkdir(parents=True)
+    (folder / "include" / "value.h").write_text(header, encoding="ascii")
+    return folder
+
+
+def test_what_warm_built_needs_no_compiler(tmp_path: Path, root: Path) -> None:
+    """A template that warm compiled comes back without NVRTC: the same bytes, the same lowered names."""
+    tree = _tree(tmp_path / "tree")
+    (tree / "show.cu").write_text(_TEMPLATE, encoding="ascii")
+    (tree / "gpucache.toml").write_text(
+        '[[program]]\nsource = "show.cu"\ninclude = ["include"]\ntargets = ["cuda:sm_90"]\n'
+        f"name_expressions = {json.dumps(_INSTANCES)}\n",
+        encoding="ascii",
+    )
+    warmed = _gpucache(root, "warm", "--manifest", str(tree / "gpucache.toml"))
+    assert warmed.returncode == 0, warmed.stdout + warmed.stderr
+    wanted = {"name_expressions": _INSTANCES, "include_path": [str(tree / "include")]}
+    hit, fresh = _run(
+        root,
+        _job(_TEMPLATE, compiling=False, **wanted),
+        _job(_TEMPLATE, environment={"GPUCACHE_DISABLE": "1"}, **wanted),
+    )
+    assert _compiled([hit, fresh]) == [0, 1]
+    assert sorted(hit["names"]) == sorted(_INSTANCES)
+    assert (hit["code"], hit["names"]) == (fresh["code"], fresh["names"])
+
+
+def test_a_plain_source_that_warm_built_is_a_hit(tmp_path: Path, root: Path) -> None:
+    """A source named on the command line is found again by its content, with the same define."""
+    (tmp_path / "show.cu").write_text(_SHOW.replace("7", "N"), encoding="ascii")
+    warmed = _gpucache(root, "warm", str(tmp_path / "show.cu"), "--target", "cuda:sm_90", "-D", "N=7")
+    assert warmed.returncode == 0, warmed.stdout + warmed.stderr
+    source = _SHOW.replace("7", "N")
+    jobs = [_job(source, options=options, name="show.cu") for options in ("-D N=7", ["-DN=8"])]
+    outcomes = _run(root, *jobs)
+    assert _compiled(outcomes) == [0, 1]
+    assert "key-changed: option changed" in outcomes[1]["log"][0]
+
+
+def test_a_tree_may_move(tmp_path: Path, root: Path) -> None:
+    """Another place, another time stamp or another spelling of -I is a hit; another content is not."""
+    tree = _tree(tmp_path / "tree")
+    moved = Path(shutil.copytree(tree, tmp_path / "moved"))
+    os.utime(moved / "include" / "value.h", (1, 1))
+    edited = _tree(tmp_path / "edited", _HEADER.replace("7", "8"))
+    (tmp_path / "link").symlink_to(tree / "include")
+    include = str(tree / "include")
+    outcomes = _run(
+        root,
+        _job(_FROM_HEADER, include_path=[include]),
+        _job(_FROM_HEADER, include_path=["include"], cwd=str(tree), compiling=False),
+        _job(_FROM_HEADER, include_path=[f"{include}/"], compiling=False),
+        _job(_FROM_HEADER, include_path=["../tree/./include"], compiling=False),
+        _job(_FROM_HEADER, include_path=[str(tmp_path / "link")], compiling=False),
+        _job(_FROM_HEADER, options=f"-I {include}", compiling=False),
+        _job(_FROM_HEADER, options=[f"--include-path={include}"], compiling=False),
+        _job(_FROM_HEADER, include_path=[str(moved / "include")], compiling=False),
+        _job(_FROM_HEADER, include_path=[str(edited / "include")]),
+    )
+    assert _compiled(outcomes) == [1, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert "include value.h" in outcomes[-1]["log"][0]
+
+
+def test_line_information_ties_an_artifact_to_its_place(tmp_path: Path, root: Path) -> None:
+    """With -lineinfo every place has an entry of its own, and each of them is found again."""
+    header = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"
+    first, second = (str(_tree(tmp_path / name, header) / "include") for name in ("first", "second"))
+    jobs = [
+        _job(_FROM_HEADER, options="-lineinfo", include_path=[place])
+        for place in (first, second, first, second)
+    ]
+    outcomes = _run(root, *jobs)
+    assert _compiled(outcomes) == [1, 1, 0, 0]
+    assert outcomes[0]["code"] == outcomes[2]["code"] != outcomes[1]["code"]
+    assert "key-changed: include directory changed" in outcomes[1]["log"][0]
+
+
+@pytest.mark.parametrize(
+    ("header", "compiled"),
+    [
+        pytest.param(_HEADER + "#define HERE __FILE__\n", [1, 0, 0], id="mentioned"),
+        pytest.param(
+            "static __device__ int value() { const char *f = __FILE__; return f[threadIdx.x]; }\n",
+            [1, 1, 0],
+            id="used",
+        ),
+    ],
+)
+def test_only_a_path_in_the_artifact_ties_it(
+    tmp_path: Path, root: Path, header: str, compiled: list[int]
+) -> None:
+    """A header that mentions __FILE__ stays portable; one that puts it into the cubin does not."""
+    first, second = (str(_tree(tmp_path / name, header) / "include") for name in ("first", "second"))
+    jobs = [_job(_FROM_HEADER, include_path=[place]) for place in (first, second, first)]
+    assert _compiled(_run(root, *jobs)) == compiled
+
+
+_CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "a root that is a file": (
+        {"environment": {"GPUCACHE_DIR": "{tmp}/file"}},
+        "WARNING: programs are compiled uncached: the cache root {tmp}/file is not a folder",
+    ),
+    "no place for a root": (
+        {"environment": {"GPUCACHE_DIR": "{tmp}/file/below"}},
+        "WARNING: programs are compiled uncached: the cache root {tmp}/file/below",
+    ),
+    "a root that others may write": (
+        {"environment": {"GPUCACHE_DIR": "{tmp}/open"}},
+        "WARNING: programs are compiled uncached: the cache root {tmp}/open cannot be trusted",
+    ),
+    "GPUCACHE_DISABLE": ({"environment": {"GPUCACHE_DISABLE": "1"}}, "GPUCACHE_DISABLE is set"),
+    "GPUCACHE_READ_ONLY": (
+        {"environment": {"GPUCACHE_READ_ONLY": "1"}},
+        "GPUCACHE_READ_ONLY is set, so it was not kept",
+    ),
+    "a setting that does not read": (
+        {"environment": {"GPUCACHE_MAX_SIZE": "much"}},
+        "WARNING: the cache is not used: GPUCACHE_MAX_SIZE: 'much' is not a size",
+    ),
+    "a current directory that is gone": (
+        {"environment": {"GPUCACHE_DIR": "relative"}, "cwd": "{tmp}/gone", "remove_cwd": True},
+        "WARNING: the cache is not used: ",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def unusable(tmp_path_factory: pytest.TempPathFactory, nvrtc: None) -> tuple[Path, dict[str, Outcome]]:
+    """What became of one program in every state of the cache, and in a sound one (``sound``)."""
+    tmp = tmp_path_factory.mktemp("unusable")
+    (tmp / "file").write_bytes(b"")
+    (tmp / "open").mkdir()
+    (tmp / "open").chmod(0o777)
+    (tmp / "gone").mkdir()
+    usual = {"GPUCACHE_DIR": str(tmp / "empty")}
+    reset = dict.fromkeys(("GPUCACHE_DISABLE", "GPUCACHE_READ_ONLY", "GPUCACHE_MAX_SIZE"))
+    jobs = {
+        name: json.loads(json.dumps(case).replace("{tmp}", str(tmp))) for name, (case, _) in _CASES.items()
+    }
+    for job in jobs.values():
+        job["environment"] = {**usual, **reset, **job["environment"]}
+    sound = {"environment": {**reset, "GPUCACHE_DIR": str(tmp / "cache")}}
+    outcomes = _run(tmp / "cache", *(_job(**job) for job in (sound, *jobs.values())))
+    return tmp, dict(zip(("sound", *jobs), outcomes, strict=True))
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_program_never_fails_because_of_the_cache(
+    unusable: tuple[Path, dict[str, Outcome]], name: str
+) -> None:
+    """Whatever state the cache is in, the same program is compiled once, and a line says why."""
+    tmp, outcomes = unusable
+    sentence = _CASES[name][1].replace("{tmp}", str(tmp))
+    assert _compiled([outcomes[name]]) == [1]
+    assert outcomes[name]["code"] == outcomes["sound"]["code"]
+    assert any(sentence in line for line in outcomes[name]["log"]), outcomes[name]["log"]
+    assert not (tmp / "empty").exists()
+
+
+def test_what_cannot_be_keyed_is_compiled_each_time(root: Path) -> None:
+    """A program with the time in it is compiled, not kept, and the log names the macro."""
+    clock = 'extern "C" __global__ void show(char *out) { *out = __TIME__[0]; }'
+    outcomes = _run(root, _job(clock), _job(clock))
+    assert _compiled(outcomes) == [1, 1]
+    assert "uncacheable: the source uses __TIME__" in outcomes[1]["log"][0]
+    assert not list(root.rglob("*.gpc"))
+
+
+def test_a_damaged_entry_is_compiled_again(root: Path) -> None:
+    """A flipped byte is a miss that says corrupt; the entry goes to quarantine and a sound one takes over."""
+    assert _compiled(_run(root, _job())) == [1]
+    (entry,) = root.rglob("*.gpc")
+    sound = entry.read_bytes()
+    entry.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    outcomes = _run(root, _job(), _job(compiling=False))
+    assert _compiled(outcomes) == [1, 0]
+    assert "corrupt: the entry was corrupt" in outcomes[0]["log"][0]
+    assert len(list((root / "v1" / "quarantine").iterdir())) == 1
+    assert DirectoryStore(root, writable=False).journal_tail(1)[0]["verdict"] == "corrupt"
+
+
+def test_a_required_hit_raises_at_a_miss(root: Path) -> None:
+    """With GPUCACHE_REQUIRE nothing is compiled: the error names program, target and verdict."""
+    outcomes = _run(root, _job(name="solver"), _job(options="-time=x"), GPUCACHE_REQUIRE="1")
+    assert [outcome["compiled"] for outcome in outcomes] == [0, 0]
+    assert outcomes[0]["error"].startswith("CacheMissError: solver for cuda:sm_90 is not in the cache")
+    assert "never-built: nothing was ever built as solver" in outcomes[0]["error"]
+    assert outcomes[1]["error"].startswith("OptionError: ")
+
+
+def test_a_second_build_comes_from_memory(tmp_path: Path, root: Path) -> None:
+    """Within a process a program is found in memory, whatever the disk holds, unless that is turned off."""
+    elsewhere = {"GPUCACHE_DIR": str(tmp_path / "elsewhere")}
+    outcomes = _run(
+        root,
+        _job(),
+        _job(environment=elsewhere),
+        _job(environment=elsewhere | {"GPUCACHE_MEMORY_BYTES": "0"}),
+        GPUCACHE_MEMORY_BYTES="1M",
+    )
+    assert _compiled(outcomes) == [1, 0, 1]
+    assert outcomes[1]["log"][0].endswith(" in memory")
+
+
+def test_threads_compile_a_program_once(root: Path) -> None:
+    """Eight threads that build one program at once get the same code from one compile."""
+    assert _compiled(_run(root, _job(threads=8))) == [1]
+
+
+def test_a_forked_child_builds(root: Path) -> None:
+    """After a fork a child finds what its parent built in memory, and compiles what is new."""
+    other = _SHOW.replace("7", "8")
+    built, found, fresh, again = _run(
+        root,
+        _job(),
+        _job(forked=True, compiling=False),
+        _job(other, forked=True),
+        _job(other, compiling=False),
+        GPUCACHE_MEMORY_BYTES="1M",
+    )
+    _compiled([built, found, fresh, again])
+    assert built["code"] == found["code"]
+    assert fresh["code"] == again["code"] != built["code"]
+
+
+def test_processes_compile_a_program_once(root: Path) -> None:
+    """Of eight processes that want one program at once, one compiles it and the others get its code."""
+    programs = [_start(root) for _ in range(8)]
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write(json.dumps([_job()]))
+        program.stdin.close()
+        program.stdin = None
+    outcomes = [_finish_told(program) for program in programs]
+    assert sum(_compiled(outcomes)) == 1
+    assert len({outcome["code"] for outcome in outcomes}) == 1
+    history = DirectoryStore(root, writable=False).history("show")
+    assert [event.what for event in history] == ["built"]
+
+
+def _finish_told(program: subprocess.Popen[str]) -> Outcome:
+    out, errors = program.communicate(timeout=120)
+    assert program.returncode == 0, errors
+    (outcome,) = json.loads(out)
+    return dict(outcome)
+
+
+def test_errors_are_those_of_the_program(root: Path) -> None:
+    """A source, a target or a device that is wrong raises its own error, as it would without a cache."""
+    broken = 'extern "C" __global__ void show(int *out) { out = ; }'
+    outcomes = _run(root, _job(broken, name="solver.cu"), _job(target="sm_1"), _job(target=None))
+    assert outcomes[0]["error"].startswith("CompileError: solver.cu does not compile")
+    assert outcomes[1]["error"].startswith("TargetError: NVRTC")
+    assert outcomes[2]["error"] is None or outcomes[2]["error"].startswith("NoDeviceError: ")
+
+
+_PROGRAM_CACHE = """
+import json, logging, sys
+from cuda.core import Program, ProgramOptions
+from gpucache.cuda import ProgramCache
+
+class Spying(ProgramCache):
+    def __getitem__(self, key):
+        try:
+            found = super().__getitem__(key)
+        except KeyError:
+            answers.append("miss")
+            raise
+        answers.append("hit")
+        keys.append(key)
+        return found
+
+answers, keys = [], []
+cache = Spying()
+
+def compiled():
+    program = Program('extern "C" __global__ void show() {}', "c++", ProgramOptions(arch="sm_90"))
+    return program.compile("cubin", cache=cache).code
+"""
+
+
+def _program_cache(root: Path, script: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM_CACHE + script],
+        env=_environment(root, {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_cuda_core_keeps_its_programs(root: Path) -> None:
+    """cuda.core's second compile is a hit on the bytes of the first, in entries that verify finds sound."""
+    script = "print(json.dumps([compiled() == compiled(), answers, len(cache)]))"
+    assert _program_cache(root, script) == [True, ["miss", "hit"], 1]
+    verified = _gpucache(root, "--json", "verify")
+    assert verified.returncode == 0, verified.stdout
+    summary = json.loads(verified.stdout)["summary"]
+    assert (summary["checked"], summary["sound"], summary["findings"]) == (1, 1, 0)
+
+
+def test_cuda_core_is_not_served_a_damaged_entry(root: Path) -> None:
+    """A flipped byte is a miss to cuda.core, which compiles and puts a sound entry in its place."""
+    assert _program_cache(root, "compiled(); print(len(cache))") == 1
+    (entry,) = root.rglob("*.gpc")
+    sound = entry.read_bytes()
+    entry.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    script = "compiled(); compiled(); print(json.dumps([answers, len(cache)]))"
+    assert _program_cache(root, script) == [["miss", "hit"], 1]
+
+
+def test_cuda_core_can_forget(root: Path) -> None:
+    """Entries of cuda.core go one by one or all at once; those of other programs stay."""
+    assert _compiled(_run(root, _job())) == [1]
+    script = """
+cache[b"a"] = cache["b"] = b"code"
+counts = [len(cache)]
+del cache[b"b"]
+counts.append(len(cache))
+try:
+    del cache["b"]
+except KeyError:
+    counts.append("gone")
+cache.clear()
+print(json.dumps([*counts, len(cache), cache.get(b"a")]))
+"""
+    assert _program_cache(root, script) == [2, 1, "gone", 0, None]
+    assert _compiled(_run(root, _job(compiling=False))) == [0]
+
+
+def test_cuda_core_never_fails_because_of_the_cache(tmp_path: Path) -> None:
+    """Where nothing can be kept cuda.core compiles each time, and counts no entries."""
+    (tmp_path / "file").write_bytes(b"")
+    script = "print(json.dumps([compiled() == compiled(), answers, len(cache)]))"
+    assert _program_cache(tmp_path / "file", script) == [True, ["miss", "miss"], 0]

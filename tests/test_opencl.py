@@ -1,0 +1,299 @@
+"""What a PyOpenCL program gets from the library: hits that build nothing, and no failure from the cache."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.keys import digest
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore, Found
+
+_PROCESS = Path(__file__).with_name("library_process.py")
+_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+_SHOW = "kernel void show(global int *out) { out[get_global_id(0)] = V; }"
+_FROM_HEADER = f'#include "value.h"\n{_SHOW}'
+_HEADER = "#define V 7\n"
+
+Outcome = dict[str, Any]
+Job = Mapping[str, Any]
+Run = Callable[..., list[Outcome]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def settings(opencl_environment: Mapping[str, str], root: Path, tmp_path: Path) -> dict[str, str]:
+    """Without a layer in memory, so that every build asks the disk, and with a place for PoCL alone."""
+    own = {"GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0", "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    (tmp_path / "pocl").mkdir()
+    return {**opencl_environment, **own}
+
+
+@pytest.fixture
+def run(settings: dict[str, str]) -> Run:
+    """What became of jobs in a program of their own."""
+
+    def run(*jobs: Job, **more: str) -> list[Outcome]:
+        done = subprocess.run(
+            [sys.executable, str(_PROCESS), "opencl"],
+            input=json.dumps(jobs),
+            env={**settings, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        outcomes: list[Outcome] = json.loads(done.stdout.removeprefix("ready\n"))
+        return outcomes
+
+    return run
+
+
+_OWN = ("environment", "compiling", "cwd", "launches", "threads")
+
+
+def _job(platform: str, source: str = _SHOW, **more: Any) -> dict[str, Any]:
+    """One job; what the process itself does not know becomes an argument of ``build_program``."""
+    own = {name: more.pop(name) for name in _OWN if name in more}
+    if "value.h" not in source:
+        more["options"] = [*more.get("options", ()), "-DV=7"]
+    return {"source": source, "platform": _PLATFORMS[platform], "arguments": more, **own}
+
+
+def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
+    """How often each job asked the compiler; every one of them computed what its program says."""
+    assert [outcome["error"] for outcome in outcomes] == [None] * len(outcomes)
+    return [outcome["compiled"] for outcome in outcomes]
+
+
+def _warm(settings: Mapping[str, str], *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "warm", *arguments],
+        env=settings,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _tree(folder: Path, header: str = _HEADER) -> str:
+    folder.mkdir()
+    (folder / "value.h").write_text(header, encoding="ascii")
+    return str(folder)
+
+
+def test_what_warm_built_builds_nothing(run: Run, settings: dict[str, str], tmp_path: Path) -> None:
+    """What warm compiled on both platforms runs in programs where building from source raises."""
+    tree = _tree(tmp_path / "tree")
+    source = Path(tree, "show.cl")
+    source.write_text(_FROM_HEADER, encoding="ascii")
+    platforms = ("--target", "opencl:pocl", "--target", "opencl:intel")
+    _warm(settings, str(source), *platforms, "-D", "UNUSED", "--local-size", "64")
+    wanted: dict[str, Any] = {"include_path": [tree], "local_sizes": [[64]], "options": "-D UNUSED"}
+    for platform in _PLATFORMS:
+        (outcome,) = run(_job(platform, _FROM_HEADER, compiling=False, launches=[[128, 64]], **wanted))
+        assert _compiled([outcome]) == [0]
+        assert outcome["values"] == [[7]]
+
+
+def test_pocl_launches_what_warm_built_without_compiling(
+    run: Run, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """At a declared local size PoCL compiles for neither a small nor a large grid; at another it does."""
+    source = tmp_path / "show.cl"
+    source.write_text(_SHOW, encoding="ascii")
+    _warm(settings, str(source), "--target", "opencl:pocl", "-D", "V=7", "--local-size", "64")
+    launches = [[64, 64], [131072, 64], [64, 32]]
+    (outcome,) = run(_job("pocl", compiling=False, local_sizes=[[64]], launches=launches))
+    loaded, *after = outcome["shared_objects"]
+    assert loaded > 0
+    assert after == [loaded, loaded, loaded + 1]
+
+
+def test_pocl_launches_what_the_library_built_without_compiling(run: Run, tmp_path: Path) -> None:
+    """A program that declares its local sizes finds them in its own entry, for grids as most are."""
+    wanted: dict[str, Any] = {"local_sizes": [[64], [8, 8]], "launches": [[64, 64]]}
+    assert _compiled(run(_job("pocl", **wanted))) == [1]
+    (tmp_path / "own").mkdir()
+    (outcome,) = run(_job("pocl", compiling=False, **wanted), POCL_CACHE_DIR=str(tmp_path / "own"))
+    loaded, after = outcome["shared_objects"]
+    assert loaded == after > 0
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_tree_may_move(run: Run, tmp_path: Path, platform: str) -> None:
+    """Another place, time stamp or spelling of -I is a hit; another header, option or order is not."""
+    tree = _tree(tmp_path / "tree")
+    moved = shutil.copytree(tree, tmp_path / "moved", copy_function=shutil.copyfile)
+    edited = _tree(tmp_path / "edited", "#define V 8\n")
+    outcomes = run(
+        _job(platform, _FROM_HEADER, include_path=[tree]),
+        _job(platform, _FROM_HEADER, include_path=["tree/"], cwd=str(tmp_path), compiling=False),
+        _job(platform, _FROM_HEADER, options=f"-I {tree}", compiling=False),
+        _job(platform, _FROM_HEADER, include_path=[str(moved)], compiling=False),
+        _job(platform, _FROM_HEADER, include_path=[edited]),
+        _job(platform, _FROM_HEADER, include_path=[tree], options="-DA -DB"),
+        _job(platform, _FROM_HEADER, include_path=[tree], options="-DB -DA"),
+    )
+    assert _compiled(outcomes) == [1, 0, 0, 0, 1, 1, 1]
+    assert [outcome["values"] for outcome in outcomes] == [[[7]]] * 4 + [[[8]]] + [[[7]]] * 2
+    assert "key-changed: include value.h" in outcomes[4]["log"][0]
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_the_current_directory_is_searched_and_keyed(run: Run, tmp_path: Path, platform: str) -> None:
+    """A header in the current directory counts by its content, as the compiler takes it from there."""
+    first, second = _tree(tmp_path / "first"), _tree(tmp_path / "second", "#define V 8\n")
+    jobs = [_job(platform, _FROM_HEADER, cwd=place) for place in (first, second, first)]
+    outcomes = run(*jobs)
+    assert _compiled(outcomes) == [1, 1, 0]
+    assert [outcome["values"] for outcome in outcomes] == [[[7]], [[8]], [[7]]]
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+@pytest.mark.parametrize(
+    ("header", "options", "compiled"),
+    [
+        pytest.param(_HEADER + "#define HERE __FILE__\n", [], [1, 0, 0], id="mentioned"),
+        pytest.param(
+            "constant char here[] = __FILE__;\n#define V here[get_local_id(0)] == '/' ? 7 : 8\n",
+            [],
+            [1, 1, 0],
+            id="used",
+        ),
+        pytest.param(_HEADER, ["-g"], [1, 1, 0], id="debugged"),
+    ],
+)
+def test_only_a_path_in_the_artifact_ties_it(
+    run: Run, tmp_path: Path, platform: str, header: str, options: list[str], compiled: list[int]
+) -> None:
+    """An artifact that holds paths has an entry for every place, and is found again at its own."""
+    first, second = (_tree(tmp_path / name, header) for name in ("first", "second"))
+    jobs = [
+        _job(platform, _FROM_HEADER, include_path=[place], options=options)
+        for place in (first, second, first)
+    ]
+    outcomes = run(*jobs)
+    assert _compiled(outcomes) == compiled
+    assert [outcome["values"] for outcome in outcomes] == [[[7]]] * 3
+
+
+def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:
+    """What makes Intel compile for another CPU is another key, and the log names the variable."""
+    assert _compiled(run(_job("intel"))) == [1]
+    (outcome,) = run(_job("intel"), CL_CONFIG_CPU_TARGET_ARCH="corei7-avx")
+    assert _compiled([outcome]) == [1]
+    assert "key-changed: environment CL_CONFIG_CPU_TARGET_ARCH changed" in outcome["log"][0]
+
+
+def test_local_sizes_are_keyed_where_they_matter(run: Run) -> None:
+    """Another local size is another program to PoCL, which builds it in, and none to Intel."""
+    jobs = [_job(platform, local_sizes=[size]) for platform in _PLATFORMS for size in ([64], [32])]
+    outcomes = run(*jobs)
+    assert _compiled(outcomes) == [1, 1, 1, 0]
+    assert "key-changed: local size changed" in outcomes[1]["log"][0]
+
+
+def _publish_garbage(root: Path) -> Path:
+    """Put bytes that no driver takes into the one entry of a root, as a sound entry."""
+    store = DirectoryStore(root, writable=True)
+    (scanned,) = store.scan()
+    found, detail = store.get(scanned.key), store.detail(scanned.key)
+    assert isinstance(found, Found)
+    assert detail is not None
+    garbage = b"\x7fnot a binary of any driver"
+    head = replace(found.head, payload_sha256=digest(garbage))
+    store.publish(Entry(scanned.key, head, detail, garbage))
+    return scanned.path
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_what_the_driver_rejects_is_compiled_again(run: Run, root: Path, platform: str) -> None:
+    """A sound entry with a binary that the driver refuses costs one compile, and is replaced by it."""
+    assert _compiled(run(_job(platform))) == [1]
+    path = _publish_garbage(root)
+    size_of_garbage = path.stat().st_size
+    outcomes = run(_job(platform), _job(platform, compiling=False))
+    assert _compiled(outcomes) == [1, 0]
+    assert "rejected: the driver rejected the binary" in outcomes[0]["log"][-1]
+    assert path.stat().st_size > size_of_garbage
+    record = DirectoryStore(root, writable=False).journal_tail(1)[0]
+    assert (record["program"], record["verdict"]) == ("show", "rejected")
+
+
+def test_a_required_hit_raises_at_a_miss(run: Run, root: Path) -> None:
+    """With GPUCACHE_REQUIRE nothing is compiled after any miss: the error names program and verdict."""
+    required = {"GPUCACHE_REQUIRE": "1"}
+    never, refused, built = run(
+        _job("intel", name="solver", environment=required),
+        _job("intel", name="solver", options=["-save-temps"]),
+        _job("intel", name="solver", environment={"GPUCACHE_REQUIRE": None}),
+    )
+    assert never["error"].startswith("CacheMissError: solver for opencl:intel/")
+    assert "GPUCACHE_REQUIRE is set: never-built: " in never["error"]
+    assert refused["error"].startswith("CacheMissError: solver cannot be looked up")
+    assert "uncacheable: the build option '-save-temps'" in refused["error"]
+    assert [never["compiled"], refused["compiled"], built["compiled"]] == [0, 0, 1]
+    _publish_garbage(root)
+    (rejected,) = run(_job("intel", name="solver"), **required)
+    assert rejected["compiled"] == 0
+    assert "GPUCACHE_REQUIRE is set: rejected: the driver rejected the binary" in rejected["error"]
+
+
+def test_a_program_never_fails_because_of_the_cache(run: Run, tmp_path: Path) -> None:
+    """With a root that is a file, no cache, or no key at all it runs, and a line says why."""
+    (tmp_path / "file").write_bytes(b"")
+    clock = _SHOW.replace("V;", "V + (__TIME__[0] == 0);")
+    unusable, disabled, uncacheable, refused = run(
+        _job("intel", environment={"GPUCACHE_DIR": str(tmp_path / "file")}),
+        _job("intel", environment={"GPUCACHE_DISABLE": "1"}),
+        _job("intel", clock, environment={"GPUCACHE_DISABLE": "0", "GPUCACHE_DIR": str(tmp_path / "cache")}),
+        _job("intel", options=["-cl-opt-disable", "-dump-opt-asm=x"]),
+    )
+    outcomes = (unusable, disabled, uncacheable)
+    assert _compiled(outcomes) == [1, 1, 1]
+    assert [outcome["values"] for outcome in outcomes] == [[[7]]] * 3
+    assert unusable["log"][0].startswith("WARNING: programs are compiled uncached: the cache root ")
+    assert "not-consulted: GPUCACHE_DISABLE is set" in disabled["log"][0]
+    assert "uncacheable: the source uses __TIME__" in uncacheable["log"][0]
+    assert refused["log"][0].startswith(
+        "WARNING: show is compiled uncached: the build option '-dump-opt-asm=x'"
+    )
+
+
+def test_a_source_that_does_not_compile_raises_as_without_a_cache(run: Run, root: Path) -> None:
+    """PyOpenCL's own error comes out, with the compiler's words in it, and nothing is kept."""
+    (outcome,) = run(_job("intel", "kernel void show(global int *out) { out[0] = ; }"))
+    assert outcome["error"].startswith("RuntimeError: clBuildProgram failed: BUILD_PROGRAM_FAILURE")
+    assert "expected expression" in outcome["error"]
+    assert not list(root.rglob("*.gpc"))
+
+
+def test_threads_compile_a_program_once(run: Run) -> None:
+    """Eight threads that build one program at once all run it, after one compile."""
+    (outcome,) = run(_job("pocl", threads=8), GPUCACHE_MEMORY_BYTES="1M")
+    assert _compiled([outcome]) == [1]
+    assert outcome["values"] == [[7]]
+
+
+def test_every_device_of_a_context_gets_its_binary(run: Run, root: Path) -> None:
+    """A context of two unlike devices takes two entries, and the program runs on both."""
+    both = {"POCL_DEVICES": "pthread basic"}
+    (built,) = run(_job("pocl"), **both)
+    (found,) = run(_job("pocl", compiling=False), **both)
+    assert _compiled([built, found]) == [2, 0]
+    assert built["values"] == found["values"] == [[7], [7]]
+    assert len(list(root.rglob("*.gpc"))) == 2

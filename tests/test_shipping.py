@@ -1,0 +1,225 @@
+"""A cache warmed by the administrator, used by somebody without a home, a name or a right to write."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpucache
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start programs as another user"
+)
+
+_PROCESS = Path(__file__).with_name("library_process.py")
+_STRANGER = 65534
+_NAMELESS = 54321
+_OPENCL = "kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
+_CUDA = 'extern "C" __global__ void show(int *out) { *out = 7; }'
+
+Outcome = dict[str, Any]
+AsStranger = Callable[..., Outcome]
+
+
+@pytest.fixture
+def ground() -> Iterator[Path]:
+    """A folder that every user can reach, which pytest's own is not."""
+    folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def interpreter(ground: Path) -> str:
+    """A Python that the stranger can start and that finds what this one has installed."""
+    version = f"python3.{sys.version_info.minor}"
+    system = shutil.which(version, path="/usr/bin:/usr/local/bin")
+    if _runs(sys.executable):
+        return sys.executable
+    if system is not None and _runs(borrowed := _environment_of(Path(system), ground / "venv", version)):
+        return borrowed
+    pytest.skip(f"no {version} here lets uid {_STRANGER} import gpucache: {sys.base_prefix} is closed to it")
+
+
+def _environment_of(system: Path, folder: Path, version: str) -> str:
+    """A virtual environment of another Python of this version, with the packages of this one."""
+    packages = folder / "lib" / version / "site-packages"
+    packages.parent.mkdir(parents=True)
+    packages.symlink_to(sysconfig.get_path("purelib"))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(system)
+    (folder / "pyvenv.cfg").write_text(f"home = {system.parent}\n", encoding="utf-8")
+    return str(folder / "bin" / "python")
+
+
+def _runs(interpreter: str) -> bool:
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", "import gpucache.cuda, gpucache.opencl"],
+            env=_environment(),
+            user=_STRANGER,
+            group=_STRANGER,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _environment(**settings: str) -> dict[str, str]:
+    """Without a home."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "PYTHONPATH")
+    }
+    package = str(Path(gpucache.__file__).parents[1])
+    return {**inherited, "PYTHONPATH": package, "GPUCACHE_MEMORY_BYTES": "0", **settings}
+
+
+@pytest.fixture
+def as_stranger(interpreter: str, ground: Path) -> AsStranger:
+    """What became of one job of a program that runs as another user without a home."""
+    pocl = ground / "pocl"
+    pocl.mkdir()
+    pocl.chmod(0o777)
+    process = ground / "process.py"  # the tests themselves may lie where nobody else may read
+    shutil.copyfile(_PROCESS, process)
+    process.chmod(0o644)
+
+    def run(language: str, job: dict[str, Any], uid: int = _STRANGER, **settings: str) -> Outcome:
+        done = subprocess.run(
+            [interpreter, str(process), language],
+            input=json.dumps([job]),
+            env=_environment(OCL_ICD_VENDORS=str(ground), POCL_CACHE_DIR=str(pocl), **settings),
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
+        return dict(outcome)
+
+    return run
+
+
+_JOBS: dict[str, dict[str, Any]] = {
+    "opencl": {
+        "source": _OPENCL,
+        "platform": "Portable Computing Language",
+        "arguments": {"local_sizes": [[64]]},
+        "launches": [[64, 64], [131072, 64]],
+    },
+    "cuda": {"source": _CUDA, "arguments": {"target": "sm_90"}},
+}
+
+
+def _warm_shared(root: Path, sources: Path) -> None:
+    (sources / "show.cl").write_text(_OPENCL, encoding="ascii")
+    (sources / "show.cu").write_text(_CUDA, encoding="ascii")
+    wanted = ("--target", "cuda:sm_90", "--target", "opencl:pocl", "--local-size", "64")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "--root", str(root), "warm", "--shared", str(sources), *wanted],
+        env={**os.environ, "OCL_ICD_VENDORS": str(sources)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _seen(root: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file and folder."""
+    return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in [root, *root.rglob("*")]}
+
+
+def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Path, tmp_path: Path) -> None:
+    """What root warmed with --shared is a hit to a uid without a home, in both languages, and left alone."""
+    root = ground / "shared"
+    _warm_shared(root, tmp_path)
+    before = _seen(root)
+    own = ground / "own"  # PyOpenCL makes no kernel without a place for a cache of its own
+    own.mkdir()
+    own.chmod(0o777)
+    settings = {
+        "GPUCACHE_SYSTEM_DIRS": str(root),
+        "GPUCACHE_REQUIRE": "1",
+        "GPUCACHE_DIR": str(own / "gpucache"),
+        "XDG_CACHE_HOME": str(own),
+    }
+    outcomes = {
+        language: as_stranger(language, {**job, "compiling": False}, **settings)
+        for language, job in _JOBS.items()
+    }
+    assert {language: outcome["error"] for language, outcome in outcomes.items()} == dict.fromkeys(_JOBS)
+    assert outcomes["opencl"]["values"] == [[7], [7]]
+    assert len(set(outcomes["opencl"]["shared_objects"])) == 1
+    assert _seen(root) == before
+    assert not (own / "gpucache").exists()
+
+
+def test_a_shared_cache_may_be_read_and_archived(ground: Path, tmp_path: Path) -> None:
+    """Its folders are 0755 and its files 0644, and no tag makes archivers leave it out."""
+    root = ground / "shared"
+    _warm_shared(root, tmp_path)
+    paths = [root, *root.rglob("*")]
+    modes = {(path.is_dir(), stat.S_IMODE(path.lstat().st_mode)) for path in paths}
+    assert modes == {(True, 0o755), (False, 0o644)}
+    assert not (root / "CACHEDIR.TAG").exists()
+    assert len(list(root.rglob("*.gpc"))) == 2
+
+
+def test_a_private_cache_is_not_another_users(as_stranger: AsStranger, ground: Path) -> None:
+    """A root that belongs to root and cannot be read costs a compile and a line, not the program."""
+    root = ground / "private"
+    root.mkdir(mode=0o700)
+    outcome = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_DIR=str(root))
+    assert (outcome["error"], outcome["compiled"]) == (None, 1)
+    assert outcome["log"][0].startswith("WARNING: programs are compiled uncached: ")
+
+
+def test_a_root_that_may_only_be_read_keeps_nothing(as_stranger: AsStranger, ground: Path) -> None:
+    """A root that another owns and lets be read is used, and what is missing there is compiled, not kept."""
+    root = ground / "readable"
+    root.mkdir(mode=0o755)
+    outcome = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_DIR=str(root))
+    assert (outcome["error"], outcome["compiled"]) == (None, 1)
+    assert outcome["log"][-1].startswith("WARNING: programs are compiled uncached: it could not be kept: ")
+    assert list(root.iterdir()) == []
+
+
+def test_without_a_home_a_hit_is_still_a_hit(as_stranger: AsStranger, ground: Path, tmp_path: Path) -> None:
+    """A uid without name, home or root of its own finds what was warmed."""
+    _warm_shared(ground / "shared", tmp_path)
+    job = {**_JOBS["cuda"], "compiling": False}
+    outcome = as_stranger("cuda", job, _NAMELESS, GPUCACHE_SYSTEM_DIRS=str(ground / "shared"))
+    assert outcome["error"] is None
+    assert [line.partition(" ")[0] for line in outcome["log"]] == ["INFO:"]
+
+
+def test_without_a_home_a_program_runs_uncached(as_stranger: AsStranger) -> None:
+    """A uid without name, home or configured root gets its program, and the line names the remedy."""
+    outcome = as_stranger("cuda", _JOBS["cuda"], _NAMELESS)
+    assert (outcome["error"], outcome["compiled"]) == (None, 1)
+    assert outcome["log"][0].startswith("WARNING: programs are compiled uncached: this user has no home")
+    assert "set GPUCACHE_DIR" in outcome["log"][0]
