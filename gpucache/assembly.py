@@ -66,12 +66,14 @@ def locate(settings: Settings) -> Location:
 
 def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
     """Keep what a probe found for completions, below a root that is there and may be written."""
-    from gpucache.probe.last import save_last
+    from gpucache.probe.last import load_last, save_last
 
     root = settings.root
     if root is None or settings.read_only or isinstance(check_root(root), RootRefused | RootMissing):
         return
-    save_last(root, [row.target for row in devices if row.target is not None and row.available])
+    asked = {row.backend for row in devices}
+    others = [target for target in load_last(root) if target.backend not in asked]
+    save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])
 
 
 def open_layers(settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False) -> Layers:

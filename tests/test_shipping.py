@@ -30,7 +30,7 @@ Outcome = dict[str, Any]
 AsStranger = Callable[..., Outcome]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ground() -> Iterator[Path]:
     """A folder that every user can reach, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
@@ -39,7 +39,7 @@ def ground() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def interpreter(ground: Path) -> str:
     """A Python that the stranger can start and that finds what this one has installed."""
     version = f"python3.{sys.version_info.minor}"
@@ -95,7 +95,7 @@ def _environment(**settings: str) -> dict[str, str]:
 def as_stranger(interpreter: str, ground: Path) -> AsStranger:
     """What became of one job of a program that runs as another user without a home."""
     pocl = ground / "pocl"
-    pocl.mkdir()
+    pocl.mkdir(exist_ok=True)
     pocl.chmod(0o777)
     process = ground / "process.py"  # the tests themselves may lie where nobody else may read
     shutil.copyfile(_PROCESS, process)
@@ -133,7 +133,10 @@ _JOBS: dict[str, dict[str, Any]] = {
 }
 
 
-def _warm_shared(root: Path, sources: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root that was warmed for everybody, for PoCL and for NVRTC."""
+    root, sources = ground / "shared", tmp_path_factory.mktemp("sources")
     (sources / "show.cl").write_text(_OPENCL, encoding="ascii")
     (sources / "show.cu").write_text(_CUDA, encoding="ascii")
     wanted = ("--target", "cuda:sm_90", "--target", "opencl:pocl", "--local-size", "64")
@@ -146,6 +149,7 @@ def _warm_shared(root: Path, sources: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return root
 
 
 def _seen(root: Path) -> dict[str, tuple[int, int]]:
@@ -153,16 +157,14 @@ def _seen(root: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in [root, *root.rglob("*")]}
 
 
-def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Path, tmp_path: Path) -> None:
+def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Path, shared: Path) -> None:
     """What root warmed with --shared is a hit to a uid without a home, in both languages, and left alone."""
-    root = ground / "shared"
-    _warm_shared(root, tmp_path)
-    before = _seen(root)
+    before = _seen(shared)
     own = ground / "own"  # PyOpenCL makes no kernel without a place for a cache of its own
     own.mkdir()
     own.chmod(0o777)
     settings = {
-        "GPUCACHE_SYSTEM_DIRS": str(root),
+        "GPUCACHE_SYSTEM_DIRS": str(shared),
         "GPUCACHE_REQUIRE": "1",
         "GPUCACHE_DIR": str(own / "gpucache"),
         "XDG_CACHE_HOME": str(own),
@@ -174,19 +176,17 @@ def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Pat
     assert {language: outcome["error"] for language, outcome in outcomes.items()} == dict.fromkeys(_JOBS)
     assert outcomes["opencl"]["values"] == [[7], [7]]
     assert len(set(outcomes["opencl"]["shared_objects"])) == 1
-    assert _seen(root) == before
+    assert _seen(shared) == before
     assert not (own / "gpucache").exists()
 
 
-def test_a_shared_cache_may_be_read_and_archived(ground: Path, tmp_path: Path) -> None:
+def test_a_shared_cache_may_be_read_and_archived(shared: Path) -> None:
     """Its folders are 0755 and its files 0644, and no tag makes archivers leave it out."""
-    root = ground / "shared"
-    _warm_shared(root, tmp_path)
-    paths = [root, *root.rglob("*")]
+    paths = [shared, *shared.rglob("*")]
     modes = {(path.is_dir(), stat.S_IMODE(path.lstat().st_mode)) for path in paths}
     assert modes == {(True, 0o755), (False, 0o644)}
-    assert not (root / "CACHEDIR.TAG").exists()
-    assert len(list(root.rglob("*.gpc"))) == 2
+    assert not (shared / "CACHEDIR.TAG").exists()
+    assert len(list(shared.rglob("*.gpc"))) == 2
 
 
 def test_a_private_cache_is_not_another_users(as_stranger: AsStranger, ground: Path) -> None:
@@ -208,11 +208,10 @@ def test_a_root_that_may_only_be_read_keeps_nothing(as_stranger: AsStranger, gro
     assert list(root.iterdir()) == []
 
 
-def test_without_a_home_a_hit_is_still_a_hit(as_stranger: AsStranger, ground: Path, tmp_path: Path) -> None:
+def test_without_a_home_a_hit_is_still_a_hit(as_stranger: AsStranger, shared: Path) -> None:
     """A uid without name, home or root of its own finds what was warmed."""
-    _warm_shared(ground / "shared", tmp_path)
     job = {**_JOBS["cuda"], "compiling": False}
-    outcome = as_stranger("cuda", job, _NAMELESS, GPUCACHE_SYSTEM_DIRS=str(ground / "shared"))
+    outcome = as_stranger("cuda", job, _NAMELESS, GPUCACHE_SYSTEM_DIRS=str(shared))
     assert outcome["error"] is None
     assert [line.partition(" ")[0] for line in outcome["log"]] == ["INFO:"]
 

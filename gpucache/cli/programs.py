@@ -55,6 +55,7 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
     from gpucache.sources import discover, load_program
 
     specs = []
+    taken: set[str] = set()
     for source in sources:
         for path in discover([source]):
             if path.suffix not in LANGUAGES:
@@ -62,6 +63,8 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
                     f"the source {str(path)!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu); leave it out"
                 )
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
+            name = path.as_posix() if name in taken else name  # two files are two programs
+            taken.add(name)
             program = load_program(path.absolute(), name, LANGUAGES[path.suffix])
             specs.append(ProgramSpec(program=program, include_dirs=(str(path.absolute().parent),)))
     return specs

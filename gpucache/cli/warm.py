@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
     from gpucache.engine.warm import WarmItem
     from gpucache.manifest import ProgramSpec
+    from gpucache.model import Device
     from gpucache.outcomes import WarmOutcome
     from gpucache.settings import Settings
 
@@ -63,7 +64,7 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
-    from gpucache.assembly import open_store
+    from gpucache.assembly import open_store, remember_targets
     from gpucache.outcomes import ExitCode, summarise_warm
     from gpucache.render import document, tables
 
@@ -71,9 +72,11 @@ def warm(
     specs = read_programs(named)
     settings = common().settings()
     open_store(settings, shared=shared)  # an unusable root is the first thing to say
-    items = plan(settings, specs, targets)
+    devices = ask_for(specs, targets)
+    items = plan(specs, targets, devices)
     common().say(f"Searching for headers in {_folders(specs)}")
     outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
+    remember_targets(settings, devices)
     summary = summarise_warm(outcomes)
     common().document(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
@@ -84,16 +87,21 @@ def warm(
     leave(summary.exit_code)
 
 
-def plan(settings: "Settings", specs: "list[ProgramSpec]", targets: tuple[str, ...]) -> "list[WarmItem]":
-    """What would be built, after asking only the backends that the programs need."""
-    from gpucache.assembly import backends, remember_targets
-    from gpucache.engine.warm import needed_backends, plan_warm
+def ask_for(specs: "list[ProgramSpec]", targets: tuple[str, ...]) -> "list[Device]":
+    """The devices of the backends that the programs need; no other driver is asked."""
+    from gpucache.assembly import backends
+    from gpucache.engine.warm import needed_backends
     from gpucache.probe import ask
 
-    known = backends()
-    devices = ask(needed_backends(specs, targets, known))
-    remember_targets(settings, devices)
-    return plan_warm(specs, devices, targets, known)
+    return ask(needed_backends(specs, targets, backends()))
+
+
+def plan(specs: "list[ProgramSpec]", targets: tuple[str, ...], devices: "list[Device]") -> "list[WarmItem]":
+    """What would be built."""
+    from gpucache.assembly import backends
+    from gpucache.engine.warm import plan_warm
+
+    return plan_warm(specs, devices, targets, backends())
 
 
 def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bounds":

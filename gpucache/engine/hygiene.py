@@ -7,6 +7,7 @@ know how an advice is shown.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from gpucache.keys import Difference, difference
 from gpucache.model import KeyField
@@ -81,7 +82,7 @@ def _restless(program: str, target: str, own: Sequence[CacheEntry], fields: Fiel
     if len(latest) <= RESTLESS_ENTRIES:
         return None
     read = [fields(entry) for entry in latest]
-    steps = [difference(one, other) for one, other in zip(read, read[1:], strict=False)]
+    steps = [difference(one, other) for one, other in pairwise(read)]
     always = [
         label
         for label in _labels(steps[0])

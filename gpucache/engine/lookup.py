@@ -16,6 +16,7 @@ from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import digest
 from gpucache.model import Artifact, CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
+from gpucache.payload import describe, fits
 from gpucache.store.interface import Damaged, EntryStore, Event, Found
 
 LOG_LIMIT = 64 * 1024
@@ -105,6 +106,11 @@ def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | Non
 def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
     if closure_of(prepared.request, prepared.compilation) != prepared.closure:
         return Built(artifact, miss, None, note="a header changed while it was compiled, so it was not kept")
+    wrong = _garbage(prepared, artifact)
+    if wrong is not None:
+        return Built(
+            artifact, miss, None, note=f"what the compiler gave is not sound, so it was not kept: {wrong}"
+        )
     entry = _entry(prepared, artifact)
     try:
         size_bytes = store.publish(entry)
@@ -119,6 +125,14 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         with suppress(OSError, CacheUnusableError):
             layers.trim()
     return Built(artifact, miss, entry.key, size_bytes)
+
+
+def _garbage(prepared: Prepared, artifact: Artifact) -> str | None:
+    """What is wrong with an artifact, told from its bytes; None where nothing is."""
+    info = describe(artifact.payload)
+    if not artifact.payload:
+        return "it is empty"
+    return info.problem or fits(info, artifact.kind.value, str(prepared.request.target))
 
 
 def _entry(prepared: Prepared, artifact: Artifact) -> Entry:

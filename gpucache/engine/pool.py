@@ -108,6 +108,10 @@ class _Guarded(Generic[J, R]):
             return self.function(item)
         except (GpucacheError, OSError):
             raise
+        except MemoryError:
+            raise GpucacheError(
+                "it needed more memory than a worker may take; run fewer at once with --jobs"
+            ) from None
         except Exception as error:
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 

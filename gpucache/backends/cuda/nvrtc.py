@@ -77,7 +77,8 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
         (status,) = api.nvrtcCompileProgram(handle, len(options), options)
         log = _log(handle, request)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{request.program.name} does not compile: {_text(status)}", log)
+            why = "" if log else f" ({_text(status)})"
+            raise CompileError(f"{request.program.name} does not compile{why}", log)
         return Artifact(
             kind=request.artifact_kind,
             payload=_output(handle, _RESULTS[request.artifact_kind]),

@@ -94,7 +94,8 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
         program._build(options=options, devices=[device])
     except cl.Error as error:
         log = _log(program, device, request)
-        raise CompileError(f"{request.program.name} does not compile: {_first_line(error)}", log) from None
+        why = "" if log else f" ({_first_line(error)})"
+        raise CompileError(f"{request.program.name} does not compile{why}", log) from None
     return program
 
 

@@ -24,8 +24,8 @@ _PR_SET_PDEATHSIG = 1
 def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequence[str]) -> None:
     """Compile for grids of some local sizes in a process of its own; raises nothing for what it does."""
     subprocess.run(
-        [sys.executable, "-P", "-m", __name__, str(os.getpid())],
-        input=pickle.dumps((request, compilation, sizes)),
+        [sys.executable, "-P", "-m", __name__],
+        input=pickle.dumps((os.getpid(), request, compilation, sizes)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
@@ -34,11 +34,11 @@ def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequen
 
 def main() -> None:
     """The process itself: what it is to do comes from its parent, through a pipe of their own."""
+    parent, request, compilation, sizes = pickle.load(sys.stdin.buffer)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(sys.argv[1]):
+        if os.getppid() != parent:
             return  # the parent went before the signal was armed
-    request, compilation, sizes = pickle.load(sys.stdin.buffer)
     device = platforms.find(request.target)
     context = compiler.context_of(device)
     program = compiler.build_source(context, device, request, compilation)

@@ -1,0 +1,45 @@
+"""Frozen results of the verbs and their summaries, which are pure folds over them.
+
+Owns what a verb can answer. Must not know how an answer is shown, nor how it was found.
+"""
+
+from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
+from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
+from gpucache.outcomes.evictions import EvictOutcome, EvictPlan, EvictSummary, Removal, summarise_evict
+from gpucache.outcomes.exits import ExitCode
+from gpucache.outcomes.lookups import Built, Hit, Miss, Verdict
+from gpucache.outcomes.timings import BenchCase, Ratio, Sample, Spread, Temperature
+from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
+
+__all__ = [
+    "Advice",
+    "AdviceKind",
+    "BenchCase",
+    "Built",
+    "CacheEntry",
+    "CacheState",
+    "Checked",
+    "EntryReport",
+    "EvictOutcome",
+    "EvictPlan",
+    "EvictSummary",
+    "ExitCode",
+    "Finding",
+    "FindingKind",
+    "Hit",
+    "Location",
+    "Miss",
+    "Ratio",
+    "Removal",
+    "Sample",
+    "Spread",
+    "Temperature",
+    "Verdict",
+    "VerifySummary",
+    "WarmOutcome",
+    "WarmResult",
+    "WarmSummary",
+    "summarise_evict",
+    "summarise_verify",
+    "summarise_warm",
+]

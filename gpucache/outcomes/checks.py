@@ -1,0 +1,97 @@
+"""Outcomes of verify."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpucache.outcomes.exits import ExitCode
+
+
+class FindingKind(StrEnum):
+    """What verify reports. The first five are wrong; the rest are worth knowing."""
+
+    TRUNCATED = "truncated"
+    CORRUPT = "corrupt"
+    MISPLACED = "misplaced"
+    MISLABELLED = "mislabelled"
+    UNTRUSTED = "untrusted"
+    STALE = "stale"
+    SUPERSEDED = "superseded"
+    ORPHAN = "orphan"
+    LEFTOVER = "leftover"
+    LOCKED = "locked"
+    UNSUPPORTED = "unsupported"
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it gives exit 3 without ``--strict``."""
+        return self in _WRONG
+
+
+_WRONG = frozenset(
+    {
+        FindingKind.TRUNCATED,
+        FindingKind.CORRUPT,
+        FindingKind.MISPLACED,
+        FindingKind.MISLABELLED,
+        FindingKind.UNTRUSTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing verify found."""
+
+    cache: str
+    entry: str
+    """The key, or the file's name where there is none."""
+    kind: FindingKind
+    detail: str
+    program: str = ""
+    target: str = ""
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An entry that was looked at; ``findings`` is empty for a sound one."""
+
+    entry: str
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was tried and could not be told, such as ``not comparable``."""
+    counts: bool = True
+    """False for what is no entry (a leftover), which is not counted as checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """How many entries were checked, how many are sound, and what was found."""
+
+    checked: int
+    sound: int
+    findings: int
+    wrong: int
+    repaired: int
+    notes: int
+    wrong_repaired: int = 0
+
+    def exit_code(self, *, strict: bool) -> ExitCode:
+        """3 for anything wrong that was not repaired; with strict for any finding."""
+        open_findings = self.findings - self.repaired if strict else self.wrong - self.wrong_repaired
+        return ExitCode.FINDINGS if open_findings > 0 else ExitCode.DONE
+
+
+def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
+    """The summary of a run of verify."""
+    checked = sound = found = wrong = repaired = notes = wrong_repaired = 0
+    for outcome in outcomes:
+        checked += outcome.counts
+        sound += outcome.counts and not any(finding.kind.wrong for finding in outcome.findings)
+        found += len(outcome.findings)
+        wrong += sum(finding.kind.wrong for finding in outcome.findings)
+        repaired += sum(finding.repaired for finding in outcome.findings)
+        wrong_repaired += sum(finding.repaired and finding.kind.wrong for finding in outcome.findings)
+        notes += len(outcome.notes)
+    return VerifySummary(checked, sound, found, wrong, repaired, notes, wrong_repaired)

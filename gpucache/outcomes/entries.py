@@ -1,0 +1,91 @@
+"""What any cache says of itself and of its entries."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpucache.model import KeyField
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One entry of any cache as inspect and evict see it."""
+
+    cache: str
+    key: str
+    path: str
+    size_bytes: int
+    created_ns: int
+    last_used_ns: int
+    program: str = ""
+    target: str = ""
+    artifact_kind: str = ""
+    variant: str = ""
+    """Build options and local sizes, as text."""
+    toolchain: tuple[tuple[str, str], ...] = ()
+    toolchain_identity: tuple[str, ...] = ()
+    payload_sha256: str = ""
+    damage: str = ""
+    """Why it cannot be read; empty for a readable entry."""
+    handle: object = field(default=None, compare=False, repr=False)
+    """The cache's own record of the file, with what tells whether it changed since the scan."""
+
+
+class AdviceKind(StrEnum):
+    """What the keys of a program can suffer from."""
+
+    IDENTICAL = "identical"
+    RESTLESS = "restless"
+    GROWTH = "growth"
+    UNREAD = "unread"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something worth knowing about the entries of one program for one target."""
+
+    kind: AdviceKind
+    program: str
+    target: str
+    detail: str
+    fields: tuple[str, ...] = ()
+    """Labels of the key fields it is about."""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReport:
+    """One entry with everything that inspect can say of it."""
+
+    entry: CacheEntry
+    key_fields: tuple[KeyField, ...]
+    payload: tuple[tuple[str, str], ...]
+    compile_ns: int
+    build_log: str
+    tool_version: str
+    lowered_names: tuple[tuple[str, str], ...] = ()
+    provenance: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a cache lives, which setting decided that, and what is wrong with the place."""
+
+    cache: str
+    root: str
+    decided_by: str
+    enabled: bool
+    limit_bytes: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """The state of one cache."""
+
+    location: Location
+    entries: int
+    size_bytes: int
+    files: int
+    programs: int
+    damaged: int
+    oldest_used_ns: int | None = None

@@ -1,0 +1,54 @@
+"""Outcomes of evict."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpucache.outcomes.entries import CacheEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One entry that evict plans to remove, and the rule that chose it."""
+
+    entry: CacheEntry
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPlan:
+    """What would go and what stays."""
+
+    removals: tuple[Removal, ...]
+    kept: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictOutcome:
+    """What became of one planned removal."""
+
+    removal: Removal
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvictSummary:
+    """What was removed, what that freed in allocated blocks, and what stays."""
+
+    removed: int
+    freed_bytes: int
+    kept: int
+    kept_bytes: int
+
+
+def summarise_evict(plan: EvictPlan, outcomes: Iterable[EvictOutcome]) -> EvictSummary:
+    """The summary of a run of evict; an entry that changed since the scan counts as kept."""
+    removed = freed = kept = kept_bytes = 0
+    for outcome in outcomes:
+        if outcome.removed:
+            removed += 1
+            freed += outcome.removal.entry.size_bytes
+        else:
+            kept += 1
+            kept_bytes += outcome.removal.entry.size_bytes
+    return EvictSummary(removed, freed, plan.kept + kept, plan.kept_bytes + kept_bytes)

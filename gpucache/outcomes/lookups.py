@@ -1,0 +1,56 @@
+"""What a lookup answers: a hit, or a build with the reason why nothing was found."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpucache.keys import Difference
+from gpucache.model import Artifact, CacheKey, EntryHead
+
+
+class Verdict(StrEnum):
+    """Why a lookup missed."""
+
+    NEVER_BUILT = "never-built"
+    KEY_CHANGED = "key-changed"
+    EVICTED = "evicted"
+    CORRUPT = "corrupt"
+    REJECTED = "rejected"
+    POISONED = "poisoned"
+    NOT_CONSULTED = "not-consulted"
+    UNCACHEABLE = "uncacheable"
+    OPAQUE_KEY = "opaque-key"
+    NOT_RECORDED = "not-recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why nothing was found, in words, and for a changed key the fields that changed."""
+
+    verdict: Verdict
+    detail: str
+    differences: tuple[Difference, ...] = ()
+    nearest: CacheKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A sound entry was found."""
+
+    key: CacheKey
+    head: EntryHead
+    payload: bytes
+    layer: str
+    """``memory``, or the root it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Nothing was found and the program was compiled."""
+
+    artifact: Artifact
+    miss: Miss
+    key: CacheKey | None
+    """The key it was published under; None where it was not published."""
+    size_bytes: int = 0
+    note: str = ""
+    """Why it was not published, in one sentence; empty where it was."""

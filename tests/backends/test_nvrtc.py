@@ -1,0 +1,231 @@
+"""NVRTC as it is installed: artifacts without a driver, names that do not matter, and who compiles."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpucache.backends.cuda import BACKEND, libraries, nvrtc
+from gpucache.errors import CompileError, NoDeviceError, TargetError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
+from gpucache.payload import PayloadKind, describe
+
+_SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
+_TEMPLATE = (
+    b"static __device__ int shift; template <typename T> __global__ void show(T *out) { *out = shift; }"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    try:
+        distribution("nvidia-cuda-nvrtc")
+    except PackageNotFoundError:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+
+
+def _compile(
+    source: bytes = _SHOW, *, target: str = "cuda:sm_90", name: str = "show.cu", **more: Any
+) -> Artifact:
+    parsed = Target.parse(target)
+    request = BuildRequest(
+        Program(name, Language.CUDA_CPP, source),
+        parsed,
+        **{"artifact_kind": BACKEND.artifact_kind(parsed), **more},
+    )
+    return BACKEND.compile(request, BACKEND.plan(request, BACKEND.toolchain(parsed), {}))
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "is_a", "architecture"),
+    [
+        ("cuda:sm_80", ArtifactKind.CUBIN, PayloadKind.CUBIN, "sm_80"),
+        ("cuda:sm_90a", ArtifactKind.CUBIN, PayloadKind.CUBIN, "sm_90a"),
+        ("cuda:compute_90", ArtifactKind.PTX, PayloadKind.PTX, "compute_90"),
+        ("cuda:sm_90", ArtifactKind.PTX, PayloadKind.PTX, "compute_90"),
+        ("cuda:sm_90", ArtifactKind.LTOIR, PayloadKind.LTOIR, None),
+    ],
+)
+def test_it_compiles_for_what_is_not_here(
+    target: str, kind: ArtifactKind, is_a: PayloadKind, architecture: str | None
+) -> None:
+    """Every kind of artifact comes out without a driver, for the architecture that was asked for."""
+    artifact = _compile(target=target, artifact_kind=kind)
+    info = describe(artifact.payload)
+    assert (artifact.kind, info.kind, info.problem) == (kind, is_a, None)
+    assert architecture is None or info.architecture == architecture
+    assert artifact.compile_ns > 0
+
+
+def test_the_name_of_a_program_is_not_in_its_artifact() -> None:
+    """Two names give the same bytes and lowered names, even where NVRTC mangles the file's name in."""
+    first, second = (
+        _compile(_TEMPLATE, name=name, name_expressions=("show<int>",)) for name in ("first.cu", "second.cu")
+    )
+    assert first.payload == second.payload
+    assert first.lowered_names == second.lowered_names
+    assert first.lowered_names["show<int>"].encode() in first.payload
+
+
+def test_messages_carry_the_name_of_the_program() -> None:
+    """Errors and warnings speak of the program's own name, not of the fixed one it is compiled under."""
+    with pytest.raises(CompileError, match=r"^solver.cu does not compile") as caught:
+        _compile(b"__global__ void show() { oops; }", name="solver.cu")
+    assert caught.value.log.startswith('solver.cu(1): error: identifier "oops" is undefined')
+    warned = _compile(b"__global__ void show() { int unused; }", name="solver.cu")
+    assert warned.build_log.startswith("solver.cu(1): warning #177-D")
+
+
+def test_a_name_expression_that_does_not_exist_is_a_compile_error() -> None:
+    """A template instance that the source lacks fails the build with NVRTC's words."""
+    with pytest.raises(CompileError) as caught:
+        _compile(_TEMPLATE, name_expressions=("absent<int>",))
+    assert "absent" in caught.value.log
+
+
+def test_a_zero_byte_is_refused() -> None:
+    """NVRTC would stop reading at a zero byte, so such a source is refused rather than compiled by half."""
+    with pytest.raises(CompileError, match="holds a zero byte"):
+        _compile(_SHOW + b"\0#error not seen")
+
+
+def test_a_virtual_architecture_gives_no_cubin() -> None:
+    """A cubin for compute_90 is refused with what to ask for."""
+    with pytest.raises(CompileError, match="ask for cuda:sm_N"):
+        _compile(target="cuda:compute_90", artifact_kind=ArtifactKind.CUBIN)
+
+
+@pytest.mark.parametrize("name", ["sm_1", "sm_90x", "sm_", "volta"])
+def test_a_target_that_nvrtc_does_not_know_is_an_error(name: str) -> None:
+    """The error names the target and the numbers that can be meant."""
+    with pytest.raises(TargetError, match=rf"does not build for 'cuda:{name}'.* 90"):
+        nvrtc.toolchain(Target("cuda", name))
+
+
+def test_a_program_sees_only_its_include_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the current directory nor the environment brings in a header that the key does not cover."""
+    (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
+    monkeypatch.chdir(tmp_path)
+    source = b'#include "value.h"\n' + _SHOW
+    with pytest.raises(CompileError) as caught:
+        _compile(source)
+    assert 'could not open source file "value.h"' in caught.value.log
+    assert _compile(source, include_dirs=(str(tmp_path),)).payload
+
+
+def test_a_toolchain_names_both_libraries() -> None:
+    """Version and both build ids are fields; only the architecture stays over an upgrade."""
+    toolchain = nvrtc.toolchain(Target("cuda", "sm_90"))
+    fields = dict(toolchain.fields)
+    assert fields["NVRTC version"] == ".".join(map(str, nvrtc.version()))
+    ids = [fields["NVRTC build id"], fields["NVRTC builtins build id"]]
+    assert len(set(ids)) == 2
+    assert all(len(bytes.fromhex(build_id)) == 20 for build_id in ids)
+    assert toolchain.identity_fields() == (("architecture", "sm_90"),)
+
+
+_MAPPED = """
+import re
+from pathlib import Path
+from gpucache.backends.cuda import BACKEND, libraries, nvrtc
+from gpucache.model import BuildRequest, Language, Program, Target
+
+def mapped(name):
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.partition("/")[2] for line in lines if name in line}
+
+target = Target.parse("cuda:sm_90")
+toolchain = BACKEND.toolchain(target)
+assert not mapped("nvrtc-builtins")
+(loaded,) = mapped("libnvrtc.so")
+version = "%d.%d" % nvrtc.version()
+foretold = libraries.find_builtins(Path("/" + loaded), "libnvrtc-builtins.so." + version)
+source = b'extern "C" __global__ void show() {}'
+request = BuildRequest(Program("show", Language.CUDA_CPP, source), target)
+request = BuildRequest(request.program, target, artifact_kind=BACKEND.artifact_kind(target))
+BACKEND.compile(request, BACKEND.plan(request, toolchain, {}))
+(builtins,) = mapped("nvrtc-builtins")
+assert foretold.resolve() == Path("/" + builtins).resolve(), (foretold, builtins)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is loaded is told by /proc")
+def test_the_builtins_are_known_before_they_are_loaded() -> None:
+    """The library that enters the key is the one that NVRTC loads when it first compiles."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MAPPED],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RPATH before LD_LIBRARY_PATH, that before RUNPATH, and beside NVRTC at last."""
+    places = {name: tmp_path / name for name in ("rpath", "environment", "runpath", "beside")}
+    for place in places.values():
+        place.mkdir()
+        (place / "builtins.so").write_bytes(b"")
+    searched = {"rpath": ("$ORIGIN/../rpath",), "runpath": ()}
+    monkeypatch.setattr(libraries, "read_library", lambda _: SimpleNamespace(**searched))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(places["environment"]))
+
+    def found() -> str:
+        path = libraries.find_builtins(places["beside"] / "libnvrtc.so", "builtins.so")
+        assert path is not None
+        return path.resolve().parent.name
+
+    order = [found()]
+    searched["runpath"] = ("$ORIGIN/../runpath",)  # which makes the loader ignore RPATH
+    order.append(found())
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    order.append(found())
+    searched.update(rpath=(), runpath=())
+    order.append(found())
+    assert order == ["rpath", "environment", "runpath", "beside"]
+
+
+def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
+    """What does not read as ELF gives no build id, which never equals a real one."""
+    (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF and nothing more")
+    for name in ("libnvrtc.so", "absent.so"):
+        assert libraries.read_library(tmp_path / name).build_id == libraries.NOT_FOUND
+
+
+def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where NVRTC does not load the error says what to install."""
+
+    def missing() -> None:
+        raise RuntimeError("libnvrtc.so.13 was not found\nand more")
+
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: SimpleNamespace(nvrtcVersion=missing))
+    with pytest.raises(
+        NoDeviceError, match=r"libnvrtc.so.13 was not found\); 'pip install gpucache\[embedded\]'"
+    ):
+        nvrtc.version()
+
+
+def test_devices_are_every_architecture_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver each architecture and its PTX is a target that is not present, beside the reason."""
+    from gpucache.backends.cuda import devices
+
+    def no_driver() -> None:
+        raise NoDeviceError(devices.NO_DRIVER)
+
+    monkeypatch.setattr(devices, "_driver", no_driver)
+    driver, *rows = BACKEND.devices()
+    assert (driver.target, driver.available, driver.detail) == (None, False, devices.NO_DRIVER)
+    numbers = nvrtc.architectures()
+    wanted = {f"cuda:{kind}_{number}" for kind in ("sm", "compute") for number in numbers}
+    assert {str(row.target) for row in rows} == wanted
+    assert all(row.available and not row.present for row in rows)
+    with pytest.raises(NoDeviceError, match="no CUDA driver is installed"):
+        BACKEND.load(_compile(), Target("cuda", "sm_90"))

@@ -1,0 +1,178 @@
+"""OpenCL platforms as targets: unique names, fields that tell compilers apart, and two PoCLs at once."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpucache.errors import NoDeviceError, TargetError
+from gpucache.model import Target
+
+cl = pytest.importorskip("pyopencl")
+platforms: Any = pytest.importorskip("gpucache.backends.opencl.platforms")
+
+_SYSTEM_POCL = Path("/etc/OpenCL/vendors/pocl.icd")
+_SHOW = "kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Intel(R) Xeon(R) Processor", "intel-xeon-processor"),
+        ("NVIDIA A100-SXM4-40GB", "nvidia-a100-sxm4-40gb"),
+        ("  pthread-AMD EPYC 7B12 ", "pthread-amd-epyc-7b12"),
+        ("3.1+debian", "3.1-debian"),
+        ("™", "unnamed"),
+    ],
+)
+def test_a_slug_is_short_and_plain(text: str, slug: str) -> None:
+    """Names become lower case, without marks, with hyphens between words."""
+    assert platforms.slug(text) == slug
+
+
+def _device(name: str, driver: str = "1.0") -> SimpleNamespace:
+    return SimpleNamespace(name=name, driver_version=driver)
+
+
+def _platform(name: str, *devices: SimpleNamespace) -> SimpleNamespace:
+    return SimpleNamespace(name=name, version="OpenCL 3.0", get_devices=lambda: list(devices))
+
+
+def _targets(monkeypatch: pytest.MonkeyPatch, *found: SimpleNamespace) -> list[str]:
+    monkeypatch.setattr(cl, "get_platforms", lambda: list(found))
+    return [located.target.name for located in platforms.devices()]
+
+
+def test_alike_devices_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two alike devices gets a number, so that each target is one device."""
+    cuda = _platform("NVIDIA CUDA", _device("A100"), _device("A100"), _device("T4"))
+    assert _targets(monkeypatch, cuda) == ["nvidia/a100", "nvidia/a100-2", "nvidia/t4"]
+
+
+def test_alike_platforms_are_told_apart_by_their_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two platforms of one name carry their versions, in whatever order the loader gives them."""
+    old, new = (_platform("Portable Computing Language", _device("cpu", driver)) for driver in ("3.0", "3.1"))
+    wanted = ["pocl-3.0/cpu", "pocl-3.1/cpu"]
+    assert _targets(monkeypatch, old, new) == wanted
+    assert sorted(_targets(monkeypatch, new, old)) == wanted
+
+
+def test_a_platform_without_devices_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A platform that answers with an error has no targets, and harms no other."""
+
+    def none() -> list[SimpleNamespace]:
+        raise cl.RuntimeError("get_devices", -1, "DEVICE_NOT_FOUND")
+
+    empty = SimpleNamespace(name="AMD Accelerated Parallel Processing", version="", get_devices=none)
+    assert _targets(monkeypatch, empty, _platform("Clover", _device("gpu"))) == ["clover/gpu"]
+
+
+def test_no_platform_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the loader finds nothing the error says what to install."""
+    monkeypatch.setattr(cl, "get_platforms", list)
+    with pytest.raises(NoDeviceError, match=r"pip install gpucache\[embedded\]"):
+        platforms.probe()
+    with pytest.raises(TargetError, match="no device here is 'opencl:pocl/cpu'"):
+        platforms.find(Target("opencl", "pocl/cpu"))
+
+
+_PROBE = """
+import json
+from gpucache.backends.opencl import platforms
+from gpucache.probe.codec import device_to_json
+
+rows = [device_to_json(row) for row in platforms.probe()]
+same = [platforms.target_of(platforms.find(each.target)) == each.target for each in platforms.devices()]
+print(json.dumps([rows, same]))
+"""
+
+
+def _probe(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Each row by the first part of its target."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    rows, same = json.loads(done.stdout)
+    assert all(same)
+    return {row["target"].removeprefix("opencl:").partition("/")[0]: row for row in rows}
+
+
+def test_real_platforms_say_who_compiles(opencl_environment: Mapping[str, str]) -> None:
+    """PoCL and Intel are targets with versions, driver and instruction sets, and no one machine's UUID."""
+    rows = _probe(opencl_environment)
+    assert set(rows) == {"pocl", "intel"}
+    for name, row in rows.items():
+        assert (row["available"], row["present"]) == (True, True)
+        assert row["detail"].startswith("CPU, ")
+        toolchain = row["toolchain"]
+        assert toolchain["implementation"] == name
+        assert toolchain["identity"] == ["platform name", "device name"]
+        fields = dict(toolchain["fields"])
+        assert {"platform version", "device version", "driver version", "CPU features"} <= set(fields)
+        assert fields["driver version"] == row["driver_version"]
+        assert not fields["CPU features"].startswith("unknown")
+        assert "device UUID" not in fields
+
+
+@pytest.fixture(scope="module")
+def two_pocls() -> dict[str, dict[str, Any]]:
+    """The rows of PoCL from PyPI and from the system; skips where only one is installed."""
+    if not _SYSTEM_POCL.is_file():
+        pytest.skip(f"pocl-opencl-icd is not installed: no {_SYSTEM_POCL}")
+    environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+    rows = {name: row for name, row in _probe(environment).items() if name.startswith("pocl")}
+    if len(rows) != 2:
+        pytest.skip(f"the loader shows {len(rows)} PoCL, not two")
+    return rows
+
+
+def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+    return subprocess.run(
+        [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_two_pocls_have_names_of_their_own(two_pocls: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """Each carries its version; the bare name is a usage error that names both."""
+    drivers = {f"pocl-{platforms.slug(row['driver_version'])}" for row in two_pocls.values()}
+    assert set(two_pocls) == drivers
+    (tmp_path / "show.cl").write_text(_SHOW, encoding="ascii")
+    refused = _gpucache(tmp_path / "cache", "warm", str(tmp_path / "show.cl"), "--target", "opencl:pocl")
+    assert refused.returncode == 2
+    assert all(row["target"] in refused.stderr for row in two_pocls.values())
+
+
+def test_a_pocl_is_not_served_the_entry_of_another(
+    two_pocls: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """What one of them built is a hit for it and missing for the other, whose version is what differs."""
+    (tmp_path / "show.cl").write_text(_SHOW, encoding="ascii")
+    first, second = (row["target"] for row in two_pocls.values())
+    source, root = str(tmp_path / "show.cl"), tmp_path / "cache"
+    assert _gpucache(root, "warm", source, "--target", first).returncode == 0
+    checked = _gpucache(root, "--json", "warm", "--check", source, "--target", first, "--target", second)
+    outcomes = {outcome["target"]: outcome for outcome in json.loads(checked.stdout)["outcomes"]}
+    assert {target: outcome["result"] for target, outcome in outcomes.items()} == {
+        first: "hit",
+        second: "missing",
+    }
+    assert "version" in outcomes[second]["reason"]
+    assert outcomes[first]["key"] != outcomes[second]["key"]
