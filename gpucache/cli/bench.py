@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.common import common, global_options, leave
+from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import source_options
 from gpucache.cli.programs import Named, read_programs
 
@@ -60,8 +60,8 @@ def bench(
     cases = _run(items, runs, timeout)
     failed = sum(case.verdict == "failed" for case in cases)
     summary = {"cases": len(cases), "failed": failed}
-    common().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
-    common().show(tables.bench(cases))
+    given().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
+    given().show(tables.bench(cases))
     if items and all(item.request is None for item in items):
         leave(ExitCode.NOTHING_ATTEMPTED)
     leave(ExitCode.FINDINGS if failed else ExitCode.DONE)
@@ -74,7 +74,7 @@ def _run(items: "list[WarmItem]", runs: int, timeout: float) -> "list[BenchCase]
     from gpucache.render.progress import display
 
     cases: list[BenchCase] = []
-    with display(quiet=common().quiet or common().json) as bar:
+    with display(quiet=given().quiet or given().json) as bar:
 
         def progress(sentence: str) -> None:
             bar.show(len(cases), len(items), sentence)

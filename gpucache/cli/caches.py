@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpucache.cli.common import common
+from gpucache.cli.globals import given
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
@@ -25,7 +25,7 @@ def open_named(name: str | None) -> Opened:
     from gpucache.assembly import open_cache, open_store
     from gpucache.caches.registry import resolve
 
-    settings = common().settings()
+    settings = given().settings()
     root = settings.require_root()
     chosen = resolve(name, root)
     if chosen != root:

@@ -2,7 +2,7 @@
 
 import click
 
-from gpucache.cli.common import common, global_options, leave
+from gpucache.cli.globals import given, global_options, leave
 
 
 @click.command(short_help="List devices and compilers as targets.")
@@ -18,10 +18,10 @@ def devices() -> None:
     from gpucache.render import document, tables
 
     rows = ask()
-    remember_targets(common().settings(), rows)
+    remember_targets(given().settings(), rows)
     targets = [row.target for row in rows if row.target is not None and row.available]
     here = sum(row.present for row in rows if row.target is not None and row.available)
     summary = {"targets": len(targets), "devices": here, "errors": sum(row.target is None for row in rows)}
-    common().document(lambda: document.document("devices", map(document.device, rows), summary))
-    common().show(tables.devices(rows))
+    given().document(lambda: document.document("devices", map(document.device, rows), summary))
+    given().show(tables.devices(rows))
     leave(ExitCode.DONE if targets else ExitCode.NOTHING_ATTEMPTED)

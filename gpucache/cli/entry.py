@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import click
 
 from gpucache import __version__
-from gpucache.cli.common import Common
 from gpucache.cli.completion import VARIABLE
+from gpucache.cli.globals import Globals
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--" in own:
         return _fail(own[: own.index("--")], NO_COMMAND, 2)
     try:
-        code = gpucache.main(args=own, prog_name="gpucache", standalone_mode=False, obj=Common())
+        code = gpucache.main(args=own, prog_name="gpucache", standalone_mode=False, obj=Globals())
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.caches import open_named
-from gpucache.cli.common import common, global_options
+from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 
 if TYPE_CHECKING:
@@ -70,18 +70,18 @@ def evict(
     plan = plan_evict(opened.cache, limits, time.time_ns(), _toolchains(limits))
     if dry_run:
         rows = [document.entry(one.entry) | {"rule": one.rule, "removed": False} for one in plan.removals]
-        common().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
-        common().show(tables.evict_plan(plan))
+        given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
+        given().show(tables.evict_plan(plan))
         return
     if not opened.store.writable:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     _ask(plan, everything=everything, yes=yes)
     outcomes = list(run_evict(opened.cache, plan))
     summary = summarise_evict(plan, outcomes)
-    common().document(
+    given().document(
         lambda: document.document("evict", map(document.removal, outcomes), document.evict_summary(summary))
     )
-    common().show(tables.evict(outcomes, summary))
+    given().show(tables.evict(outcomes, summary))
 
 
 def _limits(asked: "Limits", settings: "Settings") -> "Limits":

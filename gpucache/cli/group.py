@@ -5,9 +5,9 @@ import click
 from gpucache import __version__
 from gpucache.cli import completion
 from gpucache.cli.bench import bench
-from gpucache.cli.common import global_options
 from gpucache.cli.devices import devices
 from gpucache.cli.evict import evict
+from gpucache.cli.globals import global_options
 from gpucache.cli.inspect import inspect
 from gpucache.cli.verify import verify
 from gpucache.cli.warm import warm

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli.caches import Opened, open_named
-from gpucache.cli.common import common, global_options
+from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, TargetName
 
 MISSES_SHOWN = 10
@@ -54,17 +54,17 @@ def _state(opened: Opened) -> None:
     found = state(opened.cache)
     records = opened.store.journal_tail(MISSES_SHOWN)
     summary = {**document.state(found), "misses": records}
-    common().document(lambda: document.document("inspect", (), summary))
-    common().show(tables.state(found))
-    common().show(["", *report.misses(records, time.time_ns())])
+    given().document(lambda: document.document("inspect", (), summary))
+    given().show(tables.state(found))
+    given().show(["", *report.misses(records, time.time_ns())])
 
 
 def _misses(opened: Opened) -> None:
     from gpucache.render import document, report
 
-    records = opened.store.journal_tail(MISSES_SHOWN if not common().verbose else 1000)
-    common().document(lambda: document.document("inspect", records, {"misses": len(records)}))
-    common().show(report.misses(records, time.time_ns()))
+    records = opened.store.journal_tail(MISSES_SHOWN if not given().verbose else 1000)
+    given().document(lambda: document.document("inspect", records, {"misses": len(records)}))
+    given().show(report.misses(records, time.time_ns()))
 
 
 def _entries(opened: Opened, what: tuple[str, ...], target: str | None) -> None:
@@ -73,14 +73,14 @@ def _entries(opened: Opened, what: tuple[str, ...], target: str | None) -> None:
 
     found = list(select(opened.cache, what, target))
     summary = {"entries": len(found), "size_bytes": sum(entry.size_bytes for entry in found)}
-    if what and (len(found) == 1 or common().json):
+    if what and (len(found) == 1 or given().json):
         reports = [opened.cache.report(entry) for entry in found]
-        common().document(lambda: document.document("inspect", map(document.report, reports), summary))
+        given().document(lambda: document.document("inspect", map(document.report, reports), summary))
         for one in reports:
-            common().show(report.report(one, whole=common().verbose > 0))
+            given().show(report.report(one, whole=given().verbose > 0))
         return
-    common().document(lambda: document.document("inspect", map(document.entry, found), summary))
-    common().show([tables.entries(found, time.time_ns())])
+    given().document(lambda: document.document("inspect", map(document.entry, found), summary))
+    given().show([tables.entries(found, time.time_ns())])
 
 
 def _extract(opened: Opened, what: tuple[str, ...], target: str | None, file: Path) -> None:
@@ -102,5 +102,5 @@ def _extract(opened: Opened, what: tuple[str, ...], target: str | None, file: Pa
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
     summary = {"file": str(file), "size_bytes": len(artifact.payload)}
-    common().document(lambda: document.document("inspect", [document.entry(found[0])], summary))
-    common().say(f"{file}: {artifact.kind.value}, {format_size(len(artifact.payload))}")
+    given().document(lambda: document.document("inspect", [document.entry(found[0])], summary))
+    given().say(f"{file}: {artifact.kind.value}, {format_size(len(artifact.payload))}")

@@ -138,12 +138,12 @@ def source_options(function: F) -> F:
 def _root(ctx: click.Context) -> Path | None:
     import os
 
-    from gpucache.cli.common import Common
+    from gpucache.cli.globals import Globals
     from gpucache.settings import read_settings
 
     value = ctx.find_root().obj
     try:
-        return read_settings(os.environ, root=value.root if isinstance(value, Common) else None).root
+        return read_settings(os.environ, root=value.root if isinstance(value, Globals) else None).root
     except GpucacheError:
         return None
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.caches import Opened, open_named
-from gpucache.cli.common import common, global_options, leave
+from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import EntryName
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def verify(
     )
     summary = summarise_verify(outcomes)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
-    common().document(
+    given().document(
         lambda: document.document(
             "verify", map(document.finding, findings), document.verify_summary(summary, outcomes)
         )
     )
-    common().show(tables.verify(outcomes, summary))
+    given().show(tables.verify(outcomes, summary))
     leave(summary.exit_code(strict=strict))
 
 
@@ -60,7 +60,7 @@ def _run(
     entries = list(select(opened.cache, what, None))
     toolchains = [device.toolchain for device in devices if device.toolchain is not None]
     outcomes = []
-    with display(quiet=common().quiet or common().json) as bar:
+    with display(quiet=given().quiet or given().json) as bar:
         run = run_verify(opened.cache, entries, toolchains=toolchains, trials=trials, whole=not what)
         for number, (checked, entry) in enumerate(run):
             bar.show(number, len(entries), checked.entry[:12])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.common import common, global_options, leave
+from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import source_options
 from gpucache.cli.programs import Named, read_programs
 
@@ -70,20 +70,20 @@ def warm(
 
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
     specs = read_programs(named)
-    settings = common().settings()
+    settings = given().settings()
     open_store(settings, shared=shared)  # an unusable root is the first thing to say
     devices = ask_for(specs, targets)
     items = plan(specs, targets, devices)
-    common().say(f"Searching for headers in {_folders(specs)}")
+    given().say(f"Searching for headers in {_folders(specs)}")
     outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
     remember_targets(settings, devices)
     summary = summarise_warm(outcomes)
-    common().document(
+    given().document(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
-    common().show(tables.warm(outcomes, summary, whole=common().verbose > 0))
+    given().show(tables.warm(outcomes, summary, whole=given().verbose > 0))
     if example and summary.exit_code is ExitCode.DONE:
-        common().say(NEXT)
+        given().say(NEXT)
     leave(summary.exit_code)
 
 
@@ -120,7 +120,7 @@ def _run(
 
     layers = open_layers(settings, shared=shared)
     outcomes: list[WarmOutcome] = []
-    with display(quiet=common().quiet or common().json) as bar:
+    with display(quiet=given().quiet or given().json) as bar:
 
         def progress(now: Progress) -> None:
             bar.show(now.done, now.total, ", ".join(now.running))

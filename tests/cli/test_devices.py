@@ -96,6 +96,7 @@ def test_a_read_only_cache_is_left_alone_by_a_probe(
     run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With GPUCACHE_READ_ONLY the targets of a probe are not written down."""
+    (cache / "v1" / "targets.json").unlink()
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     assert run("devices").code == 0
     assert not (cache / "v1" / "targets.json").exists()

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
+class Globals:
     """What the global options say."""
 
     root: str | None = None
@@ -60,10 +60,10 @@ class Common:
         click.echo(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence, err=True)
 
 
-def common() -> Common:
+def given() -> Globals:
     """The merged global options of the running command."""
     value = click.get_current_context().find_root().obj
-    return value if isinstance(value, Common) else Common()
+    return value if isinstance(value, Globals) else Globals()
 
 
 def global_options(function: F) -> F:
@@ -108,7 +108,7 @@ def global_options(function: F) -> F:
 
 def _merge(context: click.Context, **changes: Any) -> None:
     root = context.find_root()
-    root.obj = replace(root.obj if isinstance(root.obj, Common) else Common(), **changes)
+    root.obj = replace(root.obj if isinstance(root.obj, Globals) else Globals(), **changes)
 
 
 def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
