@@ -18,17 +18,24 @@ SOURCE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out 
 
 @dataclass(slots=True)
 class Compiler:
-    """Gives back one payload, and counts how often it was asked."""
+    """Gives back one payload with a remark in it, and counts how often it was asked."""
 
-    payload: bytes = b"compiled"
+    remark: str = "compiled"
+    kind: ArtifactKind = ArtifactKind.PTX
     asked: int = 0
     meanwhile: Callable[[], object] = field(default=lambda: None)
     """What happens while it compiles."""
 
+    @property
+    def payload(self) -> bytes:
+        """Sound PTX, or bytes in a format that nobody knows."""
+        header = b".version 8.0\n.target sm_90\n" if self.kind is ArtifactKind.PTX else b""
+        return header + f"// {self.remark}\n".encode()
+
     def __call__(self) -> Artifact:
         self.asked += 1
         self.meanwhile()
-        return Artifact(ArtifactKind.CUBIN, self.payload, "a log", 5, {"show": "_Z4show"})
+        return Artifact(self.kind, self.payload, "a log", 5, {"show": "_Z4show"})
 
 
 def make_ready(
@@ -48,7 +55,7 @@ def make_ready(
 ) -> Prepared:
     """A request as the compiler of an implementation would get it; nothing is loaded or compiled."""
     backend: Backend = load_backend("cuda" if implementation == "nvrtc" else "opencl")
-    target = Target.parse("cuda:sm_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
+    target = Target.parse("cuda:compute_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
     request = BuildRequest(
         program=Program(name, backend.language, source, path),
         target=target,

@@ -21,9 +21,10 @@ Tree = Callable[..., Path]
 def keep(layers: Layers, compiler: Any) -> Callable[..., None]:
     """Build requests, so that there is something to hold a miss against."""
 
-    def keep(*requests: Prepared, payload: bytes = b"compiled") -> None:
+    def keep(*requests: Prepared, remark: str = "compiled") -> None:
         for prepared in requests:
-            assert isinstance(get_or_build(layers, prepared, compiler(payload)), Built)
+            compile_ = compiler(remark, prepared.request.artifact_kind)
+            assert isinstance(get_or_build(layers, prepared, compile_), Built)
 
     return keep
 
@@ -32,8 +33,8 @@ def keep(layers: Layers, compiler: Any) -> Callable[..., None]:
 def missed(layers: Layers, keep: Callable[..., None]) -> Callable[..., Miss]:
     """The miss of a request after others were built."""
 
-    def missed(wanted: Prepared, *built: Prepared, payload: bytes = b"compiled") -> Miss:
-        keep(*built, payload=payload)
+    def missed(wanted: Prepared, *built: Prepared, remark: str = "compiled") -> Miss:
+        keep(*built, remark=remark)
         miss = find(layers, wanted)
         assert isinstance(miss, Miss)
         return miss
@@ -117,9 +118,7 @@ def test_a_header_that_appeared_is_named(
 def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready, tree: Tree) -> None:
     """For an artifact that holds paths the folder is the field that changed, with both places."""
     first, second = tree("first"), tree("second")
-    miss = missed(
-        ready(include_dirs=[second]), ready(include_dirs=[first]), payload=f"compiled in {first}".encode()
-    )
+    miss = missed(ready(include_dirs=[second]), ready(include_dirs=[first]), remark=f"compiled in {first}")
     (only,) = miss.differences
     assert (only.label, only.left, only.right) == ("include directory", str(first), str(second))
 
@@ -179,7 +178,7 @@ def test_a_poisoned_program_may_still_be_tried(
 ) -> None:
     """The poison list is for warm alone: it is no verdict on a lookup."""
     prepared = ready()
-    store.record("show", Event(1, "poisoned", str(prepared.key), "cuda:sm_90", "it died"))
+    store.record("show", Event(1, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
     assert missed(prepared).verdict is Verdict.NOT_RECORDED
 
 
@@ -213,7 +212,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
     ]
     assert (record["program"], record["target"], record["key"], record["verdict"], record["when_ns"]) == (
         "show",
-        "cuda:sm_90",
+        "cuda:compute_90",
         str(wanted.key),
         "key-changed",
         1,

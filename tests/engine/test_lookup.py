@@ -15,7 +15,7 @@ from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
-from gpucache.model import Artifact, ArtifactKind, Entry
+from gpucache.model import Artifact, Entry
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import DirectoryStore, MemoryStore
 
@@ -35,11 +35,11 @@ def _files(root: Path) -> set[Path]:
 
 def test_a_program_is_compiled_once(layers: Layers, ready: Ready, compiler: Any, tree: Tree) -> None:
     """The first lookup compiles and publishes; the second gives the payload back, with its lowered names."""
-    prepared, compile_ = ready(include_dirs=[tree("include")]), compiler(b"compiled")
+    prepared, compile_ = ready(include_dirs=[tree("include")]), compiler()
     built = _built(layers, prepared, compile_)
     hit = get_or_build(layers, prepared, compile_)
     assert isinstance(hit, Hit)
-    assert (hit.payload, dict(hit.head.lowered_names)) == (b"compiled", {"show": "_Z4show"})
+    assert (hit.payload, dict(hit.head.lowered_names)) == (compile_.payload, {"show": "_Z4show"})
     assert (built.miss.verdict, built.key, hit.key) == (Verdict.NEVER_BUILT, prepared.key, prepared.key)
     assert compile_.asked == 1
 
@@ -55,8 +55,8 @@ def test_an_entry_says_what_it_is(
     hit, detail = find(layers, prepared), store.detail(key)
     assert isinstance(hit, Hit)
     assert detail is not None
-    assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:sm_90", ("-DA",))
-    assert hit.head.payload_sha256 == digest(b"compiled")
+    assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:compute_90", ("-DA",))
+    assert hit.head.payload_sha256 == digest(compiler().payload)
     assert hit.head.toolchain == (("device name", "a device"), ("driver version", "1.0"))
     assert cache_key(detail.key_fields) == key
     assert detail.provenance == (
@@ -65,10 +65,10 @@ def test_an_entry_says_what_it_is(
     )
 
 
-def test_a_long_log_is_cut(store: DirectoryStore, layers: Layers, ready: Ready) -> None:
+def test_a_long_log_is_cut(store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any) -> None:
     """Of a build log 64 KiB are kept."""
     log = "w" * (LOG_LIMIT + 1)
-    built = _built(layers, ready(), lambda: Artifact(ArtifactKind.CUBIN, b"compiled", log))
+    built = _built(layers, ready(), lambda: replace(compiler()(), build_log=log))
     assert built.key is not None
     detail = store.detail(built.key)
     assert detail is not None
@@ -80,12 +80,13 @@ def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: 
     prepared = ready()
     roots = [tmp_path / name for name in ("user", "system")]
     for root in roots:
-        _built(Layers(user=DirectoryStore(root, writable=True)), prepared, compiler(root.name.encode()))
+        _built(Layers(user=DirectoryStore(root, writable=True)), prepared, compiler(root.name))
     user, system = (DirectoryStore(root, writable=False) for root in roots)
     layers = Layers(memory=MemoryStore(1 << 20), user=user, systems=(system,))
     answers = [find(layers, prepared), find(layers, prepared), find(Layers(systems=(system,)), prepared)]
     found = [(hit.payload, hit.layer) for hit in answers if isinstance(hit, Hit)]
-    assert found == [(b"user", str(roots[0])), (b"user", "memory"), (b"system", str(roots[1]))]
+    user_s, system_s = (compiler(root.name).payload for root in roots)
+    assert found == [(user_s, str(roots[0])), (user_s, "memory"), (system_s, str(roots[1]))]
 
 
 def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
@@ -106,7 +107,7 @@ def test_a_header_edited_during_the_compile_is_not_kept(
     include = tree("include")
     compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
     built = _built(layers, ready(include_dirs=[include]), compile_)
-    assert (built.artifact.payload, built.key) == (b"compiled", None)
+    assert (built.artifact.payload, built.key) == (compiler().payload, None)
     assert built.note == "a header changed while it was compiled, so it was not kept"
     assert not list(tmp_path.rglob("*.gpc"))
     for value in ("7", "8"):
@@ -120,7 +121,7 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
     """A payload with an include directory in it is published as located: a hit there, a miss elsewhere."""
     first, second = tree("first"), tree("second")
     here, there = ready(include_dirs=[first]), ready(include_dirs=[second])
-    built = _built(layers, here, compiler(f"compiled in {first}".encode()))
+    built = _built(layers, here, compiler(f"compiled in {first}"))
     assert built.key == here.located_key
     hit, miss = find(layers, here), find(layers, there)
     assert isinstance(hit, Hit)
@@ -129,11 +130,22 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
     assert miss.detail.startswith("include directory changed since ")
 
 
+@pytest.mark.parametrize("payload", [b"", b"garbage", b".version 8.0\n.target sm_80\n"])
+def test_what_is_no_artifact_is_not_kept(
+    layers: Layers, ready: Ready, compiler: Any, tmp_path: Path, payload: bytes
+) -> None:
+    """What a compiler gave that is nothing, of no known format or for another target is not published."""
+    built = _built(layers, ready(), lambda: replace(compiler()(), payload=payload))
+    assert (built.artifact.payload, built.key) == (payload, None)
+    assert built.note.startswith("what the compiler gave is not sound, so it was not kept: ")
+    assert not list(tmp_path.rglob("*.gpc"))
+
+
 def test_a_required_hit_raises(layers: Layers, ready: Ready, compiler: Any) -> None:
     """Where a hit is required a miss names program, target and verdict, and nothing is compiled."""
     compile_ = compiler()
     with pytest.raises(
-        CacheMissError, match=r"^solver for cuda:sm_90 is not .*: never-built: nothing was ever"
+        CacheMissError, match=r"^solver for cuda:compute_90 is not .*: never-built: nothing was ever"
     ):
         get_or_build(replace(layers, require=True), ready(name="solver"), compile_)
     assert compile_.asked == 0
@@ -194,7 +206,7 @@ def test_what_cannot_be_kept_is_still_given_back(
             raise failure
 
     built = _built(Layers(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
-    assert (built.artifact.payload, built.key) == (b"compiled", None)
+    assert (built.artifact.payload, built.key) == (compiler().payload, None)
     assert built.note == f"it could not be kept: {failure}"
 
 
@@ -232,13 +244,13 @@ def test_a_damaged_entry_is_built_again(
     _built(layers, prepared, compiler())
     (path,) = tmp_path.rglob("*.gpc")
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    built = _built(layers, prepared, compiler(b"compiled again"))
+    built = _built(layers, prepared, compiler("compiled again"))
     assert (built.miss.verdict, built.key) == (Verdict.CORRUPT, prepared.key)
     assert built.miss.detail.endswith("and was moved to quarantine")
     assert store.journal_tail(1)[0]["verdict"] == "corrupt"
     hit = find(layers, prepared)
     assert isinstance(hit, Hit)
-    assert hit.payload == b"compiled again"
+    assert hit.payload == compiler("compiled again").payload
 
 
 def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, compiler: Any) -> None:
@@ -258,13 +270,13 @@ def test_a_useless_entry_is_replaced(layers: Layers, ready: Ready, compiler: Any
     """What a driver rejected is compiled again although it is there, and published over."""
     prepared = ready()
     layers = replace(layers, memory=MemoryStore(1 << 20))
-    _built(layers, prepared, compiler(b"garbage"))
+    _built(layers, prepared, compiler("garbage"))
     miss = Miss(Verdict.REJECTED, "the driver rejected the binary")
-    build(layers, prepared, compiler(b"sound"), miss, replacing=True)
+    build(layers, prepared, compiler("sound"), miss, replacing=True)
     for looked_in in (layers, replace(layers, memory=None)):
         hit = find(looked_in, prepared)
         assert isinstance(hit, Hit)
-        assert hit.payload == b"sound"
+        assert hit.payload == compiler("sound").payload
 
 
 def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, compiler: Any) -> None:
@@ -275,16 +287,16 @@ def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, comp
         compiling.set()
         assert done.wait(60)
 
-    second = compiler(b"second")
+    second = compiler("second")
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(get_or_build, layers, prepared, compiler(b"first", meanwhile=slowly))
+        first = threads.submit(get_or_build, layers, prepared, compiler("first", meanwhile=slowly))
         assert compiling.wait(60)
         waiting = threads.submit(get_or_build, layers, prepared, second)
         done.set()
         assert isinstance(first.result(60), Built)
         hit = waiting.result(60)
     assert isinstance(hit, Hit)
-    assert (hit.payload, second.asked) == (b"first", 0)
+    assert (hit.payload, second.asked) == (compiler("first").payload, 0)
 
 
 def test_nobody_waits_beyond_the_limit(layers: Layers, ready: Ready, compiler: Any) -> None:
@@ -293,9 +305,9 @@ def test_nobody_waits_beyond_the_limit(layers: Layers, ready: Ready, compiler: A
     outcomes: list[Hit | Built] = []
 
     def impatient() -> None:
-        outcomes.append(get_or_build(layers, prepared, compiler(b"impatient"), wait_s=0))
+        outcomes.append(get_or_build(layers, prepared, compiler("impatient"), wait_s=0))
 
-    _built(layers, prepared, compiler(b"slow", meanwhile=impatient))
+    _built(layers, prepared, compiler("slow", meanwhile=impatient))
     (outcome,) = outcomes
     assert isinstance(outcome, Built)
     assert outcome.key == prepared.key
@@ -308,4 +320,4 @@ def test_a_build_is_told_in_history(
     prepared = ready(name="solver")
     _built(layers, prepared, compiler())
     events = [(event.what, event.key, event.target) for event in store.history("solver")]
-    assert events == [("built", str(prepared.key), "cuda:sm_90")]
+    assert events == [("built", str(prepared.key), "cuda:compute_90")]

@@ -62,7 +62,7 @@ def test_a_dead_worker_is_told_in_words(answers: Answers, name: str, expected: D
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("memory", "MemoryError"), ("raise", "invalid literal"), ("refuse", "no such target")],
+    [("memory", "more memory"), ("raise", "invalid literal"), ("refuse", "no such target")],
 )
 def test_what_an_item_raises_is_its_answer(answers: Answers, name: str, words: str) -> None:
     """An exception comes back with its words; memory beyond the limit is refused to who asks for it."""
