@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
             return
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            if stat.S_IMODE(root.stat().st_mode) & stat.S_IROTH:
+                staged.chmod(0o644)  # a shared cache is read and copied by everybody
             json.dump([str(target) for target in targets], stream)
         staged.replace(path)
 

@@ -16,9 +16,7 @@ from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Progr
 from gpucache.payload import PayloadKind, describe
 
 _SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
-_TEMPLATE = (
-    b"static __device__ int shift; template <typename T> __global__ void show(T *out) { *out = shift; }"
-)
+_TEMPLATE = b"namespace { template <typename T> __global__ void show(T *out) { *out = 7; } }"
 
 
 @pytest.fixture(scope="module", autouse=True)
