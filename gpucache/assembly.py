@@ -27,7 +27,7 @@ from gpucache.engine.warm import Build, Job
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Artifact, Device, Target
 from gpucache.outcomes import Built, Hit, Location, Sample
-from gpucache.settings import Settings
+from gpucache.settings import Settings, other_roots
 from gpucache.store import DirectoryStore, MemoryStore, RootMissing, RootRefused, check_root
 
 
@@ -76,7 +76,9 @@ def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
     save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])
 
 
-def open_layers(settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False) -> Layers:
+def open_layers(
+    settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False, command: str = "gpucache"
+) -> Layers:
     """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
     user: DirectoryStore | None = None
     unusable = ""
@@ -95,12 +97,20 @@ def open_layers(settings: Settings, *, memory: MemoryStore | None = None, shared
         memory=memory,
         user=user,
         systems=systems,
+        unasked=tuple(DirectoryStore(root, writable=False) for root in _unasked(settings)),
+        command=command,
         disabled=settings.disabled,
         read_only=settings.read_only,
         require=settings.require,
         trim=keep,
         unusable=unusable,
     )
+
+
+def _unasked(settings: Settings) -> list[Path]:
+    """Other places where this user's entries may lie: the default root, and GPUCACHE_DIR's beside --root."""
+    asked = {settings.root, *settings.system_dirs}
+    return [root for root in other_roots(os.environ) if root not in asked]
 
 
 def worker_build(settings: Settings, *, shared: bool) -> Build:

@@ -49,7 +49,7 @@ def key_fields(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> tu
 
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
     """The portable fields and the places that a located artifact may hold."""
-    places = [KeyField("include directory", place) for place in inputs.locations]
+    places = [KeyField("searched directory", place) for place in inputs.locations]
     return (*fields, *places, KeyField("file name", inputs.file_name))
 
 
@@ -69,7 +69,7 @@ def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterab
     for include in closure.includes:
         yield f"include {include.name}", include.digest or NOT_FOUND
     if closure.includes:
-        yield "include resolution", closure.resolution
+        yield "resolution of includes", closure.resolution
     for option in inputs.options:
         yield "option", option
     yield "artifact kind", request.artifact_kind.value

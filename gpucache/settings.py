@@ -105,6 +105,13 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
     )
 
 
+def other_roots(environ: Mapping[str, str]) -> list[Path]:
+    """Every place that a variable or the default names as a root, whether or not an option won."""
+    named = environ.get("GPUCACHE_DIR", "")
+    roots = [Path(named).absolute() if named else None, _default_root()]
+    return [root for root in dict.fromkeys(roots) if root is not None]
+
+
 def _root(environ: Mapping[str, str], option: str | None) -> tuple[Path | None, str]:
     if option == "":
         raise UsageError("--root is empty; name a directory, or leave it out")

@@ -139,7 +139,7 @@ def test_fields_stand_in_the_documented_order() -> None:
         "source",
         "include a.h",
         "include b.h",
-        "include resolution",
+        "resolution of includes",
         "option",
         "option",
         "artifact kind",
@@ -208,7 +208,7 @@ def test_a_located_key_holds_the_places() -> None:
     located = located_fields(fields, _INPUTS)
     assert located == (
         *fields,
-        KeyField("include directory", "/src/include"),
+        KeyField("searched directory", "/src/include"),
         KeyField("file name", "program.cl"),
     )
     moved = located_fields(fields, replace(_INPUTS, locations=("/moved/include",)))

@@ -89,13 +89,15 @@ class EntryName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Programs with a history, and keys once two digits are there."""
+        from gpucache.engine.naming import ALIAS
         from gpucache.store import DirectoryStore
 
         root = _root(ctx)
         if root is None:
             return []
         store = DirectoryStore(root, writable=False)
-        names = [name for name in store.programs() if name.startswith(incomplete)]
+        programs = [name for name in store.programs() if not name.startswith(ALIAS)]
+        names = [name for name in programs if name.startswith(incomplete)]
         keys = (
             [key.short for key in store.find(incomplete)] if re.fullmatch(r"[0-9a-f]{2,}", incomplete) else []
         )

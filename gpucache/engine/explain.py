@@ -1,24 +1,36 @@
-"""Why a lookup missed: what was asked, what is nearest, what was written instead.
+"""Why a lookup missed: was the cache asked at all, and which field differs from the nearest entry.
 
 Reads one program's history and a few entries' details, however large the cache is. Must not know
 how an explanation is shown.
 """
 
 import os
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from gpucache.engine.layers import Layers
+from gpucache.engine.naming import kernel_alias, program_name
+from gpucache.engine.phrases import phrases, weight
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.shadows import shadows
 from gpucache.keys import Difference, difference
 from gpucache.model import CacheKey, EntryDetail, KeyField
 from gpucache.outcomes import Miss, Verdict
 from gpucache.store.interface import Damaged, EntryStore, Event
-from gpucache.units import format_instant
+from gpucache.units import format_age, format_instant
 
 _NEAREST_TRIED = 8
+_PHRASES_TOLD = 4
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one store remembers of one program, under its name and under its kernel's."""
+
+    store: EntryStore
+    events: tuple[Event, ...]
 
 
 def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) -> Miss:
@@ -28,17 +40,29 @@ def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) 
         return Miss(Verdict.CORRUPT, f"the entry was {damage[0].damage}: {damage[0].detail}, {what}")
     if not any(True for _ in layers.on_disk()):
         return Miss(Verdict.NOT_CONSULTED, layers.unusable or "no cache root is configured")
-    name = prepared.request.program.name
-    for store in layers.on_disk():
-        gone = _gone(store.history(name), prepared)
-        if gone is not None:
-            return gone
-    return _nearest(layers, prepared) or _unknown(layers, name)
+    records = [record_of(store, prepared) for store in layers.on_disk()]
+    return (
+        next((gone for gone in (_gone(record, prepared) for record in records) if gone), None)
+        or _elsewhere(layers, prepared)
+        or _nearest(records, prepared)
+        or _unknown(layers, prepared, records)
+    )
 
 
-def to_record(prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
+def record_of(store: EntryStore, prepared: Prepared) -> Record:
+    """The history of a program, which a library may know only by its kernel."""
+    program = prepared.request.program
+    nameless = program.name == program_name(program.source)  # what a library calls it by itself
+    aliased = store.history(kernel_alias(program.source)) if nameless else []
+    names = dict.fromkeys([program.name, *(event.why for event in aliased)])
+    events = [event for name in names for event in store.history(name)]
+    return Record(store, tuple(sorted(events, key=lambda event: event.when_ns)))
+
+
+def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
     """One line of the journal."""
     return {
+        "kind": "miss",
         "when_ns": now_ns,
         "program": prepared.request.program.name,
         "target": str(prepared.request.target),
@@ -46,15 +70,15 @@ def to_record(prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
         "verdict": miss.verdict.value,
         "detail": miss.detail,
         "differences": [asdict(item) for item in miss.differences[:8]],
-        "command": sys.argv[0].rpartition(os.sep)[2] if sys.argv else "",
+        "command": layers.command,
         "pid": os.getpid(),
     }
 
 
-def _gone(events: Sequence[Event], prepared: Prepared) -> Miss | None:
+def _gone(record: Record, prepared: Prepared) -> Miss | None:
     """The last thing that happened to this very key, where that removed it."""
     keys = {str(prepared.key), str(prepared.located_key)}
-    own = [event for event in events if event.key in keys and event.what != "poisoned"]
+    own = [event for event in record.events if event.key in keys and event.what != "poisoned"]
     if not own or own[-1].what not in _GONE:
         return None
     last = own[-1]
@@ -63,22 +87,40 @@ def _gone(events: Sequence[Event], prepared: Prepared) -> Miss | None:
     )
 
 
-def _nearest(layers: Layers, prepared: Prepared) -> Miss | None:
-    candidates: list[tuple[int, CacheKey, tuple[Difference, ...]]] = []
-    for store in layers.on_disk():
-        for key in _recent_keys(store, prepared):
-            detail = store.detail(key)
-            if detail is not None:
-                differing = difference(detail.key_fields, _asked(prepared, detail))
-                candidates.append((len(differing), key, differing))
+def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
+    """The very entry lies in a root that this process does not ask."""
+    for store in layers.unasked:
+        if store.contains(prepared.key) or store.contains(prepared.located_key):
+            asked = ", ".join(str(one.root) for one in layers.on_disk())
+            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {asked} was asked")
+    return None
+
+
+def _nearest(records: Sequence[Record], prepared: Prepared) -> Miss | None:
+    candidates = [candidate for record in records for candidate in _candidates(record, prepared)]
     if not candidates:
         return None
-    _, key, differences = min(candidates, key=lambda candidate: candidate[0])
+    _, event, differences = min(candidates, key=lambda candidate: candidate[0])
+    key = CacheKey(event.key)
     if not differences:  # the same fields, so a file that is there but was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
-    named = ", ".join(item.label for item in differences[:3])
-    more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
-    return Miss(Verdict.KEY_CHANGED, f"{named}{more} changed since {key.short}", differences, key)
+    told = phrases(differences, shadows(differences, prepared.compilation.include_dirs))
+    more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
+    age = format_age(time.time_ns() - event.when_ns)
+    when = "just now" if age == "now" else f"{age} ago"
+    detail = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {key.short}, built {when})"
+    return Miss(Verdict.KEY_CHANGED, detail, differences, key)
+
+
+def _candidates(
+    record: Record, prepared: Prepared
+) -> Iterator[tuple[tuple[int, int], Event, tuple[Difference, ...]]]:
+    """Entries that are still there, each with its distance; of equally near ones the newest counts."""
+    for event in _recent(record, prepared):
+        detail = record.store.detail(CacheKey(event.key))
+        if detail is not None:
+            differing = difference(detail.key_fields, _asked(prepared, detail))
+            yield (weight(differing), -event.when_ns), event, differing
 
 
 def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
@@ -88,18 +130,21 @@ def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
     return prepared.located if located else prepared.fields
 
 
-def _recent_keys(store: EntryStore, prepared: Prepared) -> list[CacheKey]:
-    """Keys built under this program's name, those for the same target first, newest first."""
-    history = store.history(prepared.request.program.name)
-    newest_first = [event for event in reversed(history) if event.what == "built"]
+def _recent(record: Record, prepared: Prepared) -> list[Event]:
+    """The latest build of each key, those for the same target first, newest first."""
     target = str(prepared.request.target)
-    ordered = sorted(newest_first, key=lambda event: event.target != target)
-    keys = dict.fromkeys(event.key for event in ordered)
-    return [CacheKey(key) for key in keys if len(key) == 64][:_NEAREST_TRIED]
+    newest_first = [event for event in reversed(record.events) if event.what == "built"]
+    latest = {event.key: event for event in reversed(newest_first) if len(event.key) == 64}
+    ordered = sorted(latest.values(), key=lambda event: (event.target != target, -event.when_ns))
+    return ordered[:_NEAREST_TRIED]
 
 
-def _unknown(layers: Layers, name: str) -> Miss:
+def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> Miss:
+    name = prepared.request.program.name
     roots = ", ".join(str(store.root) for store in layers.on_disk())
-    if any(store.history(name) for store in layers.on_disk()):
+    if any(record.events for record in records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
+    lost = [store for store in layers.on_disk() if store.contains(prepared.key)]
+    if lost:
+        return Miss(Verdict.NOT_RECORDED, f"{prepared.key.short} is in {lost[0].root} but could not be read")
     return Miss(Verdict.NEVER_BUILT, f"nothing was ever built as {name} in {roots}")

@@ -20,7 +20,7 @@ RESTLESS_ENTRIES = 3
 """How many keys in a row must differ in one field before that field is said to change at every run."""
 GROWTH_ENTRIES = 8
 """How many entries of a program, none ever hit, are growth and not a beginning."""
-_NOT_TOLD = frozenset({"include resolution"})
+_NOT_TOLD = frozenset({"resolution of includes"})
 _LOOKS = (
     ("an address", re.compile(r"0x[0-9a-fA-F]{6,}")),
     ("a date or time", re.compile(r"\b(19|20)\d\d-?[01]\d-?[0-3]\d\b|\b\d\d:\d\d:\d\d\b|\b1[5-9]\d{8}\b")),

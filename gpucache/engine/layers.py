@@ -16,6 +16,10 @@ class Layers:
     memory: Store | None = None
     user: EntryStore | None = None
     systems: tuple[EntryStore, ...] = ()
+    unasked: tuple[EntryStore, ...] = ()
+    """Roots of this user that the settings pass by: looked at only to explain a miss."""
+    command: str = ""
+    """What runs, for the journal."""
     disabled: bool = False
     read_only: bool = False
     require: bool = False

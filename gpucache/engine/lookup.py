@@ -11,6 +11,7 @@ from contextlib import suppress
 from gpucache import __version__
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
+from gpucache.engine.naming import UNNAMED, kernel_alias, program_name
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import digest
@@ -117,14 +118,22 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     except (OSError, CacheUnusableError) as error:
         return Built(artifact, miss, None, note=f"{NOT_KEPT}: {error}")
     _remember(layers, entry)
-    request = prepared.request
-    store.record(
-        request.program.name, Event(entry.head.created_ns, "built", str(entry.key), str(request.target))
-    )
+    _record(store, prepared, entry)
     if layers.trim is not None:
         with suppress(OSError, CacheUnusableError):
             layers.trim()
     return Built(artifact, miss, entry.key, size_bytes)
+
+
+def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
+    """Write down a build under the program's name, and once under its kernel's, which a library knows."""
+    request = prepared.request
+    name, alias = request.program.name, kernel_alias(request.program.source)
+    event = Event(entry.head.created_ns, "built", str(entry.key), str(request.target))
+    store.record(name, event)
+    named_apart = program_name(request.program.source) not in (name, UNNAMED)
+    if named_apart and all(known.why != name for known in store.history(alias)):
+        store.record(alias, Event(event.when_ns, "named", "", "", why=name))
 
 
 def _garbage(prepared: Prepared, artifact: Artifact) -> str | None:
@@ -176,7 +185,7 @@ def _remember(layers: Layers, entry: Entry) -> None:
 
 def _journal(layers: Layers, prepared: Prepared, miss: Miss) -> None:
     if layers.target is not None:
-        layers.target.journal(to_record(prepared, miss, time.time_ns()))
+        layers.target.journal(to_record(layers, prepared, miss, time.time_ns()))
 
 
 def _why_not_kept(layers: Layers, miss: Miss) -> str:

@@ -3,10 +3,16 @@
 import re
 
 UNNAMED = "unnamed"
+ALIAS = "kernel "
 _KERNEL = re.compile(
     rb"(?:__kernel|\bkernel|__global__)\b(?:\s+__attribute__\s*\(\(.*?\)\)\)?|\s+__launch_bounds__\s*\([^)]*\))*"
     rb"\s+void\b(?:\s+__launch_bounds__\s*\([^)]*\))?\s+([A-Za-z_]\w*)"
 )
+
+
+def kernel_alias(source: bytes) -> str:
+    """The name under which a program's builds are found by who knows only its source."""
+    return f"{ALIAS}{program_name(source)}"
 
 
 def program_name(source: bytes) -> str:

@@ -19,7 +19,7 @@ _WEIGHTS = {
     "device vendor": 20,
     "architecture": 20,
     "artifact kind": 10,
-    "include resolution": 0,
+    "resolution of includes": 0,
     "option": 4,
     "local size": 4,
     "name expression": 4,
@@ -35,7 +35,7 @@ _BUILDS = {
     "NVRTC build id": "another build of NVRTC",
     "NVRTC builtins build id": "another build of NVRTC's builtins library",
     "driver UUID": "another build of the driver",
-    "include resolution": "the same headers are reached another way",
+    "resolution of includes": "the same headers are reached another way",
     "source": "the source changed",
     "CPU features": "the CPU has other instruction sets",
 }
@@ -59,15 +59,15 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
 def _follows(item: Difference, differences: Sequence[Difference]) -> bool:
     """The resolution changes with every header, so it is news only alone."""
-    return item.label == "include resolution" and any(
-        other.label.startswith("include ") and other is not item for other in differences
+    return item.label == "resolution of includes" and any(
+        other.label.startswith("include ") for other in differences
     )
 
 
 def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
-    if item.label.startswith("include ") and item.label != "include resolution":
+    if item.label.startswith("include "):
         yield _header(item, shadows)
-    elif item.label == "include directory":
+    elif item.label == "searched directory":
         yield "it holds paths and was built in other directories"
     elif item.label == "option":
         yield from _options(item)

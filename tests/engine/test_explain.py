@@ -49,18 +49,48 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "label", "left", "right"),
+    ("before", "after", "label", "left", "right", "words"),
     [
-        ({"options": ["-DA"]}, {"options": ["-DA", "-DB"]}, "option", "-DA", "-DA -DB"),
-        ({"options": ["-DA", "-DB"]}, {"options": ["-DB", "-DA"]}, "option", "-DA -DB", "-DB -DA"),
-        ({"version": "1.0"}, {"version": "1.1"}, "driver version", "1.0", "1.1"),
-        ({}, {"name_expressions": ["f<int>"]}, "name expression", None, "f<int>"),
+        (
+            {"options": ["-DA"]},
+            {"options": ["-DA", "-DB"]},
+            "option",
+            "-DA",
+            "-DA -DB",
+            "the option -DB is new",
+        ),
+        (
+            {"options": ["-DN=4"]},
+            {"options": ["-DN=8"]},
+            "option",
+            "-DN=4",
+            "-DN=8",
+            "the define N: 4 -> 8",
+        ),
+        (
+            {"options": ["-DA", "-DB"]},
+            {"options": ["-DB", "-DA"]},
+            "option",
+            "-DA -DB",
+            "-DB -DA",
+            "the options stand in another order",
+        ),
+        ({"version": "1.0"}, {"version": "1.1"}, "driver version", "1.0", "1.1", "driver 1.0 -> 1.1"),
+        (
+            {},
+            {"name_expressions": ["f<int>"]},
+            "name expression",
+            None,
+            "f<int>",
+            "name expression none -> f<int>",
+        ),
         (
             {"implementation": "pocl", "local_sizes": [(64,)]},
             {"implementation": "pocl", "local_sizes": [(16, 16)]},
             "local size",
             "64",
             "16x16",
+            "local size 64 -> 16x16",
         ),
         (
             {"implementation": "intel"},
@@ -68,6 +98,7 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
             "environment CL_CONFIG_CPU_TARGET_ARCH",
             None,
             "skx",
+            "the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set to skx",
         ),
     ],
 )
@@ -79,13 +110,14 @@ def test_the_field_that_changed_is_named(
     label: str,
     left: str | None,
     right: str | None,
+    words: str,
 ) -> None:
     """A changed option, order, driver, size or variable is named alone, with both its values."""
     old = ready(b"int x;", **before)
     miss = missed(ready(b"int x;", **after), old)
     assert miss.verdict is Verdict.KEY_CHANGED
     assert [(item.label, item.left, item.right) for item in miss.differences] == [(label, left, right)]
-    assert miss.detail == f"{label} changed since {old.key.short}"
+    assert miss.detail == f"{words} (nearest: {old.key.short}, built just now)"
     assert miss.nearest == old.key
 
 
@@ -103,7 +135,7 @@ def test_a_changed_header_is_named(
     keep(ready(include_dirs=[include]))
     tree("include", value="8")
     miss = missed(ready(include_dirs=[include]))
-    assert [item.label for item in miss.differences] == ["include value.h", "include resolution"]
+    assert [item.label for item in miss.differences] == ["include value.h", "resolution of includes"]
 
 
 def test_a_header_that_appeared_is_named(
@@ -120,7 +152,7 @@ def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready
     first, second = tree("first"), tree("second")
     miss = missed(ready(include_dirs=[second]), ready(include_dirs=[first]), remark=f"compiled in {first}")
     (only,) = miss.differences
-    assert (only.label, only.left, only.right) == ("include directory", str(first), str(second))
+    assert (only.label, only.left, only.right) == ("searched directory", str(first), str(second))
 
 
 def test_the_nearest_entry_is_the_one_with_fewest_differences(
@@ -133,10 +165,13 @@ def test_the_nearest_entry_is_the_one_with_fewest_differences(
 
 
 def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready) -> None:
-    """More than three fields are named by the first three and a number."""
-    old = ready(b"int x;", options=["-DA"], name_expressions=["f<int>"])
+    """More than four fields are named by the four weightiest and a number."""
+    old = ready(b"int x;", options=["-DA", "-DB"], name_expressions=["f<int>"])
     miss = missed(ready(b"int y;", version="1.1"), old)
-    assert miss.detail == f"source, option, driver version and 1 more changed since {old.key.short}"
+    told = (
+        "the source changed; the option -DA is gone; the option -DB is gone; name expression f<int> -> none"
+    )
+    assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 
 def test_an_evicted_entry_is_told_with_its_rule(
@@ -205,7 +240,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
     environ = {f"NVRTC_{number}": "x" for number in range(9)}
     wanted = ready(environ=environ)
     miss = missed(wanted, ready())
-    record = to_record(wanted, miss, 1)
+    record = to_record(Layers(), wanted, miss, 1)
     assert len(miss.differences) == 9
     assert record["differences"] == [
         {"label": f"environment NVRTC_{number}", "left": None, "right": "x"} for number in range(8)

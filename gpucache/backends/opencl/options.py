@@ -81,7 +81,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             options=everything,
             toolchain=toolchain,
             environment=_environment(implementation, environ),
-            local_sizes=request.local_sizes if implementation == POCL else (),
+            local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
             locations=include_dirs,
         ),
         rule=_RULES.get(implementation, _ANY_RULE),
@@ -129,6 +129,17 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
         else:
             options.append(name)
     return tuple(options), tuple(dirs)
+
+
+def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Each size once, without extents of 1 at its end, in an order of their own: a set, as PoCL takes it."""
+    return tuple(sorted({size[:1] + _without_ones(size[1:]) for size in sizes}))
+
+
+def _without_ones(extents: tuple[int, ...]) -> tuple[int, ...]:
+    while extents and extents[-1] == 1:
+        extents = extents[:-1]
+    return extents
 
 
 def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

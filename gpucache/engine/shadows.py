@@ -1,0 +1,54 @@
+"""Which file newly shadows which, where a header's content changed because another file is found first.
+
+Reads the few headers of one name. Must not know how a compiler searches beyond its directories in order.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gpucache.keys import NOT_FOUND, Difference, digest
+
+_MAX_BYTES = 16 * 1024 * 1024
+_MOST_HEADERS = 8
+
+
+def shadows(differences: Iterable[Difference], include_dirs: Sequence[str]) -> dict[str, str]:
+    """For each changed header whose old content still lies further on: the sentence that says so."""
+    found = {}
+    changed = [item for item in differences if _is_changed_header(item)]
+    for item in changed[:_MOST_HEADERS]:
+        name = item.label.removeprefix("include ")
+        sentence = _shadow(name, item, [Path(directory, name) for directory in include_dirs])
+        if sentence is not None:
+            found[name] = sentence
+    return found
+
+
+def _is_changed_header(item: Difference) -> bool:
+    return (
+        item.label.startswith("include ")
+        and item.left not in (None, NOT_FOUND)
+        and item.right not in (None, NOT_FOUND)
+    )
+
+
+def _shadow(name: str, item: Difference, candidates: Sequence[Path]) -> str | None:
+    first: Path | None = None
+    for path in candidates:
+        content = _digest(path)
+        if content is None:
+            continue
+        if first is None and content == item.right:
+            first = path
+        elif first is not None and content == item.left:
+            return f"a new {name} in {first.parent} shadows the one in {path.parent}"
+    return None
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return None
+        return digest(path.read_bytes())
+    except OSError:
+        return None
