@@ -142,7 +142,7 @@ def process_memory(limit_bytes: int) -> MemoryStore:
 def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
     backend = load_backend(job.request.target.backend)
     prepared = prepare(backend, job.request, job.toolchain, os.environ)
-    layers = open_layers(settings, shared=shared)
+    layers = open_layers(settings, shared=shared, command="gpucache warm")
     compile_ = partial(backend.compile, job.request, prepared.compilation)
     found = find(layers, prepared)
     if isinstance(found, Hit):

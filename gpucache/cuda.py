@@ -102,7 +102,7 @@ def compile_program(
         library.uncached(layers, request.program.name, error)
         artifact = compile_()
         return _object_code(request, artifact.payload, dict(artifact.lowered_names))
-    library.tell(prepared, outcome)
+    library.tell(layers, prepared, outcome)
     if isinstance(outcome, Hit):
         return _object_code(request, outcome.payload, dict(outcome.head.lowered_names))
     return _object_code(request, outcome.artifact.payload, dict(outcome.artifact.lowered_names))

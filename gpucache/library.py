@@ -3,8 +3,12 @@
 Owns the library's promise that a cache never makes a program fail. Must not import a GPU stack.
 """
 
+import atexit
 import logging
 import os
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -59,9 +63,46 @@ def include_dirs(paths: Sequence[str | Path]) -> tuple[str, ...]:
     return tuple(os.fspath(path) for path in paths)
 
 
-def tell(prepared: Prepared, outcome: Hit | Built) -> None:
-    """Log one line for a hit or a miss."""
+class _Counter:
+    """Hits and misses of this process, written to the journal when it ends; a forked child counts anew."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._hits = self._misses = 0
+        self._layers: Layers | None = None
+        self._lock = threading.Lock()
+
+    def count(self, layers: Layers, *, hit: bool) -> None:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid, self._hits, self._misses = os.getpid(), 0, 0
+                atexit.register(self.write)
+            self._layers = layers
+            self._hits += hit
+            self._misses += not hit
+
+    def write(self) -> None:
+        if self._layers is None or self._layers.target is None or self._pid != os.getpid():
+            return
+        self._layers.target.journal(
+            {
+                "kind": "process",
+                "when_ns": time.time_ns(),
+                "command": self._layers.command,
+                "pid": self._pid,
+                "hits": self._hits,
+                "misses": self._misses,
+            }
+        )
+
+
+_COUNTER = _Counter()
+
+
+def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
+    """Count a hit or a miss, and log one line."""
     request = prepared.request
+    _COUNTER.count(layers, hit=isinstance(outcome, Hit))
     if isinstance(outcome, Hit):
         LOGGER.info(
             "hit %s for %s: %s in %s", request.program.name, request.target, outcome.key.short, outcome.layer
@@ -97,10 +138,15 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         settings = Settings(root=None, root_origin="none", disabled=True)
     _listen(settings.log)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
-    opened = open_layers(settings, memory=memory)
+    opened = open_layers(settings, memory=memory, command=_command())
     if opened.unusable and not opened.systems and not settings.disabled:
         LOGGER.warning("programs are compiled uncached: %s", opened.unusable)
     return opened
+
+
+def _command() -> str:
+    """The program that runs, without the folder it lies in."""
+    return Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
 
 
 def _listen(level: str) -> None:

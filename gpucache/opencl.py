@@ -90,7 +90,7 @@ def _load(context: Any, layers: Layers, prepared: Sequence[Prepared]) -> Any:
         for device, one in zip(devices, prepared, strict=True)
     ]
     for one, outcome in zip(prepared, outcomes, strict=True):
-        library.tell(one, outcome)
+        library.tell(layers, one, outcome)
     try:
         return compiler.load_binaries(context, devices, [_payload(outcome) for outcome in outcomes])
     except CompileError as rejected:
@@ -116,7 +116,7 @@ def _rebuilt(
     miss = Miss(Verdict.REJECTED, why)
     check_required(layers, prepared, miss)
     fresh = build(layers, prepared, compile_, miss, replacing=True)
-    library.tell(prepared, fresh)
+    library.tell(layers, prepared, fresh)
     return fresh
 
 

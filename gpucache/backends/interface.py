@@ -90,6 +90,10 @@ class Backend(Protocol):
         """How a request will be compiled; raises OptionError for options that must be refused."""
         ...
 
+    def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """The variables that are set and reach this compiler, build options among them."""
+        ...
+
     def devices(self) -> list[Device]:
         """Every target here, with toolchains; a broken driver is a row with its error."""
         ...

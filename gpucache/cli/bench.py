@@ -51,12 +51,12 @@ def bench(
     cache of the benchmark's own. Medians, spread and the ratio of pairs are shown, and the phases
     of a start: context, key, lookup or compile, load, kernels, first launch.
     """
-    from gpucache.cli.warm import ask_for, plan
+    from gpucache.cli.warm import machine_for, plan
     from gpucache.outcomes import ExitCode
     from gpucache.render import document, tables
 
     specs = read_programs(Named(sources, manifest, example, include_dirs, defines, options, local_sizes))
-    items = plan(specs, targets, ask_for(specs, targets))
+    items = plan(specs, targets, machine_for(specs, targets).devices)
     cases = _run(items, runs, timeout)
     failed = sum(case.verdict == "failed" for case in cases)
     summary = {"cases": len(cases), "failed": failed}

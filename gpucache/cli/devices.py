@@ -1,4 +1,6 @@
-"""``gpucache devices``: the targets here."""
+"""``gpucache devices``: the targets here, saved and compared."""
+
+from pathlib import Path
 
 import click
 
@@ -6,22 +8,59 @@ from gpucache.cli.globals import given, global_options, leave
 
 
 @click.command(short_help="List devices and compilers as targets.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a device profile, to ask elsewhere what would hit here.",
+)
+@click.option(
+    "--compare", metavar="A B", nargs=2, type=click.Path(path_type=Path, dir_okay=False),
+    help="Compare two device profiles: what would split a cache that both machines share.",
+)  # fmt: skip
 @global_options
-def devices() -> None:
+def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     """List OpenCL devices, CUDA devices and compilers that need none, each as the target to pass to --target.
 
     Drivers are asked in child processes with a time limit: a broken one is a row with its error.
+    A profile holds platforms, devices, drivers, toolchains and the variables that reach compilers;
+    no host and no user name.
     """
+    if compare is not None:
+        _compare(*compare)
+        return
     from gpucache.assembly import remember_targets
+    from gpucache.cli.machines import here
     from gpucache.outcomes import ExitCode
     from gpucache.probe import ask
+    from gpucache.probe.profile import save_profile
     from gpucache.render import document, tables
 
     rows = ask()
-    remember_targets(given().settings(), rows)
     targets = [row.target for row in rows if row.target is not None and row.available]
-    here = sum(row.present for row in rows if row.target is not None and row.available)
-    summary = {"targets": len(targets), "devices": here, "errors": sum(row.target is None for row in rows)}
+    remember_targets(given().settings(), rows)
+    if save is not None:
+        save_profile(save, here(rows))
+    present = sum(row.present for row in rows if row.target is not None and row.available)
+    summary = {
+        "targets": len(targets),
+        "devices": present,
+        "errors": sum(row.target is None for row in rows),
+    }
     given().document(lambda: document.document("devices", map(document.device, rows), summary))
     given().show(tables.devices(rows))
+    if save is not None:
+        given().say(
+            f"Saved as {save}; 'gpucache warm --check --device-profile {save}' answers for this machine."
+        )
     leave(ExitCode.DONE if targets else ExitCode.NOTHING_ATTEMPTED)
+
+
+def _compare(left: Path, right: Path) -> None:
+    from gpucache.probe.profile import compare, load_profile
+    from gpucache.render import document, tables
+
+    found = compare(load_profile(left), load_profile(right))
+    rows = [{"target": target, **document.difference(item)} for target, item in found]
+    given().document(lambda: document.document("devices", rows, {"differences": len(rows)}))
+    given().show(tables.comparison(found, left.name, right.name))

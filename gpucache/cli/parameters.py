@@ -113,9 +113,19 @@ def source_options(function: F) -> F:
             help="A warm list to read, such as gpucache.toml.",
         ),
         click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
+    )  # fmt: skip
+    function = build_options(function)
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def build_options(function: F) -> F:
+    """Add the options that say how programs are built."""
+    options = (
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
-            help="What to build for, such as cuda:sm_90 or opencl:pocl; may be given again.",
+            help="A target, such as cuda:sm_90 or opencl:pocl; may be given again.",
         ),
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,
@@ -135,6 +145,14 @@ def source_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def profile_option(function: F) -> F:
+    """Add the option that asks for another machine."""
+    return click.option(
+        "--device-profile", "profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+        help="Answer for the machine whose 'gpucache devices --save FILE' this is.",
+    )(function)  # fmt: skip
 
 
 def _root(ctx: click.Context) -> Path | None:

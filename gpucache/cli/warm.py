@@ -1,13 +1,14 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
-import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import source_options
+from gpucache.cli.machines import Machine, machine
+from gpucache.cli.parameters import profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ NEXT = (
     "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
 )
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
+@profile_option
 @click.option("--retry", is_flag=True, help="Try items on the poison list again.")
 @global_options
 def warm(
@@ -56,6 +58,7 @@ def warm(
     timeout: float,
     shared: bool,
     check: bool,
+    profile: Path | None,
     retry: bool,
 ) -> None:
     """Compile programs into the cache: sources (.cl, .cu), folders of them, or a manifest.
@@ -65,18 +68,25 @@ def warm(
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
     from gpucache.assembly import open_store, remember_targets
+    from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode, summarise_warm
     from gpucache.render import document, tables
 
+    if profile is not None and not check:
+        raise UsageError(
+            "--device-profile is of another machine, for which only --check can answer; add --check"
+        )
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
     specs = read_programs(named)
     settings = given().settings()
     open_store(settings, shared=shared)  # an unusable root is the first thing to say
-    devices = ask_for(specs, targets)
-    items = plan(specs, targets, devices)
+    here = machine_for(specs, targets, profile)
+    items = plan(specs, targets, here.devices)
     given().say(f"Searching for headers in {_folders(specs)}")
-    outcomes = _run(settings, items, _bounds(items, jobs, timeout), shared=shared, check=check, retry=retry)
-    remember_targets(settings, devices)
+    bounds = _bounds(items, jobs, timeout)
+    outcomes = _run(settings, items, here.environment, bounds, shared=shared, check=check, retry=retry)
+    if profile is None:
+        remember_targets(settings, here.devices)
     summary = summarise_warm(outcomes)
     given().document(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
@@ -87,16 +97,17 @@ def warm(
     leave(summary.exit_code)
 
 
-def ask_for(specs: "list[ProgramSpec]", targets: tuple[str, ...]) -> "list[Device]":
-    """The devices of the backends that the programs need; no other driver is asked."""
+def machine_for(specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None = None) -> Machine:
+    """The machine to plan for; of this one no other driver is asked than the programs need."""
     from gpucache.assembly import backends
     from gpucache.engine.warm import needed_backends
-    from gpucache.probe import ask
 
-    return ask(needed_backends(specs, targets, backends()))
+    return machine(profile, needed_backends(specs, targets, backends()))
 
 
-def plan(specs: "list[ProgramSpec]", targets: tuple[str, ...], devices: "list[Device]") -> "list[WarmItem]":
+def plan(
+    specs: "list[ProgramSpec]", targets: tuple[str, ...], devices: "Sequence[Device]"
+) -> "list[WarmItem]":
     """What would be built."""
     from gpucache.assembly import backends
     from gpucache.engine.warm import plan_warm
@@ -112,13 +123,20 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 
 
 def _run(
-    settings: "Settings", items: "list[WarmItem]", bounds: "Bounds", *, shared: bool, check: bool, retry: bool
+    settings: "Settings",
+    items: "list[WarmItem]",
+    environment: Mapping[str, str],
+    bounds: "Bounds",
+    *,
+    shared: bool,
+    check: bool,
+    retry: bool,
 ) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
     from gpucache.engine.warm import Progress, interrupted, run_warm
     from gpucache.render.progress import display
 
-    layers = open_layers(settings, shared=shared)
+    layers = open_layers(settings, shared=shared, command="gpucache warm")
     outcomes: list[WarmOutcome] = []
     with display(quiet=given().quiet or given().json) as bar:
 
@@ -129,7 +147,7 @@ def _run(
             items,
             backends(),
             layers,
-            os.environ,
+            environment,
             worker_build(settings, shared=shared),
             bounds,
             check=check,

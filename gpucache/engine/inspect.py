@@ -1,12 +1,15 @@
 """Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import matches_program, matches_target
-from gpucache.errors import UsageError
+from gpucache.errors import FormatError, UsageError
+from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, CacheState
 
+Record = dict[str, object]
+"""One line of the journal."""
 KEY_DIGITS = frozenset("0123456789abcdef")
 SHORTEST_PREFIX = 4
 
@@ -49,6 +52,40 @@ def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[C
                 "run 'gpucache inspect --list' to see the entries"
             )
         yield from found
+
+
+def select_for(cache: Cache, words: Sequence[str], targets: Sequence[str]) -> list[CacheEntry]:
+    """Entries of the words for any of some targets, or for all with none; raises UsageError."""
+    if not targets:
+        return list(select(cache, words, None))
+    return [entry for target in targets for entry in select(cache, words, target)]
+
+
+def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
+    """Reads the key fields of an entry by its key; empty where they cannot be read."""
+
+    def read(key: str) -> Sequence[KeyField]:
+        try:
+            return next((cache.report(entry).key_fields for entry in cache.find(key)), ())
+        except FormatError:
+            return ()
+
+    return read
+
+
+def recent_misses(records: Sequence[Record], oldest_ns: int = 0) -> list[Record]:
+    """The misses among records of the journal, newest first, none before an instant."""
+    return [record for record in records if record.get("kind") == "miss" and _when(record) >= oldest_ns]
+
+
+def processes(records: Sequence[Record]) -> list[Record]:
+    """What processes counted of their hits and misses, newest first."""
+    return [record for record in records if record.get("kind") == "process"]
+
+
+def _when(record: Record) -> int:
+    when = record.get("when_ns")
+    return when if isinstance(when, int) else 0
 
 
 def is_key_prefix(word: str) -> bool:

@@ -50,7 +50,7 @@ def try_rebuild(
         return Trial(note="not rebuilt: another toolchain made it")
     try:
         report, artifact = cache.report(entry), cache.artifact(entry)
-        request = _request(report, device.target)
+        request = request_of(report, device.target)
     except (GpucacheError, ValueError) as error:
         return Trial(note=f"not rebuilt: {error}")
     implementation = device.toolchain.implementation
@@ -67,10 +67,13 @@ def try_rebuild(
     return Trial(problem="compiling it again gives other bytes")
 
 
-def _request(report: EntryReport, target: Target) -> BuildRequest:
-    """The request an entry was built from; raises GpucacheError where its file is gone or changed."""
+def request_of(report: EntryReport, target: Target, *, changed: bool = False) -> BuildRequest:
+    """The request an entry was built from, with its source file as it is now.
+
+    Raises GpucacheError where the file is gone, or has changed and ``changed`` does not allow it.
+    """
     return BuildRequest(
-        program=_program(report, target),
+        program=_program(report, target, changed=changed),
         target=target,
         options=tuple(value for label, value in _fields(report) if label == "option"),
         include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
@@ -85,12 +88,12 @@ def _request(report: EntryReport, target: Target) -> BuildRequest:
     )
 
 
-def _program(report: EntryReport, target: Target) -> Program:
+def _program(report: EntryReport, target: Target, *, changed: bool) -> Program:
     path = dict(report.provenance).get("source file")
     if path is None:
         raise GpucacheError("it was built from memory, so no file can be compiled again")
     program = load_program(Path(path), report.entry.program, _LANGUAGES[target.backend])
-    if digest(program.source) != dict(_fields(report)).get("source"):
+    if not changed and digest(program.source) != dict(_fields(report)).get("source"):
         raise GpucacheError(f"{path} has changed since")
     return program
 

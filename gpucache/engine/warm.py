@@ -10,7 +10,7 @@ from time import time_ns
 
 from gpucache.backends.interface import Backend
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find
+from gpucache.engine.lookup import check_required, find
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.targets import default_devices, select_target
@@ -192,6 +192,7 @@ def _settle(
         return _outcome(item, WarmResult.POISONED, prepared=prepared, reason=poison, verdict=Verdict.POISONED)
     if check:
         return _missing(item, prepared, found)
+    check_required(layers, prepared, found)
     return prepared
 
 

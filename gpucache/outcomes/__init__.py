@@ -3,6 +3,7 @@
 Owns what a verb can answer. Must not know how an answer is shown, nor how it was found.
 """
 
+from gpucache.outcomes.answers import Answer
 from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
 from gpucache.outcomes.evictions import EvictOutcome, EvictPlan, EvictSummary, Removal, summarise_evict
@@ -14,6 +15,7 @@ from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summ
 __all__ = [
     "Advice",
     "AdviceKind",
+    "Answer",
     "BenchCase",
     "Built",
     "CacheEntry",

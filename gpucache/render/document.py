@@ -7,8 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes import (
+    Advice,
+    Answer,
     BenchCase,
     CacheEntry,
     CacheState,
@@ -18,6 +21,8 @@ from gpucache.outcomes import (
     EvictPlan,
     EvictSummary,
     Finding,
+    Hit,
+    Miss,
     Ratio,
     Spread,
     VerifySummary,
@@ -200,6 +205,41 @@ def bench_case(case: BenchCase) -> dict[str, Any]:
             }
             for sample in case.samples
         ],
+    }
+
+
+def difference(item: Difference) -> dict[str, Any]:
+    """A field that differs, with both values."""
+    return {"field": item.label, "before": item.left, "now": item.right}
+
+
+def advice(one: Advice) -> dict[str, Any]:
+    """What is worth knowing of the entries of one program."""
+    return {
+        "kind": one.kind.value,
+        "program": one.program,
+        "target": one.target,
+        "detail": one.detail,
+        "fields": list(one.fields),
+        "entries": len(one.keys),
+    }
+
+
+def answer(one: Answer) -> dict[str, Any]:
+    """Whether a program would hit, and if not why."""
+    found = one.found
+    miss = found if isinstance(found, Miss) else None
+    return {
+        "program": one.program,
+        "target": one.target or None,
+        "variant": one.variant,
+        "consulted": list(one.consulted),
+        "verdict": "hit" if miss is None else miss.verdict.value,
+        "detail": "" if miss is None else miss.detail,
+        "differences": [difference(item) for item in miss.differences] if miss else [],
+        "key": str(found.key) if isinstance(found, Hit) else None,
+        "nearest": str(miss.nearest) if miss and miss.nearest else None,
+        "written": [{"key": key, "created": format_instant(when)} for when, key in one.written],
     }
 
 

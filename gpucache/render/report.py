@@ -60,6 +60,19 @@ def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Render
         )
 
 
+def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+    """What the last processes counted."""
+    if records:
+        yield plain("\nLast processes", "bold")
+    for record in records:
+        when = record.get("when_ns")
+        age = format_age(now_ns - when) if isinstance(when, int) else "?"
+        ago = age if age in ("now", "?") else f"{age} ago"
+        yield plain(
+            f"{ago:>10}  {record.get('command')}: {record.get('hits')} hits, {record.get('misses')} misses"
+        )
+
+
 def _shown(fields: Sequence[KeyField], *, whole: bool) -> list[KeyField]:
     includes = [field for field in fields if field.label.startswith("include ")]
     if whole or len(includes) <= _MOST_INCLUDES:

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes import (
+    Advice,
+    AdviceKind,
     BenchCase,
     CacheEntry,
     CacheState,
@@ -24,6 +27,7 @@ from gpucache.render.console import plain, table
 from gpucache.units import format_age, format_duration, format_size
 
 LOG_LINES = 20
+ADVICE_SHOWN = 8
 _STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
@@ -140,6 +144,29 @@ def entries(found: Iterable[CacheEntry], now_ns: int) -> Table:
             format_age(now_ns - one.last_used_ns),
         )
     return grid
+
+
+def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
+    """What is worth knowing of the keys, a sentence for each program."""
+    shown = [one for one in found if one.kind is not AdviceKind.UNREAD]
+    for one in shown[:ADVICE_SHOWN]:
+        yield plain(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
+    if len(shown) > ADVICE_SHOWN:
+        yield plain(f"and {len(shown) - ADVICE_SHOWN} more such programs; --json has all", "dim")
+    unread = sum(len(one.keys) for one in found if one.kind is AdviceKind.UNREAD)
+    if unread:
+        yield plain(f"{_count(unread, 'entry', 'entries')} not read since made; --json says which", "dim")
+
+
+def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[RenderableType]:
+    """The fields that two machines do not share."""
+    if not found:
+        yield plain("Nothing tells them apart: both machines can share a cache.", "green")
+        return
+    grid = table("target", "field", left, right)
+    for target, item in found:
+        grid.add_row(plain(target), plain(item.label), plain(item.left or "-"), plain(item.right or "-"))
+    yield grid
 
 
 def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[RenderableType]:

@@ -26,6 +26,14 @@ class CUDABackend:
         """How a request will be compiled; raises OptionError."""
         return options.plan(request, toolchain, environ)
 
+    def environment(
+        self,
+        toolchain: Toolchain,  # noqa: ARG002 - NVRTC is read one way
+        environ: Mapping[str, str],
+    ) -> tuple[tuple[str, str], ...]:
+        """The variables that are set and reach NVRTC."""
+        return options.reaching(environ)
+
     def devices(self) -> list[Device]:
         """GPUs that a driver shows, and every architecture that NVRTC can build for."""
         from gpucache.backends.cuda import devices

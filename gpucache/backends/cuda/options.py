@@ -62,7 +62,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         inputs=KeyInputs(
             options=tuple(options),
             toolchain=toolchain,
-            environment=environment(environ, *_ENVIRONMENT),
+            environment=reaching(environ),
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
@@ -77,6 +77,11 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),
     )
+
+
+def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that are set and change what is compiled."""
+    return environment(environ, *_ENVIRONMENT)
 
 
 def _checked(name: str, value: str) -> str:

@@ -27,6 +27,10 @@ class OpenCLBackend:
         """How a request will be compiled; raises OptionError."""
         return options.plan(request, toolchain, environ)
 
+    def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """The variables that are set and reach this compiler."""
+        return options.reaching(toolchain, environ)
+
     def devices(self) -> list[Device]:
         """Every OpenCL device here."""
         from gpucache.backends.opencl import platforms

@@ -92,6 +92,12 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     )
 
 
+def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that are set and change what is compiled."""
+    extra = ((EXTRA_OPTIONS, environ[EXTRA_OPTIONS]),) if EXTRA_OPTIONS in environ else ()
+    return (*_environment(toolchain.implementation, environ), *extra)
+
+
 def command_line(command: tuple[str, ...]) -> str:
     """Options as the one string OpenCL takes; white space is quoted, behind the ``=`` as PoCL wants it."""
     return " ".join(_quoted(token) for token in command)

@@ -1,0 +1,44 @@
+"""The machine a command answers for: this one, or that of a device profile."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpucache.model import Device
+    from gpucache.probe.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Devices with their toolchains, and the environment that reaches them."""
+
+    devices: "tuple[Device, ...]"
+    environment: Mapping[str, str]
+
+
+def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Machine:
+    """This machine, of which only some backends may be asked, or the one of a profile; raises UsageError."""
+    if profile is not None:
+        from gpucache.probe.profile import load_profile
+
+        saved = load_profile(profile)
+        return Machine(saved.devices, saved.environment)
+    from gpucache.probe import ask
+
+    return Machine(tuple(ask(backends)), os.environ)
+
+
+def here(devices: "Sequence[Device]") -> "Profile":
+    """The profile of this machine: its devices, and of its environment what reaches their compilers."""
+    from gpucache.assembly import backends
+    from gpucache.probe.profile import Profile
+
+    known = backends()
+    reaching: dict[str, str] = {}
+    for device in devices:
+        if device.toolchain is not None:
+            reaching.update(known[device.backend].environment(device.toolchain, os.environ))
+    return Profile(tuple(devices), reaching)

@@ -1,0 +1,112 @@
+"""``gpucache inspect --why``: would it hit, and if not why; and two entries compared."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucache.cli.caches import Opened
+from gpucache.cli.globals import given, leave
+from gpucache.cli.machines import Machine, machine
+from gpucache.cli.programs import Named, read_programs
+
+if TYPE_CHECKING:
+    from gpucache.engine.warm import WarmItem
+    from gpucache.outcomes import CacheEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked about, and how it would be built."""
+
+    what: tuple[str, ...]
+    targets: tuple[str, ...]
+    include_dirs: tuple[Path, ...]
+    defines: tuple[str, ...]
+    options: tuple[str, ...]
+    local_sizes: tuple[tuple[int, ...], ...]
+    profile: Path | None
+
+
+def explain(opened: Opened, asked: Asked) -> None:
+    """Answer for sources, programs, or two keys."""
+    from gpucache.errors import UsageError
+
+    if not asked.what:
+        raise UsageError("--why needs to know of what: a source, a program, or two keys to compare")
+    if len(asked.what) == 2 and all(map(_is_key, asked.what)):
+        _compare(opened, asked.what)
+        return
+    _answer(opened, asked)
+
+
+def _answer(opened: Opened, asked: Asked) -> None:
+    from gpucache.assembly import backends, open_layers
+    from gpucache.engine.why import why
+    from gpucache.outcomes import ExitCode
+    from gpucache.render import document
+    from gpucache.render.why import answers
+
+    here = machine(asked.profile)
+    items = [item for word in asked.what for item in _items(opened, word, asked, here)]
+    layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
+    found = list(why(items, backends(), layers, here.environment))
+    hits = sum(one.hit for one in found)
+    summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
+    given().document(lambda: document.document("inspect", map(document.answer, found), summary))
+    given().show(answers(found, time.time_ns()))
+    leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
+
+
+def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[WarmItem]":
+    from gpucache.assembly import backends
+    from gpucache.engine.warm import plan_warm
+    from gpucache.engine.why import items_of
+
+    path = Path(word)
+    if path.exists():
+        manifest = path if path.suffix == ".toml" else None
+        sources = () if manifest else (path,)
+        named = Named(
+            sources, manifest, False, asked.include_dirs, asked.defines, asked.options, asked.local_sizes
+        )
+        return plan_warm(read_programs(named), here.devices, asked.targets, backends())
+    return items_of(_entries(opened, word, asked.targets), opened.cache.report, here.devices)
+
+
+def _entries(opened: Opened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
+    from gpucache.engine.inspect import select
+
+    wanted: Sequence[str | None] = targets or [None]
+    return [entry for target in wanted for entry in select(opened.cache, (word,), target)]
+
+
+def _compare(opened: Opened, keys: Sequence[str]) -> None:
+    from gpucache.engine.why import compare
+    from gpucache.keys import difference
+    from gpucache.render import document
+    from gpucache.render.why import comparison
+
+    left, right = (opened.cache.report(_one(opened, key)) for key in keys)
+    differences = difference(left.key_fields, right.key_fields)
+    summary = {"left": left.entry.key, "right": right.entry.key, "differences": len(differences)}
+    given().document(lambda: document.document("inspect", map(document.difference, differences), summary))
+    given().show(comparison(left.entry.key, right.entry.key, compare(left, right)))
+
+
+def _one(opened: Opened, prefix: str) -> "CacheEntry":
+    from gpucache.errors import UsageError
+
+    found = opened.cache.find(prefix)
+    if len(found) != 1:
+        raise UsageError(
+            f"{len(found)} entries have a key that begins with {prefix}; give more digits of one"
+        )
+    return found[0]
+
+
+def _is_key(word: str) -> bool:
+    from gpucache.engine.inspect import is_key_prefix
+
+    return is_key_prefix(word)

@@ -1,0 +1,80 @@
+"""Would a program hit now, and if not why: asked without compiling anything.
+
+Owns the three questions in their order: was the cache asked, which field differs, what was written
+instead. Must not know how an answer is shown.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpucache.engine.explain import record_of
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import find
+from gpucache.engine.phrases import phrases
+from gpucache.engine.prepare import prepare
+from gpucache.engine.trials import request_of
+from gpucache.engine.warm import Backends, WarmItem
+from gpucache.errors import GpucacheError
+from gpucache.keys import difference
+from gpucache.model import Device
+from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
+
+_WRITTEN_TOLD = 3
+
+
+def why(
+    items: Sequence[WarmItem], backends: Backends, layers: Layers, environ: Mapping[str, str]
+) -> Iterator[Answer]:
+    """The answer for each item, read only."""
+    consulted = tuple(str(store.root) for store in layers.on_disk())
+    for item in items:
+        if item.request is None or item.toolchain is None:
+            miss = Miss(Verdict.UNCACHEABLE, item.skipped)
+            yield Answer(item.program, item.target, item.variant, consulted, miss)
+            continue
+        prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+        records = [record_of(store, prepared) for store in layers.on_disk()]
+        built = [
+            (event.when_ns, event.key)
+            for record in records
+            for event in record.events
+            if event.what == "built" and event.target == item.target
+        ]
+        yield Answer(
+            item.program,
+            item.target,
+            item.variant,
+            consulted,
+            find(replace(layers, memory=None), prepared),
+            tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
+        )
+
+
+def items_of(
+    entries: Sequence[CacheEntry], report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
+) -> list[WarmItem]:
+    """What would be asked for now in place of a program's newest entries, from its own source file."""
+    newest: dict[tuple[str, str], CacheEntry] = {}
+    for entry in sorted(entries, key=lambda one: one.created_ns):
+        newest[entry.target, entry.variant] = entry
+    return [_item(entry, report, devices) for entry in newest.values()]
+
+
+def compare(left: EntryReport, right: EntryReport) -> list[str]:
+    """What tells two entries apart, in words; empty where their key fields are the same."""
+    return phrases(difference(left.key_fields, right.key_fields))
+
+
+def _item(
+    entry: CacheEntry, report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
+) -> WarmItem:
+    device = next((one for one in devices if str(one.target) == entry.target), None)
+    if device is None or device.target is None or device.toolchain is None:
+        return WarmItem(entry.program, entry.target, entry.variant, skipped="its target is not here")
+    try:
+        request = request_of(report(entry), device.target, changed=True)
+    except (GpucacheError, ValueError) as error:
+        return WarmItem(
+            entry.program, entry.target, entry.variant, skipped=f"it cannot be asked for again: {error}"
+        )
+    return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)

@@ -1,0 +1,24 @@
+"""What inspect says of one program asked about: would it hit, and if not, why and what is there instead."""
+
+from dataclasses import dataclass
+
+from gpucache.outcomes.lookups import Hit, Miss
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One program for one target."""
+
+    program: str
+    target: str
+    variant: str
+    consulted: tuple[str, ...]
+    """The roots that were asked, in order."""
+    found: Hit | Miss
+    written: tuple[tuple[int, str], ...] = ()
+    """What was built for the target under this name: when (ns) and the key, newest first."""
+
+    @property
+    def hit(self) -> bool:
+        """Whether the program would be found."""
+        return isinstance(self.found, Hit)

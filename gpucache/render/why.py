@@ -1,0 +1,60 @@
+"""Answers to why, as sentences."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from gpucache.outcomes import Answer, Hit
+from gpucache.render.console import plain, table
+from gpucache.units import format_age
+
+_DIGEST = 64
+
+
+def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
+    """For each: would it hit; if not why, which fields, and what was written instead."""
+    for one in found:
+        where = f" for {one.target}" if one.target else ""
+        variant = f" [{one.variant}]" if one.variant else ""
+        yield plain(f"{one.program}{variant}{where}", "bold")
+        yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}")
+        if isinstance(one.found, Hit):
+            yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
+        else:
+            yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
+            yield from _differences(one)
+            yield from _written(one, now_ns)
+        yield ""
+
+
+def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[RenderableType]:
+    """What tells two entries apart."""
+    yield plain(f"{left[:12]} -> {right[:12]}", "bold")
+    for phrase in told or ("nothing: their key fields are the same",):
+        yield plain(f"  {phrase}")
+
+
+def _differences(one: Answer) -> Iterator[RenderableType]:
+    if isinstance(one.found, Hit) or not one.found.differences:
+        return
+    grid = table("field", "nearest entry", "now")
+    for item in one.found.differences:
+        grid.add_row(plain(item.label), plain(_short(item.left)), plain(_short(item.right)))
+    yield grid
+
+
+def _written(one: Answer, now_ns: int) -> Iterator[RenderableType]:
+    told = ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in one.written)
+    yield plain(f"built before for this target: {told or 'nothing'}")
+
+
+def _ago(age_ns: int) -> str:
+    age = format_age(age_ns)
+    return "just now" if age == "now" else f"{age} ago"
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "-"
+    digest = len(value) == _DIGEST and set(value) <= set("0123456789abcdef")
+    return f"SHA-256 {value[:12]}" if digest else value
