@@ -110,7 +110,9 @@ def open_layers(
 def _unasked(settings: Settings) -> list[Path]:
     """Other places where this user's entries may lie: the default root, and GPUCACHE_DIR's beside --root."""
     asked = {settings.root, *settings.system_dirs}
-    return [root for root in other_roots(os.environ) if root not in asked]
+    with suppress(OSError):  # a current directory that is gone
+        return [root for root in other_roots(os.environ) if root not in asked]
+    return []
 
 
 def worker_build(settings: Settings, *, shared: bool) -> Build:

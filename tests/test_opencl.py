@@ -150,7 +150,7 @@ def test_a_tree_may_move(run: Run, tmp_path: Path, platform: str) -> None:
     )
     assert _compiled(outcomes) == [1, 0, 0, 0, 1, 1, 1]
     assert [outcome["values"] for outcome in outcomes] == [[[7]]] * 4 + [[[8]]] + [[[7]]] * 2
-    assert "key-changed: include value.h" in outcomes[4]["log"][0]
+    assert "key-changed: the header value.h changed" in outcomes[4]["log"][0]
 
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
@@ -196,7 +196,7 @@ def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:
     assert _compiled(run(_job("intel"))) == [1]
     (outcome,) = run(_job("intel"), CL_CONFIG_CPU_TARGET_ARCH="corei7-avx")
     assert _compiled([outcome]) == [1]
-    assert "key-changed: environment CL_CONFIG_CPU_TARGET_ARCH changed" in outcome["log"][0]
+    assert "key-changed: the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set" in outcome["log"][0]
 
 
 def test_local_sizes_are_keyed_where_they_matter(run: Run) -> None:
@@ -204,7 +204,7 @@ def test_local_sizes_are_keyed_where_they_matter(run: Run) -> None:
     jobs = [_job(platform, local_sizes=[size]) for platform in _PLATFORMS for size in ([64], [32])]
     outcomes = run(*jobs)
     assert _compiled(outcomes) == [1, 1, 1, 0]
-    assert "key-changed: local size changed" in outcomes[1]["log"][0]
+    assert "key-changed: local size 64 -> 32" in outcomes[1]["log"][0]
 
 
 def _publish_garbage(root: Path) -> Path:
@@ -230,7 +230,7 @@ def test_what_the_driver_rejects_is_compiled_again(run: Run, root: Path, platfor
     assert _compiled(outcomes) == [1, 0]
     assert "rejected: the driver rejected the binary" in outcomes[0]["log"][-1]
     assert path.stat().st_size > size_of_garbage
-    record = DirectoryStore(root, writable=False).journal_tail(1)[0]
+    record = DirectoryStore(root, writable=False).journal_tail(2)[1]
     assert (record["program"], record["verdict"]) == ("show", "rejected")
 
 

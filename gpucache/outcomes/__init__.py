@@ -3,6 +3,7 @@
 Owns what a verb can answer. Must not know how an answer is shown, nor how it was found.
 """
 
+from gpucache.keys import Difference
 from gpucache.outcomes.answers import Answer
 from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
@@ -21,6 +22,7 @@ __all__ = [
     "CacheEntry",
     "CacheState",
     "Checked",
+    "Difference",
     "EntryReport",
     "EvictOutcome",
     "EvictPlan",

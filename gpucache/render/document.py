@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes import (
     Advice,
@@ -16,6 +15,7 @@ from gpucache.outcomes import (
     CacheEntry,
     CacheState,
     Checked,
+    Difference,
     EntryReport,
     EvictOutcome,
     EvictPlan,

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes import (
     Advice,
@@ -14,6 +13,7 @@ from gpucache.outcomes import (
     CacheEntry,
     CacheState,
     Checked,
+    Difference,
     EvictOutcome,
     EvictPlan,
     EvictSummary,

@@ -31,6 +31,8 @@ WHOLE = ENTRY | {
     "key_fields", "payload", "provenance", "compile_ms", "build_log", "tool_version", "lowered_names",
 }  # fmt: skip
 STATE = {
+    "advice",
+    "processes",
     "cache", "root", "decided_by", "enabled", "limit_bytes", "problems", "entries", "size_bytes", "files",
     "programs", "damaged", "misses",
 }  # fmt: skip
