@@ -5,6 +5,7 @@ assemble their own parts. Owns no behaviour beyond choosing parts.
 """
 
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.model import Artifact, Device, Target
 from gpucache.outcomes import Built, Hit, Location, Sample
 from gpucache.settings import Settings, other_roots
-from gpucache.store import DirectoryStore, MemoryStore, RootMissing, RootRefused, check_root
+from gpucache.store import DirectoryStore, MemoryStore, RootMissing, RootRefused, RootUsable, check_root
 
 
 def backends() -> Mapping[str, Backend]:
@@ -43,6 +44,12 @@ def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
     if isinstance(state, RootRefused):
         raise CacheUnusableError(state.reason)
     return DirectoryStore(root, writable=not settings.read_only, shared=shared)
+
+
+def is_private(settings: Settings) -> bool:
+    """Whether the root is there and only its owner may read it."""
+    root = settings.require_root()
+    return isinstance(check_root(root), RootUsable) and not root.stat().st_mode & stat.S_IROTH
 
 
 def open_cache(settings: Settings) -> OwnCache:
@@ -122,7 +129,7 @@ def worker_build(settings: Settings, *, shared: bool) -> Build:
 
 def bench_workers() -> Workers:
     """The functions that ``bench`` runs in fresh processes."""
-    return Workers(_prime, _launches, _sample)
+    return Workers(_build_once, _launches, _sample)
 
 
 def load_trial(cache: Cache) -> Try:
@@ -132,7 +139,7 @@ def load_trial(cache: Cache) -> Try:
 
 def rebuild_trial(cache: Cache, devices: Sequence[Device]) -> Try:
     """What ``verify --rebuild`` does with an entry."""
-    return partial(try_rebuild, cache, devices, _rebuild)
+    return partial(try_rebuild, cache, devices, backends(), os.environ, _rebuild)
 
 
 @cache
@@ -167,7 +174,7 @@ def _at(root: str) -> Layers:
     return open_layers(Settings(root=Path(root), root_origin="bench"))
 
 
-def _prime(wanted: Prepare) -> Hit | Built:
+def _build_once(wanted: Prepare) -> Hit | Built:
     backend = load_backend(wanted.job.request.target.backend)
     prepared = prepare(backend, wanted.job.request, wanted.job.toolchain, os.environ)
     compile_ = partial(backend.compile, wanted.job.request, prepared.compilation)
@@ -187,6 +194,8 @@ def _sample(timed: Timed) -> Sample:
 
 
 def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:
+    if store.allocated_bytes() <= limit:
+        return 0
     return trim(OwnCache(store, locate(settings)), limit, time.time_ns())
 
 

@@ -68,15 +68,17 @@ def compile_program(
     name_expressions: Sequence[str] = (),
     include_path: Sequence[str | Path] = (),
     artifact_kind: str | None = None,
+    headers: Sequence[str | Path] = (),
 ) -> ObjectCode:
     """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache where it is there.
 
     ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the
     current device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``,
     that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the only folders searched for
-    headers. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
+    headers, ``headers`` those reached through a macro, named by hand. ``artifact_kind`` is
+    ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
 
-    Raises CompileError with NVRTC's log, TargetError, OptionError, NoDeviceError, and CacheMissError
+    Raises CompileError with NVRTC's log, TargetError, NoDeviceError, and CacheMissError
     where GPUCACHE_REQUIRE is set and the cache misses.
     """
     text = source.encode() if isinstance(source, str) else source
@@ -88,15 +90,21 @@ def compile_program(
         include_dirs=library.include_dirs(include_path),
         artifact_kind=ArtifactKind(artifact_kind) if artifact_kind else BACKEND.artifact_kind(wanted),
         name_expressions=tuple(name_expressions),
+        headers=library.absolute(headers, library.current_directory()),
         cwd=library.current_directory(),
         searches_cwd=True,
     )
-    prepared = prepare(BACKEND, request, nvrtc.toolchain(wanted), os.environ)
-    compile_ = partial(nvrtc.compile_source, request, prepared.compilation)
     layers = library.layers()
     try:
+        prepared = prepare(BACKEND, request, nvrtc.toolchain(wanted), os.environ)
+    except OptionError as error:
+        library.uncached(layers, request.program.name, error)
+        artifact = nvrtc.compile_as_asked(request)
+        return _object_code(request, artifact.payload, dict(artifact.lowered_names))
+    compile_ = partial(nvrtc.compile_source, request, prepared.compilation)
+    try:
         outcome = get_or_build(layers, prepared, compile_)
-    except (CacheMissError, CompileError, OptionError):
+    except (CacheMissError, CompileError):
         raise
     except (GpucacheError, OSError) as error:
         library.uncached(layers, request.program.name, error)

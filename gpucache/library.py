@@ -55,7 +55,7 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
         ) from error
-    LOGGER.warning("%s is compiled uncached: %s", program, error)
+    _warn(f"{program}: {error}")
 
 
 def include_dirs(paths: Sequence[str | Path]) -> tuple[str, ...]:
@@ -74,22 +74,23 @@ class _Counter:
 
     def count(self, layers: Layers, *, hit: bool) -> None:
         with self._lock:
+            if self._pid == 0:
+                atexit.register(self.write)  # a forked child inherits it
             if self._pid != os.getpid():
                 self._pid, self._hits, self._misses = os.getpid(), 0, 0
-                atexit.register(self.write)
             self._layers = layers
             self._hits += hit
             self._misses += not hit
 
     def write(self) -> None:
-        if self._layers is None or self._layers.target is None or self._pid != os.getpid():
-            return
+        if self._layers is None or self._layers.target is None or not self._layers.target.root.is_dir():
+            return  # counting alone makes no cache
         self._layers.target.journal(
             {
                 "kind": "process",
                 "when_ns": time.time_ns(),
                 "command": self._layers.command,
-                "pid": self._pid,
+                "pid": os.getpid(),
                 "hits": self._hits,
                 "misses": self._misses,
             }
@@ -97,6 +98,11 @@ class _Counter:
 
 
 _COUNTER = _Counter()
+
+
+def absolute(headers: Sequence[str | Path], cwd: str) -> tuple[str, ...]:
+    """Headers named by hand, meant from the current directory."""
+    return tuple(os.path.join(cwd, os.fspath(header)) for header in headers)  # noqa: PTH118 - text in, text out
 
 
 def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
@@ -118,7 +124,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
         outcome.artifact.compile_ns // 1_000_000,
         f", {outcome.note}" if outcome.note else "",
     )
-    if outcome.note.startswith(NOT_KEPT):
+    if outcome.note.startswith(NOT_KEPT) or miss.verdict is Verdict.UNCACHEABLE:
         _warn(outcome.note)
 
 
@@ -157,7 +163,9 @@ def _listen(level: str) -> None:
     if number is None:
         LOGGER.warning("GPUCACHE_LOG=%s is no level; set it to debug, info or warning", level)
         return
+    LOGGER.setLevel(number)
+    if LOGGER.hasHandlers():
+        return  # the program's own, which would print each line again
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("gpucache: %(message)s"))
     LOGGER.addHandler(handler)
-    LOGGER.setLevel(number)

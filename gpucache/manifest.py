@@ -38,6 +38,8 @@ class ProgramSpec:
     local_sizes: tuple[tuple[int, ...], ...] = ()
     name_expressions: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    directory: str = "/"
+    """What relative names in options are meant from: the manifest's folder, or the current directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
             targets=_texts(table, "targets") or _texts(defaults, "targets"),
             local_sizes=_sizes(table) or _sizes(defaults),
             name_expressions=_texts(table, "name_expressions"),
+            directory=str(folder),
             headers=tuple(
                 str(folder / header) for source in (defaults, table) for header in _texts(source, "headers")
             ),

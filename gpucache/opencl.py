@@ -14,6 +14,7 @@ import pyopencl as cl
 
 from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
+from gpucache.backends.opencl.options import as_pyopencl_reads
 from gpucache.backends.options import split
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, check_required, get_or_build
@@ -30,10 +31,11 @@ def build_program(
     context: Any,
     source: str | bytes,
     *,
-    options: str | Sequence[str] = (),
+    options: str | Sequence[str] | None = (),
     name: str | None = None,
     include_path: Sequence[str | Path] = (),
     local_sizes: Sequence[Sequence[int]] = (),
+    headers: Sequence[str | Path] = (),
 ) -> Any:
     """A built ``pyopencl.Program`` for all devices of a context, from the cache where it is there.
 
@@ -41,7 +43,8 @@ def build_program(
     headers before PyOpenCL's own. ``local_sizes`` are the local (work-group) sizes the program
     launches with, such as ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in
     the binary, for grids of under 65,536 work items in each dimension; ``gpucache warm`` adds those
-    for larger ones. ``name`` is for people: it is what ``gpucache inspect`` shows.
+    for larger ones. ``headers`` are those reached through a macro, named by hand as in a manifest.
+    ``name`` is for people: it is what ``gpucache inspect`` shows.
 
     Raises ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
     PyOpenCL's own errors where the program does not compile.
@@ -51,7 +54,7 @@ def build_program(
     layers = library.layers()
     try:
         prepared = [
-            _prepare(device, program, options, library.include_dirs(include_path), local_sizes)
+            _prepare(device, program, as_pyopencl_reads(options), include_path, local_sizes, headers)
             for device in context.devices
         ]
         return _load(context, layers, prepared)
@@ -67,17 +70,20 @@ def build_program(
 def _prepare(
     device: Any,
     program: Program,
-    options: str | Sequence[str],
-    include_dirs: tuple[str, ...],
+    options: tuple[str, ...],
+    include_path: Sequence[str | Path],
     local_sizes: Sequence[Sequence[int]],
+    headers: Sequence[str | Path],
 ) -> Prepared:
+    cwd = library.current_directory()
     request = BuildRequest(
         program=program,
         target=platforms.target_of(device),
-        options=split(options),
-        include_dirs=include_dirs,
+        options=options,
+        include_dirs=library.include_dirs(include_path),
         local_sizes=tuple(tuple(int(extent) for extent in size) for size in local_sizes),
-        cwd=library.current_directory(),
+        headers=library.absolute(headers, cwd),
+        cwd=cwd,
         searches_cwd=True,
     )
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
@@ -125,8 +131,8 @@ def _payload(outcome: Hit | Built) -> bytes:
 
 
 def _plain(
-    context: Any, source: str | bytes, options: str | Sequence[str], include_path: Sequence[str | Path]
+    context: Any, source: str | bytes, options: str | Sequence[str] | None, include_path: Sequence[str | Path]
 ) -> Any:
     """PyOpenCL's own build, as if gpucache were not there."""
     folders = [text for path in include_path for text in ("-I", os.fspath(path))]
-    return cl.Program(context, source).build(options=[*split(options), *folders])
+    return cl.Program(context, source).build(options=[*split(options or ()), *folders])

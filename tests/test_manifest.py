@@ -43,7 +43,7 @@ def read(folder: Path) -> Read:
 def test_a_source_is_enough(read: Read, folder: Path) -> None:
     """A program with a source alone is named by its path and includes from its own folder."""
     (spec,) = read('[[program]]\nsource = "k/d.cu"')
-    assert spec == ProgramSpec(program=spec.program, include_dirs=(str(folder / "k"),))
+    assert spec == ProgramSpec(program=spec.program, include_dirs=(str(folder / "k"),), directory=str(folder))
     assert spec.program.name == "k/d.cu"
     assert spec.program.language is Language.CUDA_CPP
     assert spec.program.source == b"// k/d.cu\n"

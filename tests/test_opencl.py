@@ -270,7 +270,7 @@ def test_a_program_never_fails_because_of_the_cache(run: Run, tmp_path: Path) ->
     assert "not-consulted: GPUCACHE_DISABLE is set" in disabled["log"][0]
     assert "uncacheable: the source uses __TIME__" in uncacheable["log"][0]
     assert refused["log"][0].startswith(
-        "WARNING: show is compiled uncached: the build option '-dump-opt-asm=x'"
+        "WARNING: programs are compiled uncached: show: the build option '-dump-opt-asm=x'"
     )
 
 

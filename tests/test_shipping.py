@@ -189,7 +189,7 @@ def test_a_shared_cache_may_be_read_and_archived(shared: Path) -> None:
     folders = [shared, *(path for path in shared.rglob("*") if path.is_dir())]
     files = [*shared.rglob("*.gpc"), *shared.rglob("history")]
     assert _modes([*folders, *files]) == {(True, 0o755), (False, 0o644)}
-    assert len(files) == 4
+    assert len(files) == 5
     assert not (shared / "CACHEDIR.TAG").exists()
 
 

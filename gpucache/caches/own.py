@@ -165,6 +165,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         target=head.target,
         artifact_kind=head.artifact_kind,
         variant=_variant(head),
+        unique=head.located or not head.language,
         toolchain=head.toolchain,
         toolchain_identity=head.toolchain_identity,
         payload_sha256=head.payload_sha256,
@@ -173,7 +174,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
 
 def _variant(head: EntryHead) -> str:
     sizes = [f"local size {format_local_size(size)}" for size in head.local_sizes]
-    return " ".join([*head.options, *sizes])
+    return " ".join([*head.options, *sizes, *sorted(head.lowered_names)])
 
 
 def _scanned(entry: CacheEntry) -> ScannedEntry:

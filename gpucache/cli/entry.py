@@ -5,7 +5,9 @@ itself, so it is looked for before Click sees the arguments.
 """
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -23,6 +25,7 @@ NO_COMMAND = "no verb runs a command yet, so nothing may follow '--'; name sourc
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     own = list(sys.argv[1:] if arguments is None else arguments)
+    _end_as_interrupted()
     if "--" in own:
         return _fail(own[: own.index("--")], NO_COMMAND, 2)
     try:
@@ -57,6 +60,14 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "gpucache"
     return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", 2)
+
+
+def _end_as_interrupted() -> None:
+    """Being told to end is an interrupt: workers and temporary folders go, what is known is shown."""
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.default_int_handler)
 
 
 def _fail(own: Sequence[str], message: str, code: int) -> int:

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +10,9 @@ from gpucache.cli.caches import Opened, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, build_options, profile_option
 from gpucache.cli.why import Asked, explain
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import CacheEntry
 
 MISSES_SHOWN = 10
 MISSES_KEPT = 4096
@@ -71,8 +75,7 @@ def inspect(
 def _check(asked: Asked, *, why: bool, misses: bool, since: int | None) -> None:
     from gpucache.errors import UsageError
 
-    builds = asked.include_dirs or asked.defines or asked.options or asked.local_sizes or asked.profile
-    if builds and not why:
+    if (asked.builds or asked.profile) and not why:
         raise UsageError("-I, -D, --option, --local-size and --device-profile say how to ask; add --why")
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")
@@ -106,7 +109,7 @@ def _misses(opened: Opened, since: int | None) -> None:
     oldest = 0 if since is None else time.time_ns() - since
     found = recent_misses(opened.store.journal_tail(MISSES_KEPT), oldest)
     records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
-    given().document(lambda: document.document("inspect", records, {"misses": len(records)}))
+    given().document(lambda: document.document("inspect", records, {"count": len(records)}))
     given().show(report.misses(records, time.time_ns()))
 
 
@@ -117,13 +120,27 @@ def _entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) ->
     found = select_for(opened.cache, what, targets)
     summary = {"entries": len(found), "size_bytes": sum(entry.size_bytes for entry in found)}
     if what and (len(found) == 1 or given().json):
-        reports = [opened.cache.report(entry) for entry in found]
-        given().document(lambda: document.document("inspect", map(document.report, reports), summary))
-        for one in reports:
+        if len(found) == 1:
+            one = opened.cache.report(found[0])
+            given().document(lambda: document.document("inspect", [document.report(one)], summary))
             given().show(report.report(one, whole=given().verbose > 0))
+            return
+        rows = [_whole(opened, entry) for entry in found]
+        given().document(lambda: document.document("inspect", rows, summary))
         return
     given().document(lambda: document.document("inspect", map(document.entry, found), summary))
     given().show([tables.entries(found, time.time_ns())])
+
+
+def _whole(opened: Opened, entry: "CacheEntry") -> "dict[str, Any]":
+    """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
+    from gpucache.errors import FormatError
+    from gpucache.render import document
+
+    try:
+        return document.report(opened.cache.report(entry))
+    except FormatError as error:
+        return document.entry(entry) | {"damage": str(error)}
 
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

@@ -66,7 +66,8 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
             name = path.as_posix() if name in taken else name  # two files are two programs
             taken.add(name)
             program = load_program(path.absolute(), name, LANGUAGES[path.suffix])
-            specs.append(ProgramSpec(program=program, include_dirs=(str(path.absolute().parent),)))
+            own = str(path.absolute().parent)
+            specs.append(ProgramSpec(program=program, include_dirs=(own,), directory=os.getcwd()))  # noqa: PTH109
     return specs
 
 

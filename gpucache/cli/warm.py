@@ -67,7 +67,7 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
-    from gpucache.assembly import open_store, remember_targets
+    from gpucache.assembly import remember_targets
     from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode, summarise_warm
     from gpucache.render import document, tables
@@ -79,7 +79,7 @@ def warm(
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
     specs = read_programs(named)
     settings = given().settings()
-    open_store(settings, shared=shared)  # an unusable root is the first thing to say
+    _check_root(settings, shared=shared, check=check)
     here = machine_for(specs, targets, profile)
     items = plan(specs, targets, here.devices)
     given().say(f"Searching for headers in {_folders(specs)}")
@@ -95,6 +95,26 @@ def warm(
     if example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)
     leave(summary.exit_code)
+
+
+def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
+    """An unusable root is the first thing to say; raises CacheUnusableError."""
+    from gpucache.assembly import is_private, open_store
+    from gpucache.errors import CacheUnusableError
+
+    open_store(settings, shared=shared)
+    if check:
+        return
+    for name, stops in (("GPUCACHE_READ_ONLY", settings.read_only), ("GPUCACHE_DISABLE", settings.disabled)):
+        if stops:
+            raise CacheUnusableError(
+                f"{name} is set, so nothing could be kept; unset it, or ask with --check"
+            )
+    if shared and is_private(settings):
+        raise CacheUnusableError(
+            f"the cache at {settings.root} is private already, and other users could not read it; "
+            "name another --root for --shared, or remove it first"
+        )
 
 
 def machine_for(specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None = None) -> Machine:

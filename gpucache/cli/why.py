@@ -28,6 +28,11 @@ class Asked:
     local_sizes: tuple[tuple[int, ...], ...]
     profile: Path | None
 
+    @property
+    def builds(self) -> bool:
+        """Whether anything was said about how sources are built."""
+        return bool(self.include_dirs or self.defines or self.options or self.local_sizes)
+
 
 def explain(opened: Opened, asked: Asked) -> None:
     """Answer for sources, programs, or two keys."""
@@ -63,6 +68,7 @@ def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[Warm
     from gpucache.assembly import backends
     from gpucache.engine.warm import plan_warm
     from gpucache.engine.why import items_of
+    from gpucache.errors import UsageError
 
     path = Path(word)
     if path.exists():
@@ -72,6 +78,11 @@ def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[Warm
             sources, manifest, False, asked.include_dirs, asked.defines, asked.options, asked.local_sizes
         )
         return plan_warm(read_programs(named), here.devices, asked.targets, backends())
+    if asked.builds:
+        raise UsageError(
+            f"-I, -D, --option and --local-size are for sources, and there is no file {word!r}; an entry is "
+            "asked for again as it was built"
+        )
     return items_of(_entries(opened, word, asked.targets), opened.cache.report, here.devices)
 
 

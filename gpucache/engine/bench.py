@@ -55,7 +55,7 @@ class Timed:
 class Workers:
     """The functions that run in fresh processes."""
 
-    prime: Callable[[Prepare], Hit | Built]
+    build: Callable[[Prepare], Hit | Built]
     launches: Callable[[Prepare], tuple[Launch, ...]]
     sample: Callable[[Timed], Sample]
 
@@ -90,11 +90,11 @@ def _case(
     label = f"{item.program} on {item.target}"
     progress(f"{label}: building once")
     wanted = Prepare(Job(item.request, item.toolchain, bounds.timeout_s), str(place / "root"))
-    primed = _one(workers.prime, wanted, bounds)
-    if isinstance(primed, str):
-        return BenchCase(item.program, item.target, "failed", primed)
-    if isinstance(primed, Built) and primed.key is None:
-        return BenchCase(item.program, item.target, "failed", f"nothing was kept: {primed.note}")
+    built = _one(workers.build, wanted, bounds)
+    if isinstance(built, str):
+        return BenchCase(item.program, item.target, "failed", built)
+    if isinstance(built, Built) and built.key is None:
+        return BenchCase(item.program, item.target, "failed", f"nothing was kept: {built.note}")
     launches = _one(workers.launches, wanted, bounds)
     job = SampleJob(
         item.request, item.toolchain, () if isinstance(launches, str) else launches, Temperature.COLD

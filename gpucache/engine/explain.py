@@ -7,21 +7,25 @@ how an explanation is shown.
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 
 from gpucache.engine.layers import Layers
 from gpucache.engine.naming import kernel_alias, program_name
 from gpucache.engine.phrases import phrases, weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.shadows import shadows
+from gpucache.errors import CacheUnusableError
 from gpucache.keys import Difference, difference
 from gpucache.model import CacheKey, EntryDetail, KeyField
 from gpucache.outcomes import Miss, Verdict
-from gpucache.store.interface import Damaged, EntryStore, Event
+from gpucache.store.interface import Absent, Damaged, EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 _NEAREST_TRIED = 8
 _PHRASES_TOLD = 4
+_SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 
 
@@ -43,6 +47,7 @@ def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) 
     records = [record_of(store, prepared) for store in layers.on_disk()]
     return (
         next((gone for gone in (_gone(record, prepared) for record in records) if gone), None)
+        or _unread(layers, prepared)
         or _elsewhere(layers, prepared)
         or _nearest(records, prepared)
         or _unknown(layers, prepared, records)
@@ -87,6 +92,16 @@ def _gone(record: Record, prepared: Prepared) -> Miss | None:
     )
 
 
+def _unread(layers: Layers, prepared: Prepared) -> Miss | None:
+    """The very entry is there but could not be used, whatever else differs from others."""
+    for store in layers.on_disk():
+        for key in (prepared.key, prepared.located_key):
+            answer = store.get(key) if store.contains(key) else None
+            if isinstance(answer, Absent) and answer.reason:
+                return Miss(Verdict.NOT_RECORDED, f"{key.short} is in {store.root}, but {answer.reason}")
+    return None
+
+
 def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
     """The very entry lies in a root that this process does not ask."""
     for store in layers.unasked:
@@ -104,7 +119,7 @@ def _nearest(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     key = CacheKey(event.key)
     if not differences:  # the same fields, so a file that is there but was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
-    told = phrases(differences, shadows(differences, prepared.compilation.include_dirs))
+    told = phrases(differences, shadows(differences, _searched(prepared)))
     more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
     age = format_age(time.time_ns() - event.when_ns)
     when = "just now" if age == "now" else f"{age} ago"
@@ -139,12 +154,45 @@ def _recent(record: Record, prepared: Prepared) -> list[Event]:
     return ordered[:_NEAREST_TRIED]
 
 
+def _searched(prepared: Prepared) -> tuple[str, ...]:
+    """Where the compiler looks for headers; the current directory comes first where it counts at all."""
+    request = prepared.request
+    return (*([request.cwd] if request.searches_cwd else []), *prepared.compilation.include_dirs)
+
+
 def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> Miss:
     name = prepared.request.program.name
     roots = ", ".join(str(store.root) for store in layers.on_disk())
     if any(record.events for record in records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
-    lost = [store for store in layers.on_disk() if store.contains(prepared.key)]
-    if lost:
-        return Miss(Verdict.NOT_RECORDED, f"{prepared.key.short} is in {lost[0].root} but could not be read")
-    return Miss(Verdict.NEVER_BUILT, f"nothing was ever built as {name} in {roots}")
+    samples = [(store, _sample(store)) for store in layers.on_disk()]
+    unrecorded = next((told for store, sample in samples if (told := _unrecorded(store, sample, name))), None)
+    if unrecorded is not None:
+        return Miss(Verdict.NOT_RECORDED, unrecorded)
+    few = all(len(sample) < _SAMPLED for _, sample in samples)
+    told = f"nothing was ever built as {name}" if few else f"no build of {name} is recorded"
+    if layers.unusable:  # only system roots were asked
+        return Miss(Verdict.NOT_CONSULTED, f"{layers.unusable}; {told} in {roots}")
+    return Miss(Verdict.NEVER_BUILT, f"{told} in {roots}")
+
+
+def _sample(store: EntryStore) -> list[ScannedEntry]:
+    """A few entries, or all where there are few."""
+    with suppress(OSError, CacheUnusableError):
+        return list(islice(store.scan(), _SAMPLED))
+    return []
+
+
+def _unrecorded(store: EntryStore, sample: Sequence[ScannedEntry], name: str) -> str | None:
+    """What a sample says of a program without a history: that its record was lost, or everyone's."""
+    heads = [(entry.key, entry.head) for entry in sample if entry.head is not None]
+    for key, head in heads:
+        if head.program == name:
+            built = format_instant(head.created_ns)
+            return f"{key.short} of {name}, built {built}, is in {store.root}, but its record was lost"
+    programs = {head.program for _, head in heads}
+    if programs and not any(store.history(program) for program in programs):
+        return (
+            f"{store.root} has entries, but the record of what was built as {name} or anything else was lost"
+        )
+    return None

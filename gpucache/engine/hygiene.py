@@ -23,18 +23,23 @@ GROWTH_ENTRIES = 8
 """How many entries of a program, none ever hit, are growth and not a beginning."""
 PROGRAMS_READ = 50
 """Of how many programs, those with the most entries first, key fields are read."""
+TWINS_READ = 4
+"""Of how many sets of twins of a program, the largest first, key fields are read."""
 _NOT_TOLD = frozenset({"resolution of includes"})
+# People give these other values on purpose: only values that look made by a machine are told.
+_CHOSEN = frozenset({"option", "local size", "name expression"})
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LOOKS = (
     ("an address", re.compile(r"0x[0-9a-fA-F]{6,}")),
-    ("a random name", re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")),
+    ("a random name", re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)),
     (
         "a date or time",
         re.compile(r"\b(19|20)\d\d-?[01]\d-?[0-3]\d|\b\d\d:\d\d:\d\d\b|\b1[5-9]\d{8}(\.\d+)?\b"),
     ),
     ("a path below a temporary folder", re.compile(r"(/var)?/tmp/|/T/tmp|/run/user/|\\Temp\\")),
     ("a path below a home folder", re.compile(r"/home/[^/\s]+|/root/|/Users/[^/\s]+|C:\\Users\\")),
-    ("a process number", re.compile(r"(?<![\w.])\d{2,7}(?![\w.])")),
 )
+_NUMBER = re.compile(r"(?<![\w.])\d{2,7}(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,9 @@ def looks_like(values: Sequence[str]) -> str:
     for name, pattern in _LOOKS:
         if values and all(pattern.search(value) for value in values):
             return name
+    numbers = [number for value in values for number in _NUMBER.findall(value)]
+    if values and all(map(_NUMBER.search, values)) and any(int(number) % 8 for number in numbers):
+        return "a process number"  # not only multiples of 8, as the block sizes of a sweep are
     return ""
 
 
@@ -76,9 +84,8 @@ def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> 
     same: dict[str, list[_Trace]] = defaultdict(list)
     for trace in own:
         same[trace.payload].append(trace)
-    for twins in same.values():
-        if len(twins) < 2:
-            continue
+    sets = sorted((twins for twins in same.values() if len(twins) > 1), key=len, reverse=True)
+    for twins in sets[:TWINS_READ]:
         labels = _labels(difference(fields(twins[0].key), fields(twins[-1].key)))
         named = ", ".join(labels) or "nothing that can be read"
         text = (
@@ -89,15 +96,18 @@ def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> 
 
 
 def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> Iterator[Advice]:
-    """Fields that are different in each of the latest entries, and never come back."""
+    """Fields that are different in each of the latest entries, and never come back.
+
+    A key that was hit did come back, so only the newest of them may have been.
+    """
     latest = own[-RESTLESS_STEPS - 1 :]
-    if len(latest) <= RESTLESS_STEPS:
+    if len(latest) <= RESTLESS_STEPS or any(_was_read(trace) for trace in latest[:-1]):
         return
     steps = [difference(one, other) for one, other in pairwise([fields(trace.key) for trace in latest])]
     always = [
         label
         for label in _labels(steps[0])
-        if all(label in _labels(step) for step in steps) and _never_repeats(_values(label, steps))
+        if all(label in _labels(step) for step in steps) and _is_told(label, _values(label, steps))
     ]
     if always:
         told = ", ".join(_described(label, _values(label, steps)) for label in always)
@@ -108,7 +118,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
 
 def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice]:
     """Entries that nobody read since they were made."""
-    unread = [trace for trace in own if trace.last_used_ns <= trace.created_ns]
+    unread = [trace for trace in own if not _was_read(trace)]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
         text = f"{len(own)} entries and not one was ever hit: it grows and helps nobody"
@@ -122,8 +132,13 @@ def _labels(differences: Iterable[Difference]) -> list[str]:
     return [item.label for item in differences if item.label not in _NOT_TOLD]
 
 
-def _never_repeats(values: Sequence[str]) -> bool:
-    return len(set(values)) == len(values)
+def _was_read(trace: _Trace) -> bool:
+    return trace.last_used_ns > trace.created_ns
+
+
+def _is_told(label: str, values: Sequence[str]) -> bool:
+    """Whether values never repeat, and are not simply chosen."""
+    return len(set(values)) == len(values) and bool(label not in _CHOSEN or looks_like(_changing(values)))
 
 
 def _values(label: str, steps: Sequence[Sequence[Difference]]) -> list[str]:
@@ -132,8 +147,15 @@ def _values(label: str, steps: Sequence[Sequence[Difference]]) -> list[str]:
 
 
 def _described(label: str, values: Sequence[str]) -> str:
-    """A field with what changes in it: the words of its values that are not in all of them."""
-    common = set(values[0].split()).intersection(*(value.split() for value in values[1:]))
-    changing = [" ".join(word for word in value.split() if word not in common) or value for value in values]
+    """A field with what changes in it, unless that is a digest, which tells nobody anything."""
+    changing = _changing(values)
+    if _DIGEST.fullmatch(values[-1]):
+        return label
     look = looks_like(changing)
     return f"{label}, which looks like {look} ({changing[-1]})" if look else f"{label} ({changing[-1][:40]})"
+
+
+def _changing(values: Sequence[str]) -> list[str]:
+    """The words of each value that are not in all of them."""
+    common = set(values[0].split()).intersection(*(value.split() for value in values[1:]))
+    return [" ".join(word for word in value.split() if word not in common) or value for value in values]

@@ -175,7 +175,8 @@ def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
         return ()
     folders = (("include directory", place) for place in prepared.compilation.include_dirs)
     headers = (("named header", header) for header in request.headers)
-    return (("source file", str(request.program.path)), *folders, *headers)
+    options = (("build option", option) for option in request.options)
+    return (("source file", str(request.program.path)), *folders, *headers, *options)
 
 
 def _remember(layers: Layers, entry: Entry) -> None:

@@ -5,7 +5,7 @@ import re
 UNNAMED = "unnamed"
 ALIAS = "kernel "
 _KERNEL = re.compile(
-    rb"(?:__kernel|\bkernel|__global__)\b(?:\s+__attribute__\s*\(\(.*?\)\)\)?|\s+__launch_bounds__\s*\([^)]*\))*"
+    rb"(?:__kernel|\bkernel|__global__)\b(?:\s+__attribute__\s*\(\((?:[^()]|\([^()]*\)){0,200}\)\)|\s+__launch_bounds__\s*\([^)]*\))*"
     rb"\s+void\b(?:\s+__launch_bounds__\s*\([^)]*\))?\s+([A-Za-z_]\w*)"
 )
 

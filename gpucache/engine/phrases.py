@@ -4,6 +4,7 @@ Must not look anything up: what only the disk can tell (a shadowing header) is h
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucache.keys import NOT_FOUND, Difference
@@ -43,8 +44,10 @@ _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
 
 
 def weight(differences: Iterable[Difference]) -> int:
-    """How far apart two builds are: the sum of their differences' weights."""
-    return sum(_WEIGHTS.get(item.label, _OTHER) for item in differences)
+    """How far apart two builds are: the sum of their differences' weights, more for more options."""
+    items = tuple(differences)
+    options = sum(len(list(_options(item))) - 1 for item in items if item.label == "option")
+    return options + sum(_WEIGHTS.get(item.label, _OTHER) for item in items)
 
 
 def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
@@ -99,7 +102,7 @@ def _header(item: Difference, shadows: Mapping[str, str]) -> str:
 
 
 def _options(item: Difference) -> Iterable[str]:
-    before, now = _tokens(item.left), _tokens(item.right)
+    before, now = Counter(_tokens(item.left)), Counter(_tokens(item.right))
     gone = [option for option in before if option not in now]
     new = [option for option in now if option not in before]
     for option in list(gone):
@@ -110,12 +113,20 @@ def _options(item: Difference) -> Iterable[str]:
             yield f"the define {_macro(option)}: {_value(option)} -> {_value(match)}"
     yield from (f"the option {option} is gone" for option in gone)
     yield from (f"the option {option} is new" for option in new)
-    if sorted(before) == sorted(now):
+    for option in before & now:
+        if before[option] != now[option]:
+            yield f"the option {option} is given {_times(now[option])} instead of {_times(before[option])}"
+    if before == now:
         yield "the options stand in another order"
 
 
 def _tokens(joined: str | None) -> list[str]:
-    return joined.split() if joined else []
+    """The options of a field; white space inside one is part of it, as every option begins with a hyphen."""
+    return re.split(r"\s+(?=-)", joined) if joined else []
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _macro(option: str) -> str:
@@ -125,17 +136,20 @@ def _macro(option: str) -> str:
 
 def _value(option: str) -> str:
     match = _DEFINE.fullmatch(option)
-    return (match[2] or "(no value)") if match else option
+    if match is None:
+        return option
+    return "(no value)" if match[2] is None else match[2] or "(empty)"
 
 
 def _variable(item: Difference) -> str:
     name = item.label.removeprefix("environment ")
     if item.left is None:
-        return f"the environment variable {name} is now set to {item.right}"
+        return f"the environment variable {name} is now set to {item.right or '(empty)'}"
     if item.right is None:
-        return f"the environment variable {name} is no longer set (it was {item.left})"
+        return f"the environment variable {name} is no longer set (it was {item.left or '(empty)'})"
     return f"the environment variable {name}: {_arrow(item)}"
 
 
 def _arrow(item: Difference) -> str:
-    return f"{item.left or 'none'} -> {item.right or 'none'}"
+    left, right = ("none" if value is None else value or "(empty)" for value in (item.left, item.right))
+    return f"{left} -> {right}"

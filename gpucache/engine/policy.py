@@ -54,12 +54,12 @@ def plan(
 
 def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
     """Keys of entries with a newer one for the same program, target and variant."""
-    newest: dict[tuple[str, str, str], CacheEntry] = {}
+    newest: dict[tuple[str, str, str, str], CacheEntry] = {}
     older: set[str] = set()
     for entry in entries:
-        if entry.damage or not entry.program:
+        if entry.damage or entry.unique or not entry.program:
             continue
-        identity = (entry.program, entry.target, entry.variant)
+        identity = (entry.program, entry.target, entry.artifact_kind, entry.variant)
         rival = newest.setdefault(identity, entry)
         if rival is entry:
             continue

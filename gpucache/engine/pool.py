@@ -106,6 +106,8 @@ class _Guarded(Generic[J, R]):
     def __call__(self, item: J) -> R:
         try:
             return self.function(item)
+        except TimeoutError as error:  # of a file system: not to be taken for the item's own time limit
+            raise GpucacheError(f"it timed out: {error}") from None
         except (GpucacheError, OSError):
             raise
         except MemoryError:

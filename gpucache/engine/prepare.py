@@ -5,11 +5,11 @@ Reads headers, nothing else. Must not know stores.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import cache_key, key_fields, located_fields
-from gpucache.model import BuildRequest, CacheKey, Closure, KeyField, Toolchain
+from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, KeyField, Toolchain
 from gpucache.sources import read_closure
 
 _CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
@@ -47,8 +47,17 @@ def prepare(
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation)
     fields = key_fields(request, closure, compilation.inputs)
-    located = located_fields(fields, compilation.inputs)
+    located = located_fields(fields, replace(compilation.inputs, locations=_used(compilation, closure)))
     return Prepared(request, compilation, closure, fields, cache_key(fields), located, cache_key(located))
+
+
+def _used(compilation: Compilation, closure: Closure) -> tuple[str, ...]:
+    """The include directories that a header of the closure lies in: others leave no trace in an artifact."""
+    return tuple(
+        place
+        for place in compilation.inputs.locations
+        if any(file.startswith(place.rstrip("/") + "/") for file in closure.files)
+    )
 
 
 def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
@@ -65,6 +74,12 @@ def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
 
 def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     """Whether an artifact may only be reused from the same directories."""
-    return prepared.compilation.holds_paths or any(
-        place.encode(errors="surrogateescape") in payload for place in prepared.compilation.include_dirs
-    )
+    if prepared.compilation.holds_paths:
+        return True
+    places = [place.encode(errors="surrogateescape") for place in prepared.compilation.include_dirs]
+    kind = prepared.request.artifact_kind
+    if kind is ArtifactKind.LTOIR:  # its strings cannot be read
+        return any(include.digest is not None for include in prepared.closure.includes)
+    if kind is ArtifactKind.PTX:  # it writes strings as numbers: {47, 116, 109, 112}
+        places += [", ".join(map(str, place)).encode() for place in places]
+    return any(place in payload for place in places)

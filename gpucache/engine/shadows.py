@@ -12,13 +12,13 @@ _MAX_BYTES = 16 * 1024 * 1024
 _MOST_HEADERS = 8
 
 
-def shadows(differences: Iterable[Difference], include_dirs: Sequence[str]) -> dict[str, str]:
+def shadows(differences: Iterable[Difference], searched: Sequence[str]) -> dict[str, str]:
     """For each changed header whose old content still lies further on: the sentence that says so."""
     found = {}
     changed = [item for item in differences if _is_changed_header(item)]
     for item in changed[:_MOST_HEADERS]:
         name = item.label.removeprefix("include ")
-        sentence = _shadow(name, item, [Path(directory, name) for directory in include_dirs])
+        sentence = _shadow(name, item, [Path(directory, name) for directory in searched])
         if sentence is not None:
             found[name] = sentence
     return found

@@ -1,11 +1,13 @@
 """Trying an entry for real: load it on its device, or compile it again and compare. Always in a child."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from gpucache.backends.interface import Backend
 from gpucache.caches.interface import Cache
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
+from gpucache.engine.prepare import prepare
 from gpucache.engine.verify import Trial
 from gpucache.engine.warm import Job
 from gpucache.errors import CompileError, GpucacheError
@@ -40,7 +42,12 @@ def try_load(
 
 
 def try_rebuild(
-    cache: Cache, devices: Sequence[Device], compile_: Callable[[Job], Artifact], entry: CacheEntry
+    cache: Cache,
+    devices: Sequence[Device],
+    backends: Mapping[str, Backend],
+    environ: Mapping[str, str],
+    compile_: Callable[[Job], Artifact],
+    entry: CacheEntry,
 ) -> Trial:
     """Compile an entry again from the file it was built from, by the same toolchain, and compare."""
     device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
@@ -51,8 +58,11 @@ def try_rebuild(
     try:
         report, artifact = cache.report(entry), cache.artifact(entry)
         request = request_of(report, device.target)
+        prepared = prepare(backends[device.backend], request, device.toolchain, environ)
     except (GpucacheError, ValueError) as error:
         return Trial(note=f"not rebuilt: {error}")
+    if entry.key not in (str(prepared.key), str(prepared.located_key)):
+        return Trial(note="not rebuilt: its headers or the environment have changed since")
     implementation = device.toolchain.implementation
     if implementation == "pocl":
         return Trial(note="not comparable: PoCL puts a temporary path into every binary")
@@ -75,7 +85,7 @@ def request_of(report: EntryReport, target: Target, *, changed: bool = False) ->
     return BuildRequest(
         program=_program(report, target, changed=changed),
         target=target,
-        options=tuple(value for label, value in _fields(report) if label == "option"),
+        options=tuple(value for label, value in report.provenance if label == "build option"),
         include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
         artifact_kind=ArtifactKind(report.entry.artifact_kind),
         name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),

@@ -120,6 +120,7 @@ def _item(
         name_expressions=spec.name_expressions,
         local_sizes=spec.local_sizes,
         headers=spec.headers,
+        cwd=spec.directory,
         variant=varying,
     )
     return WarmItem(spec.program.name, str(device.target), varying, request, device.toolchain)
@@ -345,7 +346,8 @@ def _outcome(
 def _job(item: WarmItem, bounds: Bounds) -> Job:
     if item.request is None or item.toolchain is None:
         raise ValueError("an item that is skipped has no job")
-    return Job(item.request, item.toolchain, bounds.timeout_s)
+    # Half of the time may go by waiting for whoever builds the same, half is for building it here.
+    return Job(item.request, item.toolchain, bounds.timeout_s / 2)
 
 
 def _label(item: WarmItem) -> str:

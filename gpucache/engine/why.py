@@ -29,10 +29,13 @@ def why(
     consulted = tuple(str(store.root) for store in layers.on_disk())
     for item in items:
         if item.request is None or item.toolchain is None:
-            miss = Miss(Verdict.UNCACHEABLE, item.skipped)
-            yield Answer(item.program, item.target, item.variant, consulted, miss)
+            yield _unasked(item, Miss(Verdict.NOT_CONSULTED, item.skipped))
             continue
-        prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+        try:
+            prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+        except GpucacheError as error:
+            yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
+            continue
         records = [record_of(store, prepared) for store in layers.on_disk()]
         built = [
             (event.when_ns, event.key)
@@ -54,15 +57,19 @@ def items_of(
     entries: Sequence[CacheEntry], report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> list[WarmItem]:
     """What would be asked for now in place of a program's newest entries, from its own source file."""
-    newest: dict[tuple[str, str], CacheEntry] = {}
+    newest: dict[tuple[str, str, str], CacheEntry] = {}
     for entry in sorted(entries, key=lambda one: one.created_ns):
-        newest[entry.target, entry.variant] = entry
+        newest[entry.program, entry.target, entry.variant] = entry
     return [_item(entry, report, devices) for entry in newest.values()]
 
 
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
     """What tells two entries apart, in words; empty where their key fields are the same."""
     return phrases(difference(left.key_fields, right.key_fields))
+
+
+def _unasked(item: WarmItem, miss: Miss) -> Answer:
+    return Answer(item.program, item.target, item.variant, (), miss)
 
 
 def _item(

@@ -20,7 +20,9 @@ class CacheEntry:
     target: str = ""
     artifact_kind: str = ""
     variant: str = ""
-    """Build options and local sizes, as text."""
+    """Everything else that tells builds of one program for one target apart, as text."""
+    unique: bool = False
+    """Whether no other entry can be another version of this one: it is opaque, or bound to its place."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""

@@ -19,7 +19,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
     path = root / _FILE
     staged = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        if not path.parent.is_dir():
+        if path.parent.is_symlink() or not path.parent.is_dir():
             return
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
@@ -32,8 +32,10 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
 def load_last(root: Path) -> list[Target]:
     """The targets of the last probe; empty where nothing was kept or it does not read."""
     try:
-        with (root / _FILE).open("rb") as stream:
+        # Not to be held up by what is no file, nor led elsewhere by a link.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        with os.fdopen(os.open(root / _FILE, flags), "rb") as stream:
             values = json.loads(stream.read(_MAX_BYTES))
         return [Target.parse(value) for value in values if isinstance(value, str)]
-    except (OSError, ValueError, TypeError, TargetError):
+    except (OSError, ValueError, TypeError, RecursionError, TargetError):
         return []

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.keys import Difference
 from gpucache.model import Device
@@ -47,7 +48,9 @@ def load_profile(path: Path) -> Profile:
     except OSError as error:
         raise UsageError(f"the device profile {path} cannot be read ({error.strerror})") from None
     try:
-        return _profile(json.loads(data[:_MAX_BYTES]))
+        if len(data) > _MAX_BYTES:
+            raise ValueError("it is larger than 4 MiB")
+        return _profile(json.loads(data))
     except (ValueError, TypeError, KeyError, RecursionError, TargetError) as error:
         raise UsageError(
             f"{path} is no device profile ({error}); write one there with 'gpucache devices --save FILE'"
@@ -80,7 +83,16 @@ def _profile(document: object) -> Profile:
         raise ValueError("it lacks devices or environment")
     if not all(isinstance(text, str) for pair in environment.items() for text in pair):
         raise ValueError("its environment is not text")
-    return Profile(tuple(device_from_json(value) for value in devices), environment)
+    return Profile(tuple(_device(value) for value in devices), environment)
+
+
+def _device(value: object) -> Device:
+    device = device_from_json(value)
+    if device.backend not in backend_names():
+        raise ValueError(f"{device.backend!r} is no backend")
+    if device.target is not None and device.target.backend != device.backend:
+        raise ValueError(f"the target {device.target} is not {device.backend}'s")
+    return device
 
 
 def _by_target(profile: Profile) -> dict[str, Mapping[str, str]]:

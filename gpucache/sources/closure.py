@@ -194,8 +194,9 @@ class _Walk:
 def _remembered_scan(content: str, data: bytes, *, trigraphs: bool) -> Scan:
     """The scan of a content, kept for this process: many programs include the same headers."""
     key = (content, trigraphs)
-    if key not in _scans:
+    found = _scans.get(key)
+    if found is None:
         if len(_scans) >= _REMEMBERED_SCANS:
-            _scans.clear()
-        _scans[key] = scan(data, trigraphs=trigraphs)
-    return _scans[key]
+            _scans.clear()  # another thread may do so between any two lines here
+        found = _scans[key] = scan(data, trigraphs=trigraphs)
+    return found

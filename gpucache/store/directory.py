@@ -162,6 +162,10 @@ class DirectoryStore:
         except (OSError, MemoryError) as error:
             return Absent(_unreadable(error))
 
+    def allocated_bytes(self) -> int:
+        """What all entries take on disk, told without reading one; raises CacheUnusableError."""
+        return scan.allocated_bytes(self._ground)
+
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """What belongs to no entry; raises CacheUnusableError."""
         return leftovers.leftovers(self._ground, now_ns)

@@ -6,6 +6,7 @@ here raises OSError. Must not know what reads it.
 """
 
 import os
+import re
 import secrets
 from contextlib import suppress
 
@@ -21,6 +22,8 @@ FILE_CAP = 64 << 10
 """Bytes above which a history is rewritten, to at most half of it."""
 _TEXT_CAP = 500
 _UNUSABLE = (OSError, CacheUnusableError)
+
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class History:
@@ -96,4 +99,6 @@ def _event(record: dict[str, object]) -> Event | None:
     if not isinstance(when_ns, int) or not all(isinstance(text, str) for text in texts):
         return None
     what, key, target, why = map(str, texts)
+    if key and not _KEY.fullmatch(key):
+        return None
     return Event(when_ns, what, key, target, why)

@@ -62,6 +62,7 @@ def test_an_entry_says_what_it_is(
     assert detail.provenance == (
         ("source file", str(tmp_path / "show.cu")),
         ("include directory", str(include)),
+        ("build option", "-DA"),
     )
 
 

@@ -64,8 +64,18 @@ def check_target(target: Target) -> None:
         )
 
 
+def compile_as_asked(request: BuildRequest) -> Artifact:
+    """Compile with options that no plan accepts, which is never kept; raises CompileError."""
+    folders = (f"-I{directory}" for directory in request.include_dirs)
+    return _compile(request, (f"-arch={request.target.name}", *request.options, *folders))
+
+
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
+    return _compile(request, compilation.command)
+
+
+def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
     _check_kind(request)
     api = _nvrtc()
     started = time.perf_counter_ns()
@@ -73,7 +83,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     try:
         for expression in request.name_expressions:
             _call(api.nvrtcAddNameExpression, handle, expression.encode())
-        options = [option.encode(errors="surrogateescape") for option in compilation.command]
+        options = [option.encode(errors="surrogateescape") for option in command]
         (status,) = api.nvrtcCompileProgram(handle, len(options), options)
         log = _log(handle, request)
         if status != api.nvrtcResult.NVRTC_SUCCESS:

@@ -27,7 +27,13 @@ from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 
 _SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
-_specializing = threading.Lock()
+_specializing = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that only its parent has
+    os.register_at_fork(
+        before=_specializing.acquire,
+        after_in_parent=_specializing.release,
+        after_in_child=_specializing.release,
+    )
 # PoCL names the source by a temporary file, Intel by a running number at the start of the line.
 _SOURCE_NAMES = re.compile(
     r"(?:/\S*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))", re.MULTILINE
@@ -54,12 +60,17 @@ def compile_source(
     """
     started = time.perf_counter_ns()
     program = build_source(context, device, request, compilation)
-    sizes = _wanted_sizes(program, device, request, compilation)
-    if sizes:
-        large_grids(sizes)
-        binary = specialized_binary(program, device, [f"{size}-smallgrid" for size in sizes])
-    else:
-        binary = _binary(program, device)
+    try:
+        sizes = _wanted_sizes(program, device, request, compilation)
+        if sizes:
+            large_grids(sizes)
+            binary = specialized_binary(program, device, [f"{size}-smallgrid" for size in sizes])
+        else:
+            binary = _binary(program, device)
+    except cl.Error as error:
+        raise CompileError(
+            f"the driver gave no binary of {request.program.name} ({_first_line(error)})"
+        ) from None
     return Artifact(
         kind=ArtifactKind.OPENCL_BINARY,
         payload=binary,

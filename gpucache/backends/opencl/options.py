@@ -5,7 +5,7 @@ Must not import PyOpenCL: the plan of a build is made where no GPU stack is load
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,7 @@ _SIDE_EFFECTS = re.compile(
     r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
     r"|-(include|imacros|isystem|iquote|idirafter|iwithprefix).*"
 )
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
 _DEBUG = re.compile(r"-g(\d|line.*)?")
 
@@ -61,7 +62,7 @@ _ENVIRONMENT = {
     ),
     OTHER: (
         ("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
-        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|\w+_(DEBUG|CACHE_DIR|LOG\w*)"
+        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|(POCL|MESA)_DEBUG|\w+_(CACHE_DIR|LOG\w*)"
         r"|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
     ),
 }
@@ -96,6 +97,17 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
     """The variables that are set and change what is compiled."""
     extra = ((EXTRA_OPTIONS, environ[EXTRA_OPTIONS]),) if EXTRA_OPTIONS in environ else ()
     return (*_environment(toolchain.implementation, environ), *extra)
+
+
+def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Options as the driver sees what PyOpenCL is given: joined by a space, then split anew."""
+    joined = " ".join(split(options or ()))
+    return tuple(_bare(token) for token in _WORD.findall(joined))
+
+
+def _bare(token: str) -> str:
+    """A token without the quotes that hold it together; they are put back around what needs them."""
+    return token.replace('"', "") if re.search(r"\s", token) and '\\"' not in token else token
 
 
 def command_line(command: tuple[str, ...]) -> str:

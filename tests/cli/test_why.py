@@ -1,0 +1,211 @@
+"""``gpucache inspect --why``: would it hit now, and if not why; asked without compiling anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Filled, Run
+
+Write = Callable[..., Path]
+ANSWER = {
+    "program", "target", "variant", "consulted", "verdict", "detail", "differences", "key", "nearest", "written",
+}  # fmt: skip
+KERNEL = '#include "value.h"\nextern "C" __global__ void k(int *out) { *out = VALUE + EXTRA; }\n'
+HEADER = "#define VALUE 1\n"
+
+
+@pytest.fixture(autouse=True)
+def no_compiler(no_workers: None) -> None:
+    """No question of this file may start a compiler."""
+
+
+@pytest.fixture(scope="session")
+def kernel(filling: Run, tmp_path_factory: pytest.TempPathFactory, nvrtc: str) -> Filled:
+    """A program with a header elsewhere and a define, warmed for one target; copies are to be changed."""
+    from tests.cli.conftest import Filled
+
+    place = tmp_path_factory.mktemp("why")
+    for name, text in {"k.cu": KERNEL, "include/value.h": HEADER}.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+    answer = filling(
+        place / "k.cu", "-I", place / "include", "-D", "EXTRA=2", "--option=-lineinfo", "--target", nvrtc,
+        "--root", place / "root",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    return Filled(place / "root", place, answer)
+
+
+@pytest.fixture
+def why(run: Run, kernel: Filled, nvrtc: str) -> Callable[..., Any]:
+    """The document of a question about the program, asked as it was warmed unless said otherwise."""
+
+    def ask(*more: object, include: Path = kernel.sources / "include", extra: str = "2") -> Any:
+        built = ("-I", include, "-D", f"EXTRA={extra}", "--option=-lineinfo", "--target", nvrtc)
+        return run(
+            "inspect", "--why", kernel.sources / "k.cu", *built, *more, "--json", at=kernel.root
+        )
+
+    return ask
+
+
+def _state(root: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+
+
+def test_asked_as_it_was_warmed_it_would_hit(why: Callable[..., Any], kernel: Filled) -> None:
+    """With the same folders, defines, options and target the answer is a hit with the warmed key."""
+    answer = why()
+    (row,) = answer.document["outcomes"]
+    (warmed,) = kernel.answer.document["outcomes"]
+    assert (answer.code, set(row)) == (0, ANSWER)
+    assert (row["verdict"], row["key"]) == ("hit", warmed["key"])
+    assert row["consulted"] == [str(kernel.root)]
+    assert answer.document["summary"] == {"asked": 1, "hits": 1, "misses": 0}
+
+
+def test_an_edited_header_is_named_with_what_was_built_before(
+    why: Callable[..., Any], kernel: Filled, write: Write
+) -> None:
+    """After an edit the answer is exit 3, the header, both digests, and the entry that is there instead."""
+    edited = write({"value.h": "#define VALUE 3\n"}, "edited")
+    answer = why(include=edited)
+    (row,) = answer.document["outcomes"]
+    (warmed,) = kernel.answer.document["outcomes"]
+    assert (answer.code, row["verdict"], row["key"]) == (3, "key-changed", None)
+    assert row["detail"].startswith("the header value.h changed (nearest: ")
+    assert {item["field"] for item in row["differences"]} == {"include value.h", "resolution of includes"}
+    assert all(set(item) == {"field", "before", "now"} for item in row["differences"])
+    assert row["nearest"] == warmed["key"] == row["written"][0]["key"]
+    assert set(row["written"][0]) == {"key", "created"}
+
+
+def test_people_read_the_same_in_sentences(run: Run, kernel: Filled, nvrtc: str) -> None:
+    """The text says what was asked, the verdict with its words, the fields, and what was built before."""
+    answer = run("inspect", "--why", kernel.sources / "k.cu", "--target", nvrtc, at=kernel.root)
+    (warmed,) = kernel.answer.document["outcomes"]
+    assert answer.code == 3
+    for part in (f"k.cu for {nvrtc}", str(kernel.root), "key-changed: ", "-DEXTRA=2", warmed["key"][:12]):
+        assert part in answer.out
+
+
+def test_another_define_is_told_with_both_values(why: Callable[..., Any]) -> None:
+    """A macro of another value is the one field that differs."""
+    (row,) = why(extra="5").document["outcomes"]
+    assert row["detail"].startswith("the define EXTRA: 2 -> 5 (")
+
+
+def test_asking_changes_nothing(why: Callable[..., Any], kernel: Filled, write: Write) -> None:
+    """Neither a hit nor a miss touches a last use, the journal or any other file of the root."""
+    before = _state(kernel.root)
+    why()
+    why(include=write({"value.h": "#define VALUE 4\n"}, "edited"))
+    assert _state(kernel.root) == before
+
+
+def test_a_program_is_asked_for_by_name(run: Run, cache: Path, mixed: Filled) -> None:
+    """A program's entries are asked for again from their own source, options and local sizes."""
+    answer = run("inspect", "--why", "twice.cl", "twice.cu", "--json")
+    rows = answer.document["outcomes"]
+    built = {row["key"] for row in mixed.answer.document["outcomes"] if row["result"] == "built"}
+    assert (answer.code, {row["key"] for row in rows}) == (0, built)
+
+
+def test_a_target_asks_for_every_program_it_has(run: Run, cache: Path, mixed: Filled, nvrtc: str) -> None:
+    """All programs of a target are answered, not the newest alone."""
+    other = mixed.sources / "twice.cu"
+    second = other.with_name("again.cu")
+    second.write_bytes(other.read_bytes())
+    rows = run("inspect", "--why", nvrtc, "--json").document["outcomes"]
+    assert {row["program"] for row in rows} == {"twice.cu"}
+    second.unlink()
+
+
+def test_a_name_whose_source_changed_is_a_miss(run: Run, write: Write, root: Path, filling: Run, nvrtc: str) -> None:
+    """Asked for by its name, a program whose file was edited since misses by its source; gone, it says so."""
+    source = write({"own.cu": 'extern "C" __global__ void own() {}\n'}) / "own.cu"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.undo()
+        from gpucache.engine.pool import run_isolated
+
+        patch.setattr("gpucache.engine.warm.run_isolated", run_isolated)
+        assert filling(source, "--target", nvrtc, "--root", root).code == 0
+    source.write_text('extern "C" __global__ void own() { return; }\n', encoding="utf-8")
+    (row,) = run("inspect", "--why", "own.cu", "--json").document["outcomes"]
+    assert (row["verdict"], [item["field"] for item in row["differences"]]) == ("key-changed", ["source"])
+    source.unlink()
+    answer = run("inspect", "--why", "own.cu", "--json")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["verdict"]) == (3, "not-consulted")
+    assert row["detail"].startswith("it cannot be asked for again: ") and "own.cu" in row["detail"]
+
+
+def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
+    """Two keys give the fields that tell their entries apart, before and now, and exit 0."""
+    keys = [
+        row["key"]
+        for target in (nvrtc, "cuda:compute_80")
+        for row in mixed.answer.document["outcomes"]
+        if (row["target"], row["result"]) == (target, "built")
+    ]
+    answer = run("inspect", "--why", *(key[:12] for key in keys), "--json", at=mixed.root)
+    document = answer.document
+    assert answer.code == 0
+    assert document["summary"] == {
+        "left": keys[0], "right": keys[1], "differences": len(document["outcomes"]),
+    }  # fmt: skip
+    assert {"field": "artifact kind", "before": "cubin", "now": "ptx"} in document["outcomes"]
+    text = run("inspect", "--why", *(key[:12] for key in keys), at=mixed.root).out
+    assert text.splitlines()[0] == f"{keys[0][:12]} -> {keys[1][:12]}"
+    assert "artifact kind cubin -> ptx" in text
+    same = run("inspect", "--why", keys[0][:12], keys[0][:12], at=mixed.root)
+    assert "nothing: their key fields are the same" in same.out
+
+
+def test_a_manifest_is_asked_about(run: Run, example: Filled) -> None:
+    """A warm list gives an answer for each of its builds, all hits where it was warmed."""
+    from gpucache.examples import manifest_path
+
+    answer = run("inspect", "--why", manifest_path(), "--json", at=example.root)
+    warmed = example.answer.document
+    assert answer.code == 0
+    assert answer.document["summary"]["hits"] == warmed["summary"]["built"] == len(warmed["outcomes"])
+
+
+def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, nvrtc: str) -> None:
+    """An option with side effects makes its program uncacheable, with the reason, and stops nothing."""
+    answer = run(
+        "inspect", "--why", kernel.sources / "k.cu", "--option=--time=x.csv", "--target", nvrtc, "--json",
+        at=kernel.root,
+    )  # fmt: skip
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["verdict"]) == (3, "uncacheable")
+    assert "--time" in row["detail"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--why"], "--why needs to know of what"),
+        (["--why", "no-such-program"], "no entry is of a program, target or key 'no-such-program'"),
+        (["--why", "twice.cl", "-D", "A"], "there is no file 'twice.cl'"),
+        (["--why", "0000", "ffff"], "0 entries have a key that begins with 0000"),
+        (["twice.cl", "-D", "A"], "add --why"),
+        (["twice.cl", "--option=-O3"], "add --why"),
+        (["twice.cl", "--local-size", "64"], "add --why"),
+        (["--device-profile", "x.json"], "add --why"),
+        (["--since", "1h"], "add --misses"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(
+    run: Run, mixed: Filled, words: list[str], sentence: str
+) -> None:
+    """Nothing to ask about, an unknown name, and options that would be ignored are exit 2."""
+    answer = run("inspect", *words, at=mixed.root)
+    assert (answer.code, answer.out) == (2, "")
+    assert sentence in answer.err and answer.err.count("\n") == 1

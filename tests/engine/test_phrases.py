@@ -1,0 +1,89 @@
+"""Differences between key fields in words, and how much each one weighs."""
+
+import pytest
+
+from gpucache.engine.phrases import phrases, weight
+from gpucache.keys import NOT_FOUND, Difference
+
+_OLD, _NEW = "0" * 64, "1" * 64
+
+
+@pytest.mark.parametrize(
+    ("label", "left", "right", "words"),
+    [
+        ("source", _OLD, _NEW, ["the source changed"]),
+        ("include a.h", _OLD, _NEW, ["the header a.h changed"]),
+        ("include a.h", None, _NEW, ["it now includes a.h"]),
+        ("include a.h", _OLD, None, ["it no longer includes a.h"]),
+        ("include a.h", NOT_FOUND, _NEW, ["a.h now exists where it was not found before"]),
+        ("include a.h", _OLD, NOT_FOUND, ["a.h is no longer found"]),
+        ("resolution of includes", _OLD, _NEW, ["the same headers are reached another way"]),
+        ("searched directory", "/a", "/b", ["it holds paths and was built in other directories"]),
+        ("option", "-DN=4 -DA", "-DN=8 -DA", ["the define N: 4 -> 8"]),
+        ("option", "-DN", "-DN=8", ["the define N: (no value) -> 8"]),
+        ("option", "-DA", "-DA -O3", ["the option -O3 is new"]),
+        ("option", "-DA -O3", "-DA", ["the option -O3 is gone"]),
+        ("option", "-DA -DB", "-DB -DA", ["the options stand in another order"]),
+        ("driver version", "1.0", "1.1", ["driver 1.0 -> 1.1"]),
+        ("platform version", "1", "2", ["platform version 1 -> 2"]),
+        ("NVRTC version", "12.9", "13.0", ["NVRTC 12.9 -> 13.0"]),
+        ("NVRTC build id", "a", "b", ["another build of NVRTC"]),
+        ("driver UUID", "a", "b", ["another build of the driver"]),
+        ("CPU features", "avx", "avx avx2", ["the CPU has other instruction sets"]),
+        ("device name", "one", "other", ["another device: one -> other"]),
+        ("platform name", "one", "other", ["another platform: one -> other"]),
+        ("environment A", None, "1", ["the environment variable A is now set to 1"]),
+        ("environment A", "1", None, ["the environment variable A is no longer set (it was 1)"]),
+        ("environment A", "1", "2", ["the environment variable A: 1 -> 2"]),
+        ("local size", "64", "16x16", ["local size 64 -> 16x16"]),
+        ("name expression", None, "f<int>", ["name expression none -> f<int>"]),
+    ],
+)
+def test_a_difference_in_words(label: str, left: str | None, right: str | None, words: list[str]) -> None:
+    """Each kind of field is told as a person would say it, with both values where those mean something."""
+    assert phrases([Difference(label, left, right)]) == words
+
+
+@pytest.mark.parametrize(("left", "right"), [("-DA", "-DA -DA"), ("-DA -DA", "-DA"), ("-DA", "-DA=")])
+def test_no_difference_is_left_without_words(left: str, right: str) -> None:
+    """An option given once more, or with an empty value, is a difference too, and is told."""
+    (told,) = phrases([Difference("option", left, right)])
+    assert "A" in told
+
+
+def test_what_follows_from_a_header_is_not_told() -> None:
+    """The way includes resolve changes with every header, so beside one it says nothing."""
+    header = Difference("include a.h", _OLD, _NEW)
+    resolution = Difference("resolution of includes", _OLD, _NEW)
+    assert phrases([resolution, header]) == ["the header a.h changed"]
+
+
+def test_the_weightiest_comes_first() -> None:
+    """Another device is told before a changed source, that before an option, versions last."""
+    differences = [
+        Difference("driver version", "1", "2"),
+        Difference("option", None, "-DA"),
+        Difference("source", _OLD, _NEW),
+        Difference("device name", "one", "other"),
+    ]
+    assert phrases(differences) == [
+        "another device: one -> other",
+        "the source changed",
+        "the option -DA is new",
+        "driver 1 -> 2",
+    ]
+
+
+def test_a_shadowing_header_is_told_instead_of_a_changed_one() -> None:
+    """Where it is known which file shadows which, that sentence stands for the header."""
+    changed = [Difference("include a.h", _OLD, _NEW), Difference("include b.h", _OLD, _NEW)]
+    assert phrases(changed, {"a.h": "a new a.h"}) == ["a new a.h", "the header b.h changed"]
+
+
+def test_an_update_of_a_driver_is_nearer_than_another_device() -> None:
+    """All versions that an update moves weigh less than one other device, and an option less than a source."""
+    labels = ("driver version", "platform version", "device version", "driver UUID")
+    update = [Difference(label, "1", "2") for label in labels]
+    assert weight(update) < weight([Difference("device name", "one", "other")])
+    assert weight([Difference("option", "-DA", "-DB")]) < weight([Difference("source", _OLD, _NEW)])
+    assert weight([Difference("resolution of includes", _OLD, _NEW)]) == weight([]) == 0

@@ -1,0 +1,238 @@
+"""Requests as compilers would get them, builds that compile nothing, and programs that really compile."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.assembly import open_layers
+from gpucache.backends.registry import load_backend
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import find, get_or_build
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
+from gpucache.outcomes import Built, Hit
+from gpucache.settings import read_settings
+from gpucache.store import DirectoryStore
+
+PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
+_LOGGER = logging.getLogger(__name__)
+_LIBRARY_PROCESS = Path(__file__).parents[1] / "library_process.py"
+_PAYLOADS = {"cuda": b".version 8.0\n.target sm_90\n", "opencl": b"compiled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a lookup said: ``hit`` or the verdict, the labels of the differences, and the words."""
+
+    verdict: str
+    labels: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The labels without what follows from others."""
+        return tuple(label for label in self.labels if label != "resolution of includes")
+
+
+def make_ready(
+    source: str,
+    *,
+    implementation: str = "nvrtc",
+    version: str = "1.0",
+    name: str = "show",
+    options: Sequence[str] = (),
+    include_dirs: Sequence[str | Path] = (),
+    environ: Mapping[str, str] | None = None,
+    local_sizes: Sequence[tuple[int, ...]] = (),
+    name_expressions: Sequence[str] = (),
+    cwd: str | Path = "/",
+    searches_cwd: bool = False,
+) -> Prepared:
+    """A request made ready for a toolchain of that version; nothing is loaded or compiled."""
+    backend = load_backend("cuda" if implementation == "nvrtc" else "opencl")
+    target = Target.parse("cuda:compute_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
+    request = BuildRequest(
+        program=Program(name, backend.language, source.encode()),
+        target=target,
+        options=tuple(options),
+        include_dirs=tuple(map(str, include_dirs)),
+        artifact_kind=backend.artifact_kind(target),
+        name_expressions=tuple(name_expressions),
+        local_sizes=tuple(local_sizes),
+        cwd=str(cwd),
+        searches_cwd=searches_cwd,
+    )
+    fields = (("device name", "a device"), ("driver version", version))
+    return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})
+
+
+def _keep(layers: Layers, prepared: Prepared) -> None:
+    request = prepared.request
+    artifact = Artifact(request.artifact_kind, _PAYLOADS[request.target.backend])
+    assert isinstance(get_or_build(layers, prepared, lambda: artifact), Built)
+
+
+def _tell(layers: Layers, prepared: Prepared) -> Told:
+    found = find(layers, prepared)
+    if isinstance(found, Hit):
+        return Told("hit")
+    return Told(found.verdict.value, tuple(item.label for item in found.differences), found.detail)
+
+
+def _last(root: Path) -> Told:
+    """The newest miss of a journal."""
+    record: dict[str, Any] = next(
+        record for record in DirectoryStore(root, writable=False).journal_tail(8) if record["kind"] == "miss"
+    )
+    labels = tuple(item["label"] for item in record["differences"])
+    return Told(record["verdict"], labels, record["detail"])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a scenario is made with."""
+
+    tmp: Path
+    program: Callable[..., list[dict[str, Any]]]
+    gpucache: Callable[..., subprocess.CompletedProcess[str]]
+
+    @property
+    def root(self) -> Path:
+        return self.tmp / "cache"
+
+    @property
+    def store(self) -> DirectoryStore:
+        return DirectoryStore(self.root, writable=True)
+
+    def layers(self, *, root: Path | None = None, **environ: str) -> Layers:
+        """Layers as an environment gives them."""
+        return open_layers(read_settings({"GPUCACHE_DIR": str(root or self.root), **environ}))
+
+    def built(self, source: str = PLAIN, **how: Any) -> Prepared:
+        prepared = make_ready(source, **how)
+        _keep(self.layers(), prepared)
+        return prepared
+
+    def asked(self, source: str = PLAIN, **how: Any) -> Told:
+        return self.tell(self.layers(), make_ready(source, **how))
+
+    def ready(self, source: str = PLAIN, **how: Any) -> Prepared:
+        return make_ready(source, **how)
+
+    def tell(self, layers: Layers, prepared: Prepared) -> Told:
+        return _tell(layers, prepared)
+
+    def last(self) -> Told:
+        """The newest miss of the journal."""
+        return _last(self.root)
+
+    def fits(self, name: str, told: Told, verdict: str, words: tuple[str, ...]) -> None:
+        """Hold what was told against a row; ``{tmp}`` and ``{default}`` in its words are folders."""
+        _LOGGER.info("%s: %s %s %s", name, told.verdict, list(told.labels), told.detail)
+        assert told.verdict == verdict, told
+        default = Path(os.environ["XDG_CACHE_HOME"], "gpucache")
+        for part in words:
+            assert part.format(tmp=self.tmp, default=default) in told.detail
+
+    def folder(self, name: str, **headers: str) -> Path:
+        """A folder with headers: ``folder("include", value="7")`` holds ``value.h``."""
+        folder = self.tmp / name
+        folder.mkdir(exist_ok=True)
+        for header, value in headers.items():
+            (folder / f"{header}.h").write_text(f"#define VALUE {value}\n", encoding="ascii")
+        return folder
+
+
+@pytest.fixture
+def ready() -> Callable[..., Prepared]:
+    return make_ready
+
+
+@pytest.fixture
+def keep() -> Callable[[Layers, Prepared], None]:
+    """Publish something for a request, which must have missed."""
+    return _keep
+
+
+@pytest.fixture
+def tell() -> Callable[[Layers, Prepared], Told]:
+    """What a lookup says."""
+    return _tell
+
+
+@pytest.fixture
+def last() -> Callable[[Path], Told]:
+    """What the journal of a root says of the newest miss."""
+    return _last
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]]]:
+    """What became of jobs in a program that uses the library: ``program("opencl", root, job, ...)``."""
+
+    def program(
+        backend: str, root: Path, *jobs: Mapping[str, Any], preload: Path | None = None, **more: str
+    ) -> list[dict[str, Any]]:
+        if backend == "opencl":
+            more = {**request.getfixturevalue("opencl_environment"), **more}
+        else:
+            pytest.importorskip("cuda.bindings.nvrtc")
+        begin = (
+            "import ctypes, runpy, sys\nif sys.argv[3:]: ctypes.CDLL(sys.argv[3], mode=ctypes.RTLD_GLOBAL)\n"
+        )
+        run = "sys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                begin + run,
+                str(_LIBRARY_PROCESS),
+                backend,
+                *([preload] if preload else []),
+            ],
+            input=json.dumps(jobs),
+            env={**os.environ, "GPUCACHE_MEMORY_BYTES": "0", "GPUCACHE_DIR": str(root), **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        outcomes: list[dict[str, Any]] = json.loads(done.stdout.removeprefix("ready\n"))
+        assert [outcome["error"] for outcome in outcomes] == [None] * len(jobs)
+        return outcomes
+
+    return program
+
+
+@pytest.fixture
+def gpucache() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command, run on a root."""
+
+    def gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return gpucache
+
+
+@pytest.fixture
+def parts(
+    tmp_path: Path,
+    program: Callable[..., list[dict[str, Any]]],
+    gpucache: Callable[..., subprocess.CompletedProcess[str]],
+) -> Parts:
+    return Parts(tmp_path, program, gpucache)
