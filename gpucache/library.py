@@ -67,17 +67,21 @@ class _Counter:
     """Hits and misses of this process, written to the journal when it ends; a forked child counts anew."""
 
     def __init__(self) -> None:
-        self._pid = 0
+        self._registered = False  # also in a forked child, which inherits what runs at the end
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()  # a new one: that of before a fork may be held by nobody who lives
         self._hits = self._misses = 0
         self._layers: Layers | None = None
-        self._lock = threading.Lock()
 
     def count(self, layers: Layers, *, hit: bool) -> None:
         with self._lock:
-            if self._pid == 0:
-                atexit.register(self.write)  # a forked child inherits it
-            if self._pid != os.getpid():
-                self._pid, self._hits, self._misses = os.getpid(), 0, 0
+            if not self._registered:
+                self._registered = True
+                atexit.register(self.write)
             self._layers = layers
             self._hits += hit
             self._misses += not hit

@@ -28,6 +28,7 @@ from gpucache.units import format_age, format_duration, format_size
 
 LOG_LINES = 20
 ADVICE_SHOWN = 8
+TARGETS_SHOWN = 2
 _STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
@@ -159,14 +160,18 @@ def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
 
 
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[RenderableType]:
-    """The fields that two machines do not share."""
+    """The fields that two machines do not share, each once with the targets it is about."""
     if not found:
         yield plain("Nothing tells them apart: both machines can share a cache.", "green")
         return
-    grid = table("target", "field", left, right)
+    targets: dict[Difference, list[str]] = {}
     for target, item in found:
-        grid.add_row(plain(target), plain(item.label), plain(item.left or "-"), plain(item.right or "-"))
-    yield grid
+        targets.setdefault(item, []).append(target)
+    for item, own in targets.items():
+        more = f" and {len(own) - TARGETS_SHOWN} more" if len(own) > TARGETS_SHOWN else ""
+        yield plain(f"{item.label}: {', '.join(own[:TARGETS_SHOWN])}{more}", "bold")
+        for name, value in ((left, item.left), (right, item.right)):
+            yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")
 
 
 def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[RenderableType]:

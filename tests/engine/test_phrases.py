@@ -81,7 +81,7 @@ def test_a_shadowing_header_is_told_instead_of_a_changed_one() -> None:
 
 
 def test_an_update_of_a_driver_is_nearer_than_another_device() -> None:
-    """All versions that an update moves weigh less than one other device, and an option less than a source."""
+    """All versions that an update moves weigh less than one other device, an option less than a source."""
     labels = ("driver version", "platform version", "device version", "driver UUID")
     update = [Difference(label, "1", "2") for label in labels]
     assert weight(update) < weight([Difference("device name", "one", "other")])

@@ -1,0 +1,132 @@
+"""How ``gpucache warm`` ends when it is told to, when somebody else builds the same, or nothing can be kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+Write = Callable[..., Path]
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+_HOLD = """
+import sys
+from pathlib import Path
+from gpucache.model import CacheKey
+from gpucache.store import DirectoryStore
+
+with DirectoryStore(Path(sys.argv[1]), writable=True).single_flight(CacheKey(sys.argv[2]), 0) as holding:
+    print(holding, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def _held(root: Path, key: str) -> Iterator[None]:
+    """Another process that holds a key's lock until the end."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, root, key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "True\n"
+        yield
+    finally:
+        holder.communicate("", timeout=60)
+
+
+def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
+    run: Run, root: Path, write: Write, nvrtc: str
+) -> None:
+    """Where another process holds the key's lock all the time, the item is built here, and not poisoned."""
+    source = write({"vector.cu": VECTOR}) / "vector.cu"
+    (missing,) = run("--json", "warm", source, "--target", nvrtc, "--check").document["outcomes"]
+    with _held(root, missing["key"]):
+        answer = run("--json", "warm", source, "--target", nvrtc, "--timeout", "6")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"], row["key"]) == (0, "built", missing["key"])
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_being_told_to_end_is_an_interrupt(
+    root: Path, write: Write, nvrtc: str, endless: str, vendors: Path, tmp_path: Path, name: str
+) -> None:
+    """A signal while a compiler runs is exit 130, one document, and no temporary folder left behind."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    misses = root / "v1" / "journal" / "misses"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm"]
+        + [write({"endless.cu": endless}), "--target", nvrtc],
+        env={**os.environ, "OCL_ICD_VENDORS": str(vendors), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # A worker writes down the miss just before it starts to compile.
+        _wait_until(misses.is_file)
+        child.send_signal(getattr(signal, name))
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert (child.returncode, err) == (130, "")
+    (row,) = json.loads(out)["outcomes"]
+    assert row["result"] == "interrupted"
+    assert not list(temporary.glob("gpucache-*"))
+
+
+@pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
+def test_warming_what_cannot_be_kept_is_refused(
+    run: Run, root: Path, write: Write, nvrtc: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing may be kept warm compiles nothing: exit 5 with one sentence that names the variable."""
+    monkeypatch.setenv(variable, "1")
+    answer = run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (5, "", 1)
+    assert answer.err.startswith(f"gpucache: {variable} is set") and "--check" in answer.err
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
+def test_what_cannot_be_kept_can_be_checked(
+    run: Run, write: Write, nvrtc: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question of what would miss is answered where nothing may be kept."""
+    monkeypatch.setenv(variable, "1")
+    answer = run("--json", "warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--check")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"]) == (3, "missing")
+
+
+def test_a_private_cache_is_not_shared_by_half(run: Run, cache: Path, write: Write, nvrtc: str) -> None:
+    """--shared into a root that others cannot enter is exit 5 with the remedy, and builds nothing."""
+    before = sorted(cache.rglob("*.gpc"))
+    answer = run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--shared")
+    assert (answer.code, answer.out, answer.err.count("\n")) == (5, "", 1)
+    assert f"the cache at {cache} is private already" in answer.err and "--root" in answer.err
+    assert sorted(cache.rglob("*.gpc")) == before
+
+
+def test_a_shared_cache_is_warmed_again(run: Run, write: Write, nvrtc: str) -> None:
+    """A root that was shared from its beginning takes more programs with --shared."""
+    assert run("warm", write({"a.cu": VECTOR}, "a"), "--target", nvrtc, "--shared").code == 0
+    again = write({"b.cu": VECTOR.replace("1", "2")}, "b")
+    assert run("warm", again, "--target", nvrtc, "--shared").code == 0
+
+
+def _wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

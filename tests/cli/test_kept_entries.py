@@ -1,0 +1,91 @@
+"""What ``evict --superseded``, ``verify --rebuild`` and ``inspect`` leave alone, and still show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+Files = Callable[[Path], list[Path]]
+Write = Callable[..., Path]
+HEADER_CU = '#include "n.h"\nextern "C" __global__ void vector(float *a) { a[threadIdx.x] += N; }\n'
+_SIDE_BY_SIDE = {
+    "programs of cuda.core": 'cache = ProgramCache()\ncache[b"a"], cache[b"b"] = b"code", b"other code"',
+    "ptx beside cubin": """
+for kind in ("cubin", "ptx"):
+    compile_program('extern "C" __global__ void k() {}', target="sm_90", artifact_kind=kind)
+""",
+    "name expressions": """
+for wanted in ("k<int>", "k<float>"):
+    source = "template <typename T> __global__ void k(T *a) { *a += 1; }"
+    compile_program(source, target="sm_90", name_expressions=[wanted], name="k")
+""",
+}
+
+
+@pytest.mark.parametrize("script", _SIDE_BY_SIDE.values(), ids=_SIDE_BY_SIDE)
+def test_what_stands_side_by_side_is_not_superseded(
+    run: Run, root: Path, entries: Files, nvrtc: str, script: str
+) -> None:
+    """Entries of one program that a program may want both of are no versions of one another."""
+    imports = "from gpucache.cuda import ProgramCache, compile_program\n"
+    subprocess.run(
+        [sys.executable, "-c", imports + script],
+        env={**os.environ, "GPUCACHE_DIR": str(root)},
+        check=True,
+        timeout=60,
+    )
+    before = entries(root)
+    answer = run("--json", "evict", "--superseded")
+    assert (answer.code, answer.document["outcomes"]) == (0, [])
+    assert len(before) == 2 and entries(root) == before
+
+
+@pytest.mark.parametrize("repair", [[], ["--repair"]])
+def test_an_edited_header_cannot_be_rebuilt(
+    run: Run, root: Path, write: Write, entries: Files, nvrtc: str, repair: list[str]
+) -> None:
+    """After a header was edited the entry is still sound for its own key: a note, and it stays."""
+    sources = write({"vector.cu": HEADER_CU, "n.h": "#define N 1\n"})
+    assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
+    before = entries(root)
+    write({"n.h": "#define N 2\n"})
+    answer = run("--json", "verify", "--rebuild", *repair)
+    (note,) = answer.document["summary"]["notes"]
+    assert note["note"].startswith("not rebuilt: its headers ")
+    assert (answer.code, answer.document["outcomes"], entries(root)) == (0, [], before)
+
+
+def test_options_do_not_hinder_a_rebuild(run: Run, write: Write, nvrtc: str) -> None:
+    """An entry built with options, defines and a folder of headers is built again and compared, without a note."""
+    sources = write({"vector.cu": HEADER_CU, "include/n.h": "#define N M\n"})
+    built = run(
+        "warm", sources / "vector.cu", "--target", nvrtc, "-I", sources / "include", "-D", "M=1 + 1",
+        "--option=-lineinfo",
+    )  # fmt: skip
+    assert built.code == 0, built.err
+    summary = run("--json", "verify", "--rebuild").document["summary"]
+    assert (summary["checked"], summary["sound"], summary["notes"]) == (1, 1, [])
+
+
+def test_a_damaged_entry_does_not_hide_the_others(run: Run, cache: Path, entries: Files) -> None:
+    """The document of a program lists its sound entries with their key fields, and what is wrong with one."""
+    rows = run("--json", "inspect", "twice.cu").document["outcomes"]
+    keys = sorted(row["key"] for row in rows)
+    damaged = next(path for path in entries(cache) if path.stem == keys[0])
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    answer = run("--json", "inspect", "twice.cu")
+    found = {row["key"]: row for row in answer.document["outcomes"]}
+    assert (answer.code, sorted(found), len(keys)) == (0, keys, 2)
+    assert found[keys[0]]["damage"]
+    assert all(found[key]["key_fields"] for key in keys[1:])

@@ -1,0 +1,66 @@
+"""``gpucache devices`` where what it kept for completions was replaced by something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucache.probe.last import load_last
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+LAST = Path("v1", "targets.json")
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 60_000, '{"a":' * 10_000, "[" + "1," * 100_000, "17", '[["cuda:sm_90"]]', "\x00"]
+)
+def test_garbage_is_replaced(run: Run, cache: Path, nvrtc: str, content: str) -> None:
+    """Whatever the file holds, nesting too deep to parse included, the targets are shown and kept anew."""
+    (cache / LAST).write_text(content, encoding="utf-8")
+    assert load_last(cache) == []
+    assert run("devices").code == 0
+    assert nvrtc in map(str, load_last(cache))
+
+
+def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> None:
+    """A named pipe in place of the file neither stops the command nor is kept."""
+    (cache / LAST).unlink(missing_ok=True)
+    os.mkfifo(cache / LAST)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "--root", cache, "--json", "devices"],
+        env={**os.environ, "OCL_ICD_VENDORS": str(vendors)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert nvrtc in {row["target"] for row in json.loads(done.stdout)["outcomes"]}
+    assert nvrtc in map(str, load_last(cache))
+
+
+@pytest.mark.parametrize("place", [Path("v1"), LAST])
+def test_a_link_leads_nowhere(
+    run: Run, root: Path, tmp_path: Path, nvrtc: str, place: Path, devices: Callable[..., object]
+) -> None:
+    """A link in place of the file or its folder is followed neither to read nor to write."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = elsewhere / "targets.json"
+    other.write_text('["cuda:sm_70"]', encoding="ascii")
+    (root / place).parent.mkdir(0o700, parents=True)
+    root.chmod(0o700)
+    (root / place).symlink_to(elsewhere if place == Path("v1") else other)
+    before = [(path.name, path.read_bytes()) for path in elsewhere.iterdir()]
+    assert run("devices").code == 0
+    assert [(path.name, path.read_bytes()) for path in elsewhere.iterdir()] == before
+    assert "cuda:sm_70" not in map(str, load_last(root))

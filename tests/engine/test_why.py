@@ -1,0 +1,79 @@
+"""Answers to why, asked of requests without any command line."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpucache.backends.registry import load_backend
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import get_or_build
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.warm import WarmItem
+from gpucache.engine.why import compare, items_of, why
+from gpucache.model import KeyField
+from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
+from gpucache.store import DirectoryStore
+
+Ready = Callable[..., Prepared]
+
+
+def _item(prepared: Prepared) -> WarmItem:
+    request, toolchain = prepared.request, prepared.compilation.inputs.toolchain
+    return WarmItem(request.program.name, str(request.target), "", request, toolchain)
+
+
+@pytest.fixture
+def ask(layers: Layers) -> Callable[..., list[Answer]]:
+    backends = {name: load_backend(name) for name in ("cuda", "opencl")}
+    return lambda *items: list(why(items, backends, layers, {}))
+
+
+def _entry(program: str, created_ns: int, variant: str = "") -> CacheEntry:
+    return CacheEntry("gpucache", "ab", "", 1, created_ns, 1, program, "cuda:sm_90", variant=variant)
+
+
+def _report(*fields: tuple[str, str]) -> EntryReport:
+    return EntryReport(_entry("k.cu", 1), tuple(KeyField(*pair) for pair in fields), (), 1, "", "1")
+
+
+def test_a_hit_and_what_was_written_before(
+    ask: Callable[..., list[Answer]], layers: Layers, store: DirectoryStore, ready: Ready, compiler: Any
+) -> None:
+    """What is there is a hit; a miss tells the last three builds for its target, newest first."""
+    built = [ready(b"int x;", options=[f"-DN={number}"]) for number in range(5)]
+    for prepared in built:
+        get_or_build(layers, prepared, compiler())
+    hit, missed = ask(_item(built[2]), _item(ready(b"int x;", options=["-DN=9"])))
+    assert hit.hit and not missed.hit
+    assert hit.consulted == missed.consulted == (str(store.root),)
+    assert [key for _, key in missed.written] == [str(prepared.key) for prepared in built[:1:-1]]
+
+
+def test_what_cannot_be_asked_is_an_answer(ask: Callable[..., list[Answer]], ready: Ready) -> None:
+    """An item without a device was not looked up, a refused option makes no key; neither ends the rest."""
+    bad = _item(ready(b"int x;"))
+    assert bad.request is not None
+    bad = replace(bad, request=replace(bad.request, options=("--time=x.csv",)))
+    skipped, refused, asked = ask(WarmItem("k.cu", "", skipped="no device"), bad, _item(ready(b"int x;")))
+    assert (skipped.found, skipped.consulted) == (Miss(Verdict.NOT_CONSULTED, "no device"), ())
+    assert isinstance(refused.found, Miss) and refused.found.verdict is Verdict.UNCACHEABLE
+    assert isinstance(asked.found, Miss) and asked.found.verdict is Verdict.NEVER_BUILT
+
+
+def test_the_newest_entry_of_each_build_is_asked_for() -> None:
+    """Of each program, target and variant one item is made; where the device is gone it says so."""
+    entries = [_entry("a.cu", 2), _entry("a.cu", 1), _entry("b.cu", 1), _entry("a.cu", 1, "-DA")]
+    items = items_of(entries, lambda _: _report(), [])
+    assert sorted((item.program, item.variant) for item in items) == [
+        ("a.cu", ""), ("a.cu", "-DA"), ("b.cu", ""),
+    ]  # fmt: skip
+    assert {item.skipped for item in items} == {"its target is not here"}
+
+
+def test_two_entries_are_compared_in_words() -> None:
+    """What tells two reports apart is told in words; equal ones in none."""
+    left, right = _report(("option", "-DN=1")), _report(("option", "-DN=2"))
+    assert compare(left, right) == ["the define N: 1 -> 2"]
+    assert compare(left, left) == []

@@ -1,0 +1,93 @@
+"""Device profiles: written, read strictly, and compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.errors import UsageError
+from gpucache.keys import Difference
+from gpucache.model import Device, Target, Toolchain
+from gpucache.probe.profile import Profile, compare, load_profile, save_profile
+
+DEVICE = Device(
+    Target("opencl", "pocl/cpu"), "opencl", "a CPU", "1.0", True, "CPU",
+    Toolchain("pocl", (("device name", "a CPU"), ("driver version", "1.0")), ("device name",)),
+)  # fmt: skip
+PROFILE = Profile((DEVICE,), {"POCL_CPU": "x"})
+
+
+def _document(**changes: Any) -> dict[str, Any]:
+    device = {
+        "target": "opencl:pocl/cpu", "backend": "opencl", "name": "a CPU", "driver_version": "1.0",
+        "available": True, "present": True, "detail": "", "toolchain": None,
+    }  # fmt: skip
+    return {"schema": 1, "devices": [{**device, **changes}], "environment": {}}
+
+
+def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Devices, toolchains and variables survive the file, odd characters included."""
+    odd = Profile((DEVICE, replace(DEVICE, target=None, toolchain=None, name="\u00e4\n")), {"A": "\udcff"})
+    for profile in (PROFILE, odd):
+        save_profile(tmp_path / "p.json", profile)
+        assert load_profile(tmp_path / "p.json") == profile
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\x00\xff\xfe", id="bytes"),
+        pytest.param(b"[]", id="list"),
+        pytest.param(b'{"schema": 2, "devices": [], "environment": {}}', id="schema"),
+        pytest.param(b'{"schema": 1, "devices": {}, "environment": {}}', id="devices"),
+        pytest.param(b'{"schema": 1, "devices": [], "environment": {"A": 1}}', id="environment"),
+        pytest.param(b'{"schema": 1, "devices": [1], "environment": {}}', id="device"),
+        pytest.param(b"[" * 200_000, id="nested"),
+        pytest.param(b'{"schema": 1, "devices": [' + b"[" * 100_000, id="nested below"),
+        pytest.param(json.dumps(_document())[:-9].encode(), id="truncated"),
+        pytest.param(json.dumps(_document()).encode().ljust(5 << 20), id="huge"),
+        pytest.param(json.dumps(_document(target="pocl")).encode(), id="no target"),
+        pytest.param(json.dumps(_document(backend="vulkan", target="vulkan:x")).encode(), id="backend"),
+        pytest.param(json.dumps(_document(target="cuda:sm_90")).encode(), id="another's target"),
+        pytest.param(json.dumps(_document(toolchain={"fields": [["one"]]})).encode(), id="toolchain"),
+    ],
+)
+def test_what_is_no_profile_is_one_sentence(tmp_path: Path, data: bytes) -> None:
+    """Junk, a cut, deep nesting, a huge file and devices of nobody are refused with the file's name."""
+    path = tmp_path / "p.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"is no device profile \(.*gpucache devices --save") as caught:
+        load_profile(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_had_is_said(tmp_path: Path) -> None:
+    """A missing file, and a folder in place of a file, are usage errors in both directions."""
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_profile(tmp_path / "none.json")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_profile(tmp_path)
+    with pytest.raises(UsageError, match="cannot be written"):
+        save_profile(tmp_path / "none" / "p.json", PROFILE)
+
+
+def test_equal_profiles_do_not_differ() -> None:
+    """What does not reach a key (words about a device, one that is unavailable) tells nobody apart."""
+    broken = replace(DEVICE, target=None, toolchain=None)
+    assert compare(PROFILE, Profile((broken, replace(DEVICE, detail="other")), PROFILE.environment)) == []
+
+
+def test_what_would_split_a_cache_is_named() -> None:
+    """A field of a toolchain, a target on one side only, and a variable are told with both values."""
+    assert DEVICE.toolchain is not None
+    newer = replace(DEVICE.toolchain, fields=(("device name", "a CPU"), ("driver version", "2.0")))
+    other = replace(DEVICE, target=Target("opencl", "intel/cpu"))
+    assert compare(PROFILE, Profile((replace(DEVICE, toolchain=newer), other), {"POCL_B": "y"})) == [
+        ("opencl:intel/cpu", Difference("target", None, "present")),
+        ("opencl:pocl/cpu", Difference("driver version", "1.0", "2.0")),
+        ("environment", Difference("POCL_CPU", "x", None)),
+        ("environment", Difference("POCL_B", None, "y")),
+    ]

@@ -1,0 +1,165 @@
+"""What a process that uses the library leaves behind and says: its counts, its log lines, its errors."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.store import DirectoryStore
+
+_PROGRAM = """\
+import logging, os, sys
+from gpucache.cuda import compile_program
+
+KERNEL = 'extern "C" __global__ void show(int *out) { *out = VALUE; }'
+if "logging" in sys.argv:
+    logging.basicConfig(format="own: %(message)s")
+for value in range(int(sys.argv[1])):
+    for _ in range(2):
+        compile_program(KERNEL, target="sm_90", options=[f"-DVALUE={value}"])
+if "forked" in sys.argv:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    else:
+        compile_program(KERNEL, target="sm_90", options=["-DVALUE=0"])
+"""
+_COUNTER = """\
+import os, sys
+from pathlib import Path
+from gpucache.engine.layers import Layers
+from gpucache.library import _COUNTER
+from gpucache.store import DirectoryStore
+
+layers = Layers(user=DirectoryStore(Path(os.environ["GPUCACHE_DIR"]), writable=True), command=sys.argv[1])
+for number in range(100):
+    _COUNTER.count(layers, hit=number % 4 != 0)
+    layers.user.journal({"kind": "miss", "program": sys.argv[1], "detail": "x" * 1500})
+"""
+
+Process = dict[str, Any]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def environment(root: Path) -> dict[str, str]:
+    return {**os.environ, "GPUCACHE_DIR": str(root)}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a program that compiles each of so many kernels twice."""
+    try:
+        distribution("nvidia-cuda-nvrtc")
+    except PackageNotFoundError:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    program = tmp_path / "solver.py"
+    program.write_text(_PROGRAM, encoding="ascii")
+
+    def run(*words: object, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(program), *map(str, words)],
+            env={**environment, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+def _processes(root: Path) -> list[tuple[object, object, object]]:
+    records = DirectoryStore(root, writable=False).journal_tail(100)
+    return [
+        (record["command"], record["hits"], record["misses"])
+        for record in records
+        if record["kind"] == "process"
+    ]
+
+
+def test_hits_and_misses_are_counted_when_a_process_ends(
+    run: Callable[..., subprocess.CompletedProcess[str]], root: Path
+) -> None:
+    """One line has the command's name without its folder, hits and misses; hits in memory count."""
+    assert run(2).returncode == 0
+    assert _processes(root) == [("solver.py", 2, 2)]
+    assert run(2).returncode == 0
+    assert _processes(root)[0] == ("solver.py", 4, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_counts_for_itself_once(
+    run: Callable[..., subprocess.CompletedProcess[str]], root: Path
+) -> None:
+    """Parent and child leave one line each, and the child's has nothing of its parent's."""
+    assert run(1, "forked").returncode == 0
+    assert _processes(root) == [("solver.py", 1, 1), ("solver.py", 1, 0)]
+
+
+@pytest.mark.parametrize("setting", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
+def test_nothing_is_counted_where_nothing_may_be_written(
+    run: Callable[..., subprocess.CompletedProcess[str]], root: Path, setting: str
+) -> None:
+    """A cache that is read only or disabled gets no line and is not made."""
+    assert run(1, **{setting: "1"}).returncode == 0
+    assert not root.exists()
+
+
+def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root: Path) -> None:
+    """Eight processes at once append misses and counts, and every line reads."""
+    children = [
+        subprocess.Popen([sys.executable, "-c", _COUNTER, f"child-{number}"], env=environment)
+        for number in range(8)
+    ]
+    assert [child.wait(120) for child in children] == [0] * 8
+    lines = [
+        json.loads(line)
+        for name in ("misses", "misses.1")
+        if (root / "v1" / "journal" / name).exists()
+        for line in (root / "v1" / "journal" / name).read_text(encoding="ascii").splitlines()
+    ]
+    assert {line["kind"] for line in lines} <= {"miss", "process"}
+    assert all(len(line["detail"]) == 1500 for line in lines if line["kind"] == "miss")
+    counted = [line for line in lines if line["kind"] == "process"]
+    assert counted and all((line["hits"], line["misses"]) == (75, 25) for line in counted)
+
+
+def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """GPUCACHE_LOG=info prints one line for each hit or miss on stderr, warning none."""
+    miss, hit = run(1, GPUCACHE_LOG="info").stderr.splitlines()
+    assert miss.startswith("gpucache: miss show for cuda:sm_90: never-built: ")
+    assert hit.startswith("gpucache: hit show for cuda:sm_90: ") and hit.endswith(" in memory")
+    assert run(1, GPUCACHE_LOG="warning").stderr == run(1).stderr == ""
+    (told,) = run(1, GPUCACHE_LOG="loud").stderr.splitlines()
+    assert "GPUCACHE_LOG=loud is no level" in told
+
+
+def test_a_program_that_logs_gets_each_line_once(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Where the program has its own handlers, the lines go there and nowhere else."""
+    lines = run(1, "logging", GPUCACHE_LOG="info").stderr.splitlines()
+    assert [line.split()[:2] for line in lines] == [["own:", "miss"], ["own:", "hit"]]
+
+
+def test_a_required_hit_raises_in_the_program(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """With GPUCACHE_REQUIRE a miss raises CacheMissError with the verdict; once it is there it hits."""
+    missed = run(1, GPUCACHE_REQUIRE="1")
+    assert missed.returncode == 1
+    assert "CacheMissError: show for cuda:sm_90 is not in the cache" in missed.stderr
+    assert "never-built" in missed.stderr
+    assert run(1).returncode == 0
+    assert run(1, GPUCACHE_REQUIRE="1").returncode == 0

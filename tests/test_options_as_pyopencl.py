@@ -1,0 +1,160 @@
+"""``build_program`` beside PyOpenCL's own build: the same options, the same values, the same fallback."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PROCESS = Path(__file__).with_name("library_process.py")
+_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+_BESIDE = """
+import json, sys
+import numpy as np
+import pyopencl as cl
+from gpucache.backends.opencl import compiler
+from gpucache.opencl import build_program
+
+SOURCE = '''
+#ifndef A
+#define A 3
+#endif
+#ifndef B
+#define B 4
+#endif
+kernel void show(global int *out) { *out = (A) * 10 + (B); }
+'''
+name = sys.argv[1]
+device = next(each for each in cl.get_platforms() if each.name.startswith(name)).get_devices()[0]
+context = cl.Context([device])
+
+def value(program):
+    kernel, out = cl.Kernel(program, "show"), np.full(1, -1, np.int32)
+    buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
+    kernel.set_arg(0, buffer)
+    queue = cl.CommandQueue(context)
+    cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+    cl.enqueue_copy(queue, out, buffer)
+    return int(out[0])
+
+def theirs(options):
+    return value(cl.Program(context, SOURCE).build(options=options))
+
+def ours(options):
+    return value(build_program(context, SOURCE, options=options))
+
+"""
+
+Beside = Callable[[str, str], Any]
+
+
+@pytest.fixture
+def environment(opencl_environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
+    """A cache of this test alone; PyOpenCL's own is off."""
+    (tmp_path / "pocl").mkdir()
+    own = {
+        "GPUCACHE_DIR": str(tmp_path / "cache"),
+        "GPUCACHE_MEMORY_BYTES": "0",
+        "POCL_CACHE_DIR": str(tmp_path / "pocl"),
+        "PYOPENCL_NO_CACHE": "1",
+    }
+    return {**opencl_environment, **own}
+
+
+@pytest.fixture
+def beside(environment: dict[str, str]) -> Beside:
+    """What a script prints that builds one program both ways on a platform."""
+
+    def run(platform: str, script: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-c", _BESIDE + script, _PLATFORMS[platform]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_options_mean_what_they_mean_to_pyopencl(beside: Beside, platform: str) -> None:
+    """Several options in one string, none, None, and a text give the values of PyOpenCL's own build."""
+    options = [["-D A=1 -D B=2"], ["-D", "A=1", "-DB=2"], "-D A=1 -DB=2", [" -DA=1  "], ["-D A=1", ""], [], None]
+    script = f"print(json.dumps([[ours(options), theirs(options or [])] for options in {options!r}]))"
+    pairs = beside(platform, script)
+    assert pairs == [[12, 12], [12, 12], [12, 12], [14, 14], [14, 14], [34, 34], [34, 34]]
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_define_may_hold_a_space(beside: Beside, platform: str) -> None:
+    """A quoted value with white space reaches the driver as one; a text needs quotes for the shell as well."""
+    options = ["'-DA=\"1 + 1\"'", ['-DA="1 + 1"'], ['-DA="1 + 1" -DB=5'], ['-DB=5', '-DA="1 + 1"']]
+    script = f"print(json.dumps([ours(options) for options in {options!r}]))"
+    assert beside(platform, script) == [24, 24, 25, 25]
+
+
+def test_no_options_are_none(beside: Beside) -> None:
+    """None, an empty text and an empty list are one program, compiled once."""
+    script = """
+asked = []
+real = compiler.build_source
+compiler.build_source = lambda *arguments: (asked.append(1), real(*arguments))[1]
+print(json.dumps([[ours(options) for options in (None, "", [], ())], len(asked)]))
+"""
+    assert beside("pocl", script) == [[34, 34, 34, 34], 1]
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_driver_without_binaries_still_runs_the_program(beside: Beside, platform: str) -> None:
+    """A driver's error after the build, when asked for the binary, ends in PyOpenCL's own build."""
+    script = """
+def failing(program, device):
+    asked.append(1)
+    return cl.Kernel(cl.Program(program), "no_such_kernel")
+
+asked, compiler._binary = [], failing
+print(json.dumps([ours(["-DA=1"]), len(asked)]))
+"""
+    assert beside(platform, script) == [14, 1]
+
+
+def test_a_header_behind_a_macro_is_found_as_warm_built_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A program warmed by a manifest that names its headers is a hit for a library call that names them."""
+    source = '#define NAME "value.h"\n#include NAME\nkernel void show(global int *out) { *out = V; }'
+    (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
+    (tmp_path / "show.cl").write_text(source, encoding="ascii")
+    (tmp_path / "gpucache.toml").write_text(
+        '[[program]]\nsource = "show.cl"\ninclude = ["."]\nheaders = ["value.h"]\ntargets = ["opencl:pocl"]\n',
+        encoding="ascii",
+    )
+    warmed = subprocess.run(
+        [sys.executable, "-m", "gpucache", "warm", "--manifest", str(tmp_path / "gpucache.toml")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert warmed.returncode == 0, warmed.stdout + warmed.stderr
+    named = {"include_path": [str(tmp_path)], "headers": ["value.h"]}
+    job = {"source": source, "platform": _PLATFORMS["pocl"], "arguments": named, "cwd": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(_PROCESS), "opencl"],
+        input=json.dumps([{**job, "compiling": False}]),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
+    assert (outcome["error"], outcome["compiled"], outcome["values"]) == (None, 0, [[7]])
