@@ -88,7 +88,10 @@ def test_ptx_without_a_path_is_found_from_anywhere(
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param({"target": "sm_80", "options": "-lineinfo"}, id="lineinfo"), pytest.param(_LTOIR, id="ltoir")],
+    [
+        pytest.param({"target": "sm_80", "options": "-lineinfo"}, id="lineinfo"),
+        pytest.param(_LTOIR, id="ltoir"),
+    ],
 )
 def test_a_folder_that_gave_no_header_binds_nothing(
     tmp_path: Path, compiled: Compile, folder: Callable[[str, str], str], kind: dict[str, str]

@@ -86,7 +86,15 @@ def beside(environment: dict[str, str]) -> Beside:
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_options_mean_what_they_mean_to_pyopencl(beside: Beside, platform: str) -> None:
     """Several options in one string, none, None, and a text give the values of PyOpenCL's own build."""
-    options = [["-D A=1 -D B=2"], ["-D", "A=1", "-DB=2"], "-D A=1 -DB=2", [" -DA=1  "], ["-D A=1", ""], [], None]
+    options = [
+        ["-D A=1 -D B=2"],
+        ["-D", "A=1", "-DB=2"],
+        "-D A=1 -DB=2",
+        [" -DA=1  "],
+        ["-D A=1", ""],
+        [],
+        None,
+    ]
     script = f"print(json.dumps([[ours(options), theirs(options or [])] for options in {options!r}]))"
     pairs = beside(platform, script)
     assert pairs == [[12, 12], [12, 12], [12, 12], [14, 14], [14, 14], [34, 34], [34, 34]]
@@ -94,8 +102,8 @@ def test_options_mean_what_they_mean_to_pyopencl(beside: Beside, platform: str) 
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_a_define_may_hold_a_space(beside: Beside, platform: str) -> None:
-    """A quoted value with white space reaches the driver as one; a text needs quotes for the shell as well."""
-    options = ["'-DA=\"1 + 1\"'", ['-DA="1 + 1"'], ['-DA="1 + 1" -DB=5'], ['-DB=5', '-DA="1 + 1"']]
+    """A quoted value with white space reaches the driver as one; a text is quoted as for a shell."""
+    options = ["'-DA=\"1 + 1\"'", ['-DA="1 + 1"'], ['-DA="1 + 1" -DB=5'], ["-DB=5", '-DA="1 + 1"']]
     script = f"print(json.dumps([ours(options) for options in {options!r}]))"
     assert beside(platform, script) == [24, 24, 25, 25]
 
@@ -133,7 +141,8 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
     (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
     (tmp_path / "show.cl").write_text(source, encoding="ascii")
     (tmp_path / "gpucache.toml").write_text(
-        '[[program]]\nsource = "show.cl"\ninclude = ["."]\nheaders = ["value.h"]\ntargets = ["opencl:pocl"]\n',
+        '[[program]]\nsource = "show.cl"\ninclude = ["."]\n'
+        'headers = ["value.h"]\ntargets = ["opencl:pocl"]\n',
         encoding="ascii",
     )
     warmed = subprocess.run(

@@ -82,12 +82,13 @@ def _check(asked: Asked, *, why: bool, misses: bool, since: int | None) -> None:
 
 
 def _state(opened: Opened) -> None:
-    from gpucache.engine.hygiene import advise
+    from gpucache.engine.hygiene import Traces, advise_on
     from gpucache.engine.inspect import key_fields_of, processes, recent_misses, state
     from gpucache.render import document, report, tables
 
-    found = state(opened.cache)
-    advice = list(advise(opened.cache.scan(), key_fields_of(opened.cache)))
+    traces = Traces()
+    found = state(opened.cache, traces.of(opened.cache.scan()))
+    advice = list(advise_on(traces, key_fields_of(opened.cache)))
     records = opened.store.journal_tail(MISSES_KEPT)
     misses, runs = recent_misses(records)[:MISSES_SHOWN], processes(records)[:MISSES_SHOWN]
     summary = {

@@ -52,14 +52,32 @@ class _Trace:
     payload: str
 
 
+class Traces:
+    """What is kept of entries that pass by on their way to somebody else."""
+
+    def __init__(self) -> None:
+        self.programs: dict[tuple[str, str], list[_Trace]] = defaultdict(list)
+
+    def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
+        """The same entries, one by one, each noted."""
+        for entry in entries:
+            if entry.program and not entry.damage:
+                trace = _Trace(entry.created_ns, entry.last_used_ns, entry.key, entry.payload_sha256[:32])
+                self.programs[entry.program, entry.target].append(trace)
+            yield entry
+
+
 def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
     """What is worth saying about the entries of a cache, program by program, the largest first."""
-    programs: dict[tuple[str, str], list[_Trace]] = defaultdict(list)
-    for entry in entries:
-        if entry.program and not entry.damage:
-            trace = _Trace(entry.created_ns, entry.last_used_ns, entry.key, entry.payload_sha256[:32])
-            programs[entry.program, entry.target].append(trace)
-    largest = sorted(programs.items(), key=lambda item: (-len(item[1]), item[0]))
+    traces = Traces()
+    for _ in traces.of(entries):
+        pass
+    yield from advise_on(traces, fields)
+
+
+def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
+    """What is worth saying about entries that passed by."""
+    largest = sorted(traces.programs.items(), key=lambda item: (-len(item[1]), item[0]))
     for number, ((program, target), own) in enumerate(largest):
         own.sort(key=lambda trace: trace.created_ns)
         if number < PROGRAMS_READ and len(own) > 1:

@@ -1,6 +1,6 @@
 """Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import matches_program, matches_target
@@ -14,12 +14,12 @@ KEY_DIGITS = frozenset("0123456789abcdef")
 SHORTEST_PREFIX = 4
 
 
-def state(cache: Cache) -> CacheState:
-    """How much is in a cache and what is wrong with its place; one pass, constant memory but for names."""
+def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
+    """How much is in a cache, from a scan of it, and what is wrong with its place."""
     entries = size_bytes = damaged = 0
     programs: set[str] = set()
     oldest: int | None = None
-    for entry in cache.scan():
+    for entry in scanned:
         entries += 1
         size_bytes += entry.size_bytes
         damaged += bool(entry.damage)

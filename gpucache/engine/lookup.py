@@ -56,8 +56,9 @@ def get_or_build(
 
 
 def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
-    """Raise CacheMissError where the settings require a hit."""
+    """Raise CacheMissError where the settings require a hit, having written the miss down."""
     if layers.require:
+        _journal(layers, prepared, miss)
         raise CacheMissError(
             f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
             f"GPUCACHE_REQUIRE is set: {miss.verdict}: {miss.detail}"

@@ -74,6 +74,8 @@ def try_rebuild(
         return Trial()
     if implementation == "intel":
         return Trial(note="not comparable: Intel numbers the programs of a process, and writes that down")
+    if prepared.compilation.holds_paths:
+        return Trial(note="not comparable: debug information names the folder it was compiled in")
     return Trial(problem="compiling it again gives other bytes")
 
 

@@ -34,6 +34,8 @@ def load_last(root: Path) -> list[Target]:
     try:
         # Not to be held up by what is no file, nor led elsewhere by a link.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        if (root / _FILE).parent.is_symlink():
+            return []
         with os.fdopen(os.open(root / _FILE, flags), "rb") as stream:
             values = json.loads(stream.read(_MAX_BYTES))
         return [Target.parse(value) for value in values if isinstance(value, str)]

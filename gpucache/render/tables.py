@@ -28,6 +28,7 @@ from gpucache.units import format_age, format_duration, format_size
 
 LOG_LINES = 20
 ADVICE_SHOWN = 8
+ROWS_SHOWN = 200
 TARGETS_SHOWN = 2
 _STYLES = {
     WarmResult.HIT: "green",
@@ -179,7 +180,7 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
         grid = table("entry", "finding", "program", "what", short=("entry", "finding"))
-        for finding in findings:
+        for finding in findings[:ROWS_SHOWN]:
             detail = f"{finding.detail} (repaired)" if finding.repaired else finding.detail
             style = "red" if finding.kind.wrong else "yellow"
             grid.add_row(
@@ -189,9 +190,10 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
                 plain(detail),
             )
         yield grid
-    for outcome in outcomes:
-        for note in outcome.notes:
-            yield plain(f"{outcome.entry[:12]}: {note}", "dim")
+        yield from _more(len(findings), "finding")
+    notes = [f"{outcome.entry[:12]}: {note}" for outcome in outcomes for note in outcome.notes]
+    yield from (plain(note, "dim") for note in notes[:ROWS_SHOWN])
+    yield from _more(len(notes), "note")
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
     yield plain(
         f"\n{summary.checked} checked, {summary.sound} sound, "
@@ -204,7 +206,7 @@ def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
     """What would go, and why."""
     if plan.removals:
         grid = table("key", "program", "target", "size", "rule", numeric=("size",), short=("key",))
-        for removal in plan.removals:
+        for removal in plan.removals[:ROWS_SHOWN]:
             one = removal.entry
             grid.add_row(
                 one.key[:12],
@@ -214,6 +216,7 @@ def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
                 plain(removal.rule),
             )
         yield grid
+        yield from _more(len(plan.removals), "entry", "entries")
     freed = sum(removal.entry.size_bytes for removal in plan.removals)
     yield plain(
         f"\n{_count(len(plan.removals), 'entry', 'entries')} would go, freeing {format_size(freed)}; "
@@ -281,6 +284,13 @@ def _median(spread: Spread | None) -> str:
 
 def _duration(duration_ns: int | None) -> str:
     return "-" if duration_ns is None else format_duration(duration_ns)
+
+
+def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:
+    """What was left out of a table that nobody would read to its end."""
+    if number > ROWS_SHOWN:
+        left_out = _count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
+        yield plain(f"and {left_out}; --json has all")
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""How ``gpucache warm`` ends when it is told to, when somebody else builds the same, or nothing can be kept."""
+"""How ``gpucache warm`` ends when it is told to, when another builds the same, or nothing is kept."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_being_told_to_end_is_an_interrupt(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     misses = root / "v1" / "journal" / "misses"
+    sources = write({"endless.cu": endless})
     child = subprocess.Popen(
-        [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm"]
-        + [write({"endless.cu": endless}), "--target", nvrtc],
+        [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
