@@ -154,6 +154,11 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
                     return answer.payload
                 if isinstance(answer, Damaged):
                     library.LOGGER.warning("an entry of cuda.core was %s: %s", answer.damage, answer.detail)
+        if self._layers.require:
+            raise CacheMissError(
+                "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
+                "cuda.core tells nothing of it; gpucache.cuda.compile_program can say why"
+            )
         raise KeyError(key)
 
     def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:

@@ -145,7 +145,8 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         settings = read_settings(environ)
     except (UsageError, OSError) as error:
         LOGGER.warning("the cache is not used: %s", error)
-        settings = Settings(root=None, root_origin="none", disabled=True)
+        required = environ.get("GPUCACHE_REQUIRE", "").lower() not in ("", "0", "false", "no", "off")
+        settings = Settings(root=None, root_origin="none", disabled=True, require=required)
     _listen(settings.log)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     opened = open_layers(settings, memory=memory, command=_command())

@@ -34,7 +34,7 @@ def build_program(
     options: str | Sequence[str] | None = (),
     name: str | None = None,
     include_path: Sequence[str | Path] = (),
-    local_sizes: Sequence[Sequence[int]] = (),
+    local_sizes: Sequence[Sequence[int] | int] = (),
     headers: Sequence[str | Path] = (),
 ) -> Any:
     """A built ``pyopencl.Program`` for all devices of a context, from the cache where it is there.
@@ -72,7 +72,7 @@ def _prepare(
     program: Program,
     options: tuple[str, ...],
     include_path: Sequence[str | Path],
-    local_sizes: Sequence[Sequence[int]],
+    local_sizes: Sequence[Sequence[int] | int],
     headers: Sequence[str | Path],
 ) -> Prepared:
     cwd = library.current_directory()
@@ -81,7 +81,9 @@ def _prepare(
         target=platforms.target_of(device),
         options=options,
         include_dirs=library.include_dirs(include_path),
-        local_sizes=tuple(tuple(int(extent) for extent in size) for size in local_sizes),
+        local_sizes=tuple(
+            (size,) if isinstance(size, int) else tuple(map(int, size)) for size in local_sizes
+        ),
         headers=library.absolute(headers, cwd),
         cwd=cwd,
         searches_cwd=True,

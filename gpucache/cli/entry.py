@@ -4,6 +4,7 @@ What follows ``--`` is a command of somebody else's and never ours to read. Clic
 itself, so it is looked for before Click sees the arguments.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -81,6 +82,8 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 
 
 def _unexpected(own: Sequence[str], error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+        return _fail(own, f"the answer could not be written ({error.strerror}); make room and ask again", 1)
     code = _fail(own, f"unexpected {type(error).__name__}: {error}", 1)
     if os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
         import traceback

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.caches import open_named
-from gpucache.cli.globals import given, global_options
+from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
+from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.engine.policy import Limits
@@ -61,7 +62,7 @@ def evict(
     from gpucache.engine.evict import plan_evict, run_evict
     from gpucache.engine.policy import Limits
     from gpucache.errors import CacheUnusableError
-    from gpucache.outcomes import summarise_evict
+    from gpucache.outcomes import ExitCode, summarise_evict
     from gpucache.render import document, tables
 
     opened = open_named(cache)
@@ -82,11 +83,11 @@ def evict(
         lambda: document.document("evict", map(document.removal, outcomes), document.evict_summary(summary))
     )
     given().show(tables.evict(outcomes, summary))
+    leave(ExitCode.DONE if all(one.removed for one in outcomes) else ExitCode.FINDINGS)
 
 
 def _limits(asked: "Limits", settings: "Settings") -> "Limits":
     from gpucache.engine.policy import Limits
-    from gpucache.errors import UsageError
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
@@ -107,5 +108,8 @@ def _toolchains(limits: "Limits") -> "list[Toolchain]":
 
 
 def _ask(plan: "EvictPlan", *, everything: bool, yes: bool) -> None:
-    if everything and not yes and plan.removals and sys.stdin.isatty():
-        click.confirm(f"Remove all {len(plan.removals)} entries?", abort=True, err=True)
+    if not everything or yes or not plan.removals:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
+    click.confirm(f"Remove all {len(plan.removals)} entries?", abort=True, err=True)

@@ -67,9 +67,9 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
     """
-    from gpucache.assembly import remember_targets
+    from gpucache.assembly import open_store, remember_targets
     from gpucache.errors import UsageError
-    from gpucache.outcomes import ExitCode, summarise_warm
+    from gpucache.outcomes import ExitCode, WarmResult, summarise_warm
     from gpucache.render import document, tables
 
     if profile is not None and not check:
@@ -82,7 +82,9 @@ def warm(
     _check_root(settings, shared=shared, check=check)
     here = machine_for(specs, targets, profile)
     items = plan(specs, targets, here.devices)
-    given().say(f"Searching for headers in {_folders(specs)}")
+    if not check and any(item.request is not None for item in items):
+        open_store(settings, shared=shared).prepare()
+    given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
     bounds = _bounds(items, jobs, timeout)
     outcomes = _run(settings, items, here.environment, bounds, shared=shared, check=check, retry=retry)
     if profile is None:
@@ -92,9 +94,14 @@ def warm(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
     given().show(tables.warm(outcomes, summary, whole=given().verbose > 0))
+    if given().quiet and not given().json:
+        for outcome in outcomes:
+            if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):
+                click.echo(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}", err=True)
     if example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)
-    leave(summary.exit_code)
+    unchecked = check and summary.counts[WarmResult.SKIPPED]
+    leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
 
 
 def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
@@ -102,6 +109,8 @@ def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
     from gpucache.assembly import is_private, open_store
     from gpucache.errors import CacheUnusableError
 
+    if check and settings.root is None and settings.system_dirs:
+        return  # whoever has no home may still ask what a shared cache holds
     open_store(settings, shared=shared)
     if check:
         return

@@ -117,7 +117,8 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     try:
         size_bytes = store.publish(entry)
     except (OSError, CacheUnusableError) as error:
-        return Built(artifact, miss, None, note=f"{NOT_KEPT}: {error}")
+        why = error.strerror if isinstance(error, OSError) else None
+        return Built(artifact, miss, None, note=f"{NOT_KEPT}: {why or error}")
     _remember(layers, entry)
     _record(store, prepared, entry)
     if layers.trim is not None:

@@ -261,9 +261,7 @@ def _answered(
     item: WarmItem, prepared: Prepared, layers: Layers, answer: Done[Hit | Built] | Failed | Died
 ) -> WarmOutcome:
     if isinstance(answer, Died):
-        reason = (
-            f"{answer.reason}, twice; it is on the poison list and will be left out until its key changes"
-        )
+        reason = f"{answer.reason}, twice; it is left out until its key changes, or --retry tries it again"
         _record_poison(layers, prepared, answer.reason)
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):

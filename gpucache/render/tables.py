@@ -45,7 +45,7 @@ def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
     """Every target that can be named, then what is missing, in sentences."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
-    grid = table("target", "device", "driver", short=("target",))
+    grid = table("target", "device", "driver")
     for row in here:
         name = row.name if row.available else f"{row.name} - {row.detail}"
         grid.add_row(plain(str(row.target)), plain(name), plain(row.driver_version))
@@ -108,7 +108,8 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[R
     for outcome in outcomes:
         if not outcome.reason or outcome.result is WarmResult.BUILT:
             continue
-        where = f" for {outcome.target}" if outcome.target else ""
+        variant = f" [{outcome.variant}]" if outcome.variant else ""
+        where = f"{variant} for {outcome.target}" if outcome.target else variant
         style = _STYLES[outcome.result]
         yield plain(f"\n{outcome.program}{where}: {outcome.result.value}: {outcome.reason}", style)
         if outcome.log and outcome.result is WarmResult.FAILED:

@@ -6,6 +6,7 @@ atomic writes in
 what to evict.
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -89,6 +90,18 @@ class DirectoryStore:
                 f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
             )
         return publish(self._ground, entry)
+
+    def prepare(self) -> None:
+        """Make the root and see that it can be written; raises CacheUnusableError with the remedy."""
+        try:
+            self._ground.make(*layout.TMP).close()
+            if not os.access(self.root, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise CacheUnusableError(
+                f"the cache root {self.root} cannot be written ({error.strerror or error}); "
+                "name another with --root or GPUCACHE_DIR"
+            ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
         """The detail of an entry; None where there is none or it is not sound."""

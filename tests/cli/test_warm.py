@@ -98,7 +98,8 @@ def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(
     assert "sub/bad.cu(1): error: expected an expression" in answer.out
     assert "1 hit, 1 failed, 2 skipped" in answer.out
     assert "\x1b" not in answer.out
-    assert answer.err == f"Searching for headers in -I {mixed.sources / 'sub'}, -I {mixed.sources}\n"
+    folders = f"-I {mixed.sources / 'sub'}, -I {mixed.sources}"
+    assert answer.err == f"Searching for headers in each source's own folder first: {folders}\n"
 
 
 def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: str, entries: Files) -> None:
@@ -188,10 +189,11 @@ def test_example_again_is_all_hits_and_says_what_next(run: Run, example: Filled,
     assert "gpucache inspect" in answer.err and "gpucache verify" in answer.err
 
 
-def test_quiet_prints_nothing(run: Run, cache: Path, mixed: Filled) -> None:
-    """With --quiet neither hits nor failures print a word; the exit code tells."""
+def test_quiet_says_only_what_failed(run: Run, cache: Path, mixed: Filled) -> None:
+    """With --quiet hits say nothing, and each failure is one sentence on stderr."""
     answer = run("warm", "-q", mixed.sources, "--target", "cuda:sm_90")
-    assert (answer.code, answer.out, answer.err) == (3, "", "")
+    told = "gpucache: sub/bad.cu for cuda:sm_90: sub/bad.cu does not compile\n"
+    assert (answer.code, answer.out, answer.err) == (3, "", told)
 
 
 def test_jobs_and_timeout_bound_the_workers(run: Run, write: Write, nvrtc: str, bounds: list[Bounds]) -> None:

@@ -208,7 +208,7 @@ def test_what_cannot_be_kept_is_still_given_back(
 
     built = _built(Layers(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
     assert (built.artifact.payload, built.key) == (compiler().payload, None)
-    assert built.note == f"it could not be kept: {failure}"
+    assert built.note == f"it could not be kept: {getattr(failure, 'strerror', None) or failure}"
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.EIO, "I/O error"), CacheUnusableError("gone")])
