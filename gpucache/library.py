@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gpucache.assembly import open_layers, process_memory
+from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import NOT_KEPT
 from gpucache.engine.prepare import Prepared
@@ -89,16 +90,7 @@ class _Counter:
     def write(self) -> None:
         if self._layers is None or self._layers.target is None or not self._layers.target.root.is_dir():
             return  # counting alone makes no cache
-        self._layers.target.journal(
-            {
-                "kind": "process",
-                "when_ns": time.time_ns(),
-                "command": self._layers.command,
-                "pid": os.getpid(),
-                "hits": self._hits,
-                "misses": self._misses,
-            }
-        )
+        self._layers.target.journal(process_record(self._layers, self._hits, self._misses, time.time_ns()))
 
 
 _COUNTER = _Counter()

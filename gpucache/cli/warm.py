@@ -162,7 +162,7 @@ def _run(
     retry: bool,
 ) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
-    from gpucache.engine.warm import Progress, interrupted, run_warm
+    from gpucache.engine.warm import Progress, count, interrupted, run_warm
     from gpucache.render.progress import display
 
     layers = open_layers(settings, shared=shared, command="gpucache warm")
@@ -189,8 +189,10 @@ def _run(
         except KeyboardInterrupt:
             run.close()
             outcomes += interrupted(items, outcomes)
-    if layers.trim is not None and not check:
-        layers.trim()
+    if not check:
+        count(layers, outcomes)
+        if layers.trim is not None:
+            layers.trim()
     order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
     return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])
 

@@ -88,7 +88,14 @@ def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[Warm
 
 def _entries(opened: Opened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
     from gpucache.engine.inspect import select
+    from gpucache.engine.policy import matches_target
 
+    known = {event.key for event in opened.store.history(word) if event.what == "built"}
+    recorded = [entry for key in sorted(known) for entry in opened.cache.find(key)]
+    if targets:
+        recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
+    if recorded:  # its record names its entries, so that the cache need not be read through
+        return recorded
     wanted: Sequence[str | None] = targets or [None]
     return [entry for target in wanted for entry in select(opened.cache, (word,), target)]
 

@@ -80,6 +80,18 @@ def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> di
     }
 
 
+def process_record(layers: Layers, hits: int, misses: int, now_ns: int) -> dict[str, object]:
+    """One line of the journal for a process that ends: what it counted."""
+    return {
+        "kind": "process",
+        "when_ns": now_ns,
+        "command": layers.command,
+        "pid": os.getpid(),
+        "hits": hits,
+        "misses": misses,
+    }
+
+
 def _gone(record: Record, prepared: Prepared) -> Miss | None:
     """The last thing that happened to this very key, where that removed it."""
     keys = {str(prepared.key), str(prepared.located_key)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import time_ns
 
 from gpucache.backends.interface import Backend
+from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import check_required, find
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
@@ -73,6 +74,14 @@ def interrupted(items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome]) -> l
         for item in items
         if (item.program, item.target, item.variant) not in settled
     ]
+
+
+def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
+    """Write down how many items of a run were hits and how many had to be built."""
+    hits = sum(outcome.result is WarmResult.HIT for outcome in outcomes)
+    misses = sum(outcome.result in (WarmResult.BUILT, WarmResult.FAILED) for outcome in outcomes)
+    if layers.target is not None and hits + misses:
+        layers.target.journal(process_record(layers, hits, misses, time_ns()))
 
 
 def plan_warm(

@@ -110,6 +110,19 @@ def test_a_program_is_asked_for_by_name(run: Run, no_workers: None, cache: Path,
     assert (answer.code, {row["key"] for row in rows}) == (0, built)
 
 
+def test_a_name_on_record_is_answered_without_reading_the_cache_through(
+    run: Run, no_workers: None, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program's own history names its entries, however many others there are."""
+
+    def scan(self: object) -> None:
+        raise AssertionError("the whole cache was read")
+
+    monkeypatch.setattr("gpucache.caches.own.OwnCache.scan", scan)
+    answer = run("inspect", "--why", "twice.cu", "--json")
+    assert answer.code == 0 and answer.document["outcomes"]
+
+
 def test_a_target_asks_for_every_program_it_has(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
