@@ -65,7 +65,7 @@ def _column(text: str, name: str) -> str:
 
 def _entry(key: str, damage: str = "") -> CacheEntry:
     return CacheEntry(
-        "gpucache", key, f"/root/{key}", 123_456_789, 0, 0, PROGRAM, TARGET, "opencl-binary", damage=damage
+        "gpucache", key, f"/cache/{key}", 123_456_789, 0, 0, PROGRAM, TARGET, "opencl-binary", damage=damage
     )
 
 
