@@ -58,17 +58,13 @@ class Ground:
     def _make_path(self, path: Path) -> None:
         if path.is_symlink():
             raise CacheUnusableError(f"the cache root {self.root} is a link to nothing; remove the link")
+        if not path.parent.is_dir():
+            self._make_path(path.parent)
         try:
             path.mkdir(self.folder_mode)
-        except FileNotFoundError:
-            if path.parent == path:
-                raise
-            self._make_path(path.parent)
-            self._make_path(path)
         except FileExistsError:
             return
-        else:
-            path.chmod(self.folder_mode)
+        path.chmod(self.folder_mode)
 
     def _write_tag(self, folder: Folder) -> None:
         try:
