@@ -14,8 +14,10 @@ from pathlib import Path
 
 from gpucache.backends.interface import Backend, Launch
 from gpucache.backends.registry import backend_names, load_backend
-from gpucache.caches.interface import Cache
+from gpucache.caches import places
+from gpucache.caches.interface import Cache, Rebuildable
 from gpucache.caches.own import OwnCache
+from gpucache.caches.registry import load_system, systems
 from gpucache.engine.bench import Prepare, Timed, Workers
 from gpucache.engine.evict import trim
 from gpucache.engine.layers import Layers
@@ -69,6 +71,34 @@ def locate(settings: Settings) -> Location:
         limit_bytes=settings.max_size_bytes,
         problems=tuple(_problems(root, settings)),
     )
+
+
+def found_caches(environ: Mapping[str, str]) -> list[Cache]:
+    """Every cache of others that is here, and those that are missing where their owner will not make them."""
+    return [
+        system.open(location)
+        for system in systems()
+        for location in system.locations(environ)
+        if Path(location.root).exists() or (location.enabled and location.problems)
+    ]
+
+
+def here_caches(name: str) -> Sequence[Cache]:
+    """The caches of one system that this environment names and that are there."""
+    return [cache for cache in open_places(name, None, os.environ) if Path(cache.location().root).exists()]
+
+
+def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> list[Cache]:
+    """The caches of one system: at a place, or where the environment puts them; none where it has no place.
+
+    Raises UsageError for a system that nobody knows.
+    """
+    system = load_system(name)
+    known = system.locations(environ)
+    if place is None:
+        return [system.open(location) for location in known]
+    same = next((one for one in known if Path(one.root) == place), None)
+    return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
 
 
 def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
@@ -132,12 +162,12 @@ def bench_workers() -> Workers:
     return Workers(_build_once, _launches, _sample)
 
 
-def load_trial(cache: Cache) -> Try:
+def load_trial(cache: Rebuildable) -> Try:
     """What ``verify --load`` does with an entry."""
     return partial(try_load, cache, _load)
 
 
-def rebuild_trial(cache: Cache, devices: Sequence[Device]) -> Try:
+def rebuild_trial(cache: Rebuildable, devices: Sequence[Device]) -> Try:
     """What ``verify --rebuild`` does with an entry."""
     return partial(try_rebuild, cache, devices, backends(), os.environ, _rebuild)
 
@@ -206,18 +236,8 @@ def _problems(root: Path, settings: Settings) -> list[str]:
     state = check_root(root)
     if isinstance(state, RootRefused):
         return [state.reason]
-    problems = []
-    if isinstance(state, RootMissing):
-        nearest = next(parent for parent in root.parents if parent.exists())
-        if not os.access(nearest, os.W_OK):
-            problems.append(f"it does not exist and cannot be made in {nearest}; set GPUCACHE_DIR")
-    elif not os.access(root, os.W_OK) and not settings.read_only:
-        problems.append(
-            "it cannot be written, so nothing new is kept; set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1"
-        )
-    with suppress(OSError):
-        if root.is_relative_to(Path("/tmp").resolve()):
-            problems.append("it lies in /tmp and is lost at the next boot; set GPUCACHE_DIR")
+    move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
+    problems = [] if settings.read_only else list(places.problems(root, move=move))
     for path in settings.system_dirs:
         system = check_root(path)
         if isinstance(system, RootMissing):

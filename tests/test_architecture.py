@@ -12,7 +12,7 @@ import gpucache
 
 _ROOT = Path(gpucache.__file__).parent
 _MAX_LINES = 400
-_LEAVES = frozenset({"model", "errors", "units", "outcomes", "keys", "payload"})
+_LEAVES = frozenset({"model", "errors", "units", "outcomes", "keys", "payload", "folders"})
 
 _CLI = frozenset(
     {
@@ -24,6 +24,7 @@ _CLI = frozenset(
         "engine",
         "render",
         "assembly",
+        "exports",
         "examples",
         "backends.options",
         "caches.interface",
@@ -59,6 +60,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "assembly": frozenset(
         {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
     ),
+    "exports": frozenset({"leaves", "caches", "backends"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

@@ -13,6 +13,7 @@ from gpucache.outcomes import (
     ExitCode,
     Finding,
     FindingKind,
+    Kept,
     Removal,
     Sample,
     Spread,
@@ -124,7 +125,7 @@ def test_evict_counts_what_could_not_be_removed_as_kept() -> None:
     entries = [CacheEntry("gpucache", key, key, size, 0, 0) for key, size in (("a", 10), ("b", 20))]
     removals = tuple(Removal(entry, "--all") for entry in entries)
     plan = EvictPlan(removals, kept=3, kept_bytes=300)
-    outcomes = [EvictOutcome(removals[0], removed=True), EvictOutcome(removals[1], removed=False)]
+    outcomes = [EvictOutcome(removals[0]), EvictOutcome(removals[1], Kept())]
     assert summarise_evict(plan, outcomes) == EvictSummary(removed=1, freed_bytes=10, kept=4, kept_bytes=320)
 
 

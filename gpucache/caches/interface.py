@@ -1,22 +1,28 @@
-"""What every cache can be asked, whoever keeps it.
+"""What every cache can be asked, whoever keeps it, and what every system that keeps caches can.
 
-Owns the protocol that inspect, verify and evict work on. Nothing found in a cache is ever loaded,
-unpickled or executed; a removal that could break the owner is refused.
+Owns the two protocols that inspect, verify and evict work on: a ``System`` knows where caches of its
+kind live, a ``Cache`` is one of them, opened. Nothing found in a cache is ever loaded, unpickled or
+executed; a removal that could break the owner is refused. Must not know how an answer is shown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gpucache.model import Artifact
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Location
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
+
+Wanted = Mapping[str, tuple[bytes, ...]]
+"""What an explanation is asked for: values by field name, in the order given; all of them raw bytes."""
 
 
 class Cache(Protocol):
-    """One cache on disk."""
+    """One cache on disk. A cache that does not exist yet has no entries and raises nothing."""
 
     @property
     def name(self) -> str:
-        """What people and ``--cache`` call it."""
+        """What people and ``--cache`` call its system."""
         ...
 
     def location(self) -> Location:
@@ -28,15 +34,15 @@ class Cache(Protocol):
         ...
 
     def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some hex digits, without scanning everything."""
+        """Entries whose key begins with some hex digits."""
         ...
 
     def report(self, entry: CacheEntry) -> EntryReport:
         """Everything that the entry stores about itself; raises FormatError when it does not read."""
         ...
 
-    def artifact(self, entry: CacheEntry) -> Artifact:
-        """What an entry holds, fully checked; raises FormatError when it is not sound."""
+    def extract(self, entry: CacheEntry) -> bytes:
+        """The compiled bytes an entry holds, fully checked; raises FormatError when it is not sound."""
         ...
 
     def check(self, entry: CacheEntry) -> Checked:
@@ -44,13 +50,85 @@ class Cache(Protocol):
         ...
 
     def leftovers(self) -> Iterator[Checked]:
-        """What belongs to no entry."""
+        """What belongs to no entry, and what is wrong with the cache as a whole."""
         ...
 
-    def remove(self, entry: CacheEntry, why: str) -> bool:
-        """Remove an entry by its owner's rules if unchanged since the scan; whether it was removed."""
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
+        """Remove an entry by its owner's rules and locks if unchanged since the scan; None once removed."""
+        ...
+
+    def settle(self) -> Sequence[str]:
+        """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
         ...
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Take what is wrong out of the way; the findings come back marked as repaired."""
+        """Take what is wrong out of the way; the findings that are gone come back marked as repaired.
+
+        Called once all entries were checked, so it may move other entries; what it is asked for
+        twice (several findings of one group) it finds already done.
+        """
+        ...
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+        """Whether the cache would answer what is wanted, and if not what is in the way.
+
+        Raises UsageError for a field that this system has not, naming those it has.
+        """
+        ...
+
+
+class Rebuildable(Cache, Protocol):
+    """A cache whose entries say how they were built, so that they can be tried; our own alone."""
+
+    def artifact(self, entry: CacheEntry) -> Artifact:
+        """What an entry holds, fully checked; raises FormatError when it is not sound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How a program is made to use a private cache: environment variables, or why that cannot be."""
+
+    environment: tuple[tuple[str, str], ...] = ()
+    lacking: str = ""
+    """What cannot be redirected, as a sentence; empty where everything can."""
+
+
+class System(Protocol):
+    """A kind of cache."""
+
+    @property
+    def name(self) -> str:
+        """What people and ``--cache`` call it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        ...
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        """The fields that ``explain`` can be asked for, each with what it means."""
+        ...
+
+    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        """Where its programs would look in this environment, in their order, there or not. Raises nothing."""
+        ...
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or folder looks like one of its caches. Raises nothing."""
+        ...
+
+    def open(self, location: Location) -> Cache:
+        """The cache at a location; raises CacheUnusableError where it cannot be opened at all."""
+        ...
+
+    def isolation(self, folder: Path) -> Isolation:
+        """What makes its programs keep their cache below a folder."""
+        ...
+
+    @property
+    def tracing(self) -> Mapping[str, str]:
+        """The environment variables that make its programs tell what they hit and miss; empty for none."""
         ...

@@ -5,14 +5,15 @@ format allows: the key recomputed from its key fields, the payload against what 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpucache import payload as payloads
-from gpucache.errors import FormatError
+from gpucache.caches.interface import Wanted
+from gpucache.errors import FormatError, UsageError
 from gpucache.keys import cache_key, format_local_size
 from gpucache.model import Artifact, ArtifactKind, Entry, EntryHead
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Location
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
 from gpucache.units import format_age, format_size
@@ -102,9 +103,24 @@ class OwnCache:
         why = answer.detail if isinstance(answer, Damaged) else answer.reason or "it is gone"
         raise FormatError(f"the entry {entry.key[:12]} cannot be read: {why}; run 'gpucache verify'")
 
-    def remove(self, entry: CacheEntry, why: str) -> bool:
+    def extract(self, entry: CacheEntry) -> bytes:
+        """The payload; raises FormatError."""
+        return self.artifact(entry).payload
+
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
         """Remove an entry if unchanged since the scan."""
-        return self._store.remove(_scanned(entry), why)
+        return None if self._store.remove(_scanned(entry), why) else Kept()
+
+    def settle(self) -> Sequence[str]:
+        """Nothing: a removal leaves nothing behind."""
+        return ()
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+        """Refused: our own keys are explained from the sources themselves."""
+        raise UsageError(
+            f"{', '.join(wanted)}: programs of our own cache are asked for by their source; "
+            "give it with the options it is built with"
+        )
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Quarantine a wrong entry, remove a leftover."""

@@ -1,27 +1,97 @@
-"""Which caches gpucache knows by name."""
+"""Which systems' caches gpucache knows, by name.
 
+Owns the names and the way from a name or a path to a system; a module is imported when its system is
+asked for. Names of others' are looked up among the entry points ``gpucache.caches``, and only when a
+name is not ours. Must not open a cache.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpucache.caches.interface import System
 from gpucache.errors import UsageError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 OWN = "gpucache"
-NAMES = (OWN,)
+ALL = "all"
+GROUP = "gpucache.caches"
+SYSTEMS = {
+    "sycl": "gpucache.caches.sycl",
+    "futhark": "gpucache.caches.futhark",
+    "rocfft": "gpucache.caches.rocfft",
+    "pyopencl": "gpucache.caches.pyopencl",
+    "pocl": "gpucache.caches.pocl",
+    "cuda.core": "gpucache.caches.cuda_core",
+    "cuda": "gpucache.caches.cuda_driver",
+}
+"""Modules by the name of their system; each has a ``SYSTEM``."""
+NAMES = (OWN, *SYSTEMS)
 
 
-def resolve(text: str | None, default_root: Path) -> Path:
-    """The root that ``--cache`` means: a name of ours, or a folder that holds one of our caches.
+def systems() -> Iterator[System]:
+    """Every system of ours, in the order in which people are told of them."""
+    for name in SYSTEMS:
+        yield load_system(name)
 
-    Raises UsageError for a name or folder that is no cache we know.
-    """
-    if text is None or text in (OWN, "all"):
-        return default_root
-    folder = Path(text)
-    if (folder / "v1").is_dir():
-        return folder.absolute()
-    if folder.is_dir():
-        raise UsageError(
-            f"{text} holds no cache that gpucache knows; name one of {', '.join(NAMES)}, or its root"
-        )
+
+def load_system(name: str) -> System:
+    """The system of a name; raises UsageError for one that nobody knows."""
+    if name in SYSTEMS:
+        found: System = import_module(SYSTEMS[name]).SYSTEM
+        return found
+    for point in _of_others(name):
+        foreign: System = point.load()
+        return foreign
+    raise UsageError(f"there is no cache {name!r}; name one of {', '.join(NAMES)}, all, or a cache's place")
+
+
+def is_own(path: Path) -> bool:
+    """Whether a folder is a root of our own store."""
+    return (path / "v1").is_dir()
+
+
+def system_at(path: Path) -> System:
+    """The system whose cache lies at a path; raises UsageError for what no system recognises."""
+    for system in systems():
+        if system.recognises(path):
+            return system
+    example = f"{next(iter(SYSTEMS))}:{path}"
     raise UsageError(
-        f"there is no cache {text!r}; name one of {', '.join(NAMES)}, all, or the root of a cache"
+        f"{path} holds no cache that gpucache knows; name its system with it, such as {example} "
+        f"(one of {', '.join(SYSTEMS)})"
+    )
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a system, ours or of others."""
+    return text in NAMES or bool(_of_others(text))
+
+
+def _of_others(name: str) -> "EntryPoints":
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP, name=name)
+
+
+def split(text: str) -> tuple[str | None, Path | None]:
+    """System and path of what ``--cache`` was given: ``NAME``, ``NAME:PATH`` or ``PATH``.
+
+    Raises UsageError for a path where nothing is and for what is neither.
+    """
+    if text in (ALL, *NAMES):
+        return text, None
+    name, colon, rest = text.partition(":")
+    if colon and rest and is_name(name):
+        return name, Path(rest).absolute()
+    path = Path(text)
+    if path.exists():
+        return None, path.absolute()
+    if is_name(text):
+        return text, None
+    raise UsageError(
+        f"there is no cache {text!r}; name one of {', '.join(NAMES)}, all, or the place of a cache"
     )

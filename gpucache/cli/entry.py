@@ -17,7 +17,7 @@ from gpucache import __version__
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
 from gpucache.cli.group import gpucache
-from gpucache.errors import GpucacheError
+from gpucache.errors import CompileError, GpucacheError
 
 INTERRUPTED = 130
 NO_COMMAND = "no verb runs a command yet, so nothing may follow '--'; name sources, folders or a manifest"
@@ -42,13 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _usage(own, error)
     except GpucacheError as error:
-        return _fail(own, str(error), error.exit_code)
+        return _fail(own, _words(error), error.exit_code)
     except (BrokenPipeError, SystemExit):  # the second is what Click and rich make of the first
         if VARIABLE in os.environ:
             raise  # completion ends so
         return _unread()
     except Exception as error:  # the last line of defence
         return _unexpected(own, error)
+
+
+def _words(error: GpucacheError) -> str:
+    """What an error says, with the compiler's own words where it was one."""
+    log = error.log if isinstance(error, CompileError) else ""
+    return "\n".join(filter(None, (str(error), log)))
 
 
 def _unread() -> int:

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import open_named
+from gpucache.cli.caches import Opened, cache_option, open_named
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
+    from gpucache.caches.interface import Cache
     from gpucache.engine.policy import Limits
     from gpucache.model import Toolchain
     from gpucache.outcomes import EvictPlan
-    from gpucache.settings import Settings
 
 NOTHING_ASKED = (
-    "say what may go: --max-size, --older-than, --superseded, --stale, --program, --target or --all"
+    "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
 )
 
 
 @click.command(short_help="Remove entries by size, age, or what they are.")
-@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
+@cache_option
 @click.option(
     "--max-size",
     metavar="S",
@@ -37,6 +37,12 @@ NOTHING_ASKED = (
 @click.option(
     "--stale", is_flag=True, help="Entries built for a device here by a driver or toolchain that has changed."
 )
+@click.option(
+    "--unlike",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="Entries with a key field, as inspect names it, of another value: hip_version=6.2.41133.",
+)
 @click.option("--program", metavar="P", type=EntryName(), help="Entries of this program.")
 @click.option("--target", metavar="T", type=TargetName(), help="Entries for this target.")
 @click.option("--all", "everything", is_flag=True, help="Every entry; asks on a terminal.")
@@ -49,6 +55,7 @@ def evict(
     older_than: int | None,
     superseded: bool,
     stale: bool,
+    unlike: tuple[str, ...],
     program: str | None,
     target: str | None,
     everything: bool,
@@ -57,45 +64,68 @@ def evict(
 ) -> None:
     """Remove entries that every given filter selects, the least recently used first.
 
-    Without any filter the limit of GPUCACHE_MAX_SIZE is applied.
+    Without any filter the limit of GPUCACHE_MAX_SIZE is applied, or a foreign cache's own. In the
+    caches of others every removal keeps to their owner's rules and locks.
     """
-    from gpucache.engine.evict import plan_evict, run_evict
+    from gpucache.engine.evict import joined, run_evict
     from gpucache.engine.policy import Limits
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import ExitCode, summarise_evict
     from gpucache.render import document, tables
 
     opened = open_named(cache)
-    asked = Limits(max_size, older_than, superseded, stale, program, target, everything)
-    limits = _limits(asked, opened.settings)
-    plan = plan_evict(opened.cache, limits, time.time_ns(), _toolchains(limits))
+    fields = tuple(map(_field, unlike))
+    asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
+    plans = _plans(opened, asked)
+    plan = joined([own for _, own in plans])
     if dry_run:
         rows = [document.entry(one.entry) | {"rule": one.rule, "removed": False} for one in plan.removals]
         given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
         given().show(tables.evict_plan(plan))
         return
-    if not opened.store.writable:
+    if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     _ask(plan, everything=everything, yes=yes)
-    outcomes = list(run_evict(opened.cache, plan))
+    outcomes = [outcome for cache, own in plans for outcome in run_evict(cache, own)]
+    settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
     summary = summarise_evict(plan, outcomes)
     given().document(
         lambda: document.document("evict", map(document.removal, outcomes), document.evict_summary(summary))
     )
     given().show(tables.evict(outcomes, summary))
+    for sentence in settled:
+        given().say(sentence)
     leave(ExitCode.DONE if all(one.removed for one in outcomes) else ExitCode.FINDINGS)
 
 
-def _limits(asked: "Limits", settings: "Settings") -> "Limits":
-    from gpucache.engine.policy import Limits
+def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
+    from gpucache.engine.evict import plan_evict
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
+    toolchains, now_ns = _toolchains(asked), time.time_ns()
+    limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
+    return [(cache, plan_evict(cache, own, now_ns, toolchains)) for cache, own in limits]
+
+
+def _limits(asked: "Limits", cache: "Cache") -> "Limits":
+    """What was asked for; where that is nothing, the cache's own limit."""
+    from gpucache.engine.policy import Limits
+
     if not asked.empty:
         return asked
-    if settings.max_size_bytes is None:
-        raise UsageError(f"{NOTHING_ASKED}; or set GPUCACHE_MAX_SIZE")
-    return Limits(max_size_bytes=settings.max_size_bytes)
+    limit_bytes = cache.location().limit_bytes
+    if limit_bytes is None:
+        own = "; or set GPUCACHE_MAX_SIZE" if cache.name == "gpucache" else ""
+        raise UsageError(f"{NOTHING_ASKED}{own}")
+    return Limits(max_size_bytes=limit_bytes)
+
+
+def _field(text: str) -> tuple[str, str]:
+    label, equals, value = text.partition("=")
+    if not equals or not label:
+        raise UsageError(f"--unlike {text!r} is not FIELD=VALUE; write it as hip_version=6.2.41133")
+    return label, value
 
 
 def _toolchains(limits: "Limits") -> "list[Toolchain]":

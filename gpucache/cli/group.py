@@ -7,6 +7,7 @@ from gpucache.cli import completion
 from gpucache.cli.bench import bench
 from gpucache.cli.devices import devices
 from gpucache.cli.evict import evict
+from gpucache.cli.export import export
 from gpucache.cli.globals import global_options
 from gpucache.cli.inspect import inspect
 from gpucache.cli.verify import verify
@@ -45,5 +46,5 @@ def gpucache() -> None:
 
 
 completion.register()
-for _verb in (devices, warm, inspect, verify, evict, bench):
+for _verb in (devices, warm, inspect, verify, evict, bench, export):
     gpucache.add_command(_verb)

@@ -2,17 +2,22 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, open_named
+from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_all, open_named
+from gpucache.cli.entries import extract as extract_entry
+from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, build_options, profile_option
 from gpucache.cli.why import Asked, explain
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import CacheEntry
+    from collections.abc import Sequence
+
+    from gpucache.caches.interface import Cache
+    from gpucache.outcomes import CacheState
 
 MISSES_SHOWN = 10
 MISSES_KEPT = 4096
@@ -20,7 +25,7 @@ MISSES_KEPT = 4096
 
 @click.command(short_help="Show what is cached, and why something missed.")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
+@cache_option
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")
 @click.option("--misses", is_flag=True, help="Show the last misses with their verdicts.")
 @click.option("--since", metavar="A", type=Age(), help="With --misses: only those of this long, such as 1h.")
@@ -28,6 +33,14 @@ MISSES_KEPT = 4096
     "--why",
     is_flag=True,
     help="Say whether WHAT (sources, or programs) would hit now, and if not why; compare two keys.",
+)
+@click.option(
+    "--want",
+    "wanted",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="With --why and --cache: a key field that a program wants of another system's cache; "
+    "FIELD=@FILE reads it from a file.",
 )
 @click.option(
     "--extract", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
@@ -43,6 +56,7 @@ def inspect(
     misses: bool,
     since: int | None,
     why: bool,
+    wanted: tuple[str, ...],
     extract: Path | None,
     targets: tuple[str, ...],
     include_dirs: tuple[Path, ...],
@@ -51,56 +65,91 @@ def inspect(
     local_sizes: tuple[tuple[int, ...], ...],
     profile: Path | None,
 ) -> None:
-    """Show the state of the cache, the last misses, and what its keys suffer from.
+    """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
 
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
     whole, with all its key fields. With --why, give -I, -D, --option, --local-size and --target as
-    you would to warm: nothing is compiled, and exit 3 says that something would miss.
+    you would to warm: nothing is compiled, and exit 3 says that something would miss. The caches of
+    others answer --why for the key fields that --want gives.
     """
-    asked = Asked(what, targets, include_dirs, defines, options, local_sizes, profile)
+    asked = Asked(what, targets, include_dirs, defines, options, local_sizes, profile, wanted)
     _check(asked, why=why, misses=misses, since=since)
+    if not (cache or why or extract or misses or what or targets or list_all):
+        _state(*open_all())
+        return
     opened = open_named(cache)
     if why:
         explain(opened, asked)
     elif extract is not None:
-        _extract(opened, what, targets, extract)
+        extract_entry(opened, what, targets, extract)
     elif misses:
         _misses(opened, since)
     elif what or targets or list_all:
-        _entries(opened, what, targets)
+        show_entries(opened, what, targets)
+    elif opened.own is None or len(opened.caches) > 1:
+        _foreign_states(opened)
     else:
-        _state(opened)
+        _state(opened.own)
 
 
 def _check(asked: Asked, *, why: bool, misses: bool, since: int | None) -> None:
     from gpucache.errors import UsageError
 
-    if (asked.builds or asked.profile) and not why:
-        raise UsageError("-I, -D, --option, --local-size and --device-profile say how to ask; add --why")
+    if (asked.builds or asked.profile or asked.wanted) and not why:
+        raise UsageError(
+            "-I, -D, --option, --local-size, --device-profile and --want say how to ask; add --why"
+        )
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")
 
 
-def _state(opened: Opened) -> None:
+def _state(own: OwnOpened, others: "Sequence[Cache] | None" = None) -> None:
+    """Our own cache; with ``others`` a line for each of those, too."""
     from gpucache.engine.hygiene import Traces, advise_on
-    from gpucache.engine.inspect import key_fields_of, processes, recent_misses, state
-    from gpucache.render import document, report, tables
+    from gpucache.engine.inspect import foreign_state, key_fields_of, processes, recent_misses, state
+    from gpucache.render import caches, document, report, tables
 
     traces = Traces()
-    found = state(opened.cache, traces.of(opened.cache.scan()))
-    advice = list(advise_on(traces, key_fields_of(opened.cache)))
-    records = opened.store.journal_tail(MISSES_KEPT)
+    found = state(own.cache, traces.of(own.cache.scan()))
+    advice = list(advise_on(traces, key_fields_of(own.cache)))
+    records = own.store.journal_tail(MISSES_KEPT)
     misses, runs = recent_misses(records)[:MISSES_SHOWN], processes(records)[:MISSES_SHOWN]
+    states = [foreign_state(cache) for cache in others or ()]
     summary = {
         **document.state(found),
         "advice": [document.advice(one) for one in advice],
         "misses": misses,
         "processes": runs,
+        "caches": [document.state(one) for one in states],
     }
     given().document(lambda: document.document("inspect", (), summary))
     given().show(tables.state(found))
     given().show(tables.advice(advice))
     given().show(["", *report.misses(misses, time.time_ns()), *report.processes(runs, time.time_ns())])
+    if others is not None:
+        given().show(["", *caches.overview(states)])
+
+
+def _foreign_states(opened: Opened) -> None:
+    from gpucache.engine.inspect import foreign_state
+    from gpucache.render import document
+
+    foreign = [cache for cache in opened.caches if opened.own is None or cache is not opened.own.cache]
+    states = [foreign_state(cache) for cache in foreign]
+    given().document(
+        lambda: document.document("inspect", (), {"caches": [document.state(one) for one in states]})
+    )
+    for cache, one in zip(foreign, states, strict=True):
+        _show_foreign(cache, one)
+
+
+def _show_foreign(cache: "Cache", one: "CacheState") -> None:
+    from gpucache.caches.registry import load_system
+    from gpucache.render import caches
+
+    system = load_system(cache.name)
+    isolation = system.isolation(Path("DIR"))
+    given().show(caches.state(one, isolation.environment, system.tracing, isolation.lacking))
 
 
 def _misses(opened: Opened, since: int | None) -> None:
@@ -108,60 +157,7 @@ def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.render import document, report
 
     oldest = 0 if since is None else time.time_ns() - since
-    found = recent_misses(opened.store.journal_tail(MISSES_KEPT), oldest)
+    found = recent_misses(opened.require_own("--misses").store.journal_tail(MISSES_KEPT), oldest)
     records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
     given().document(lambda: document.document("inspect", records, {"count": len(records)}))
     given().show(report.misses(records, time.time_ns()))
-
-
-def _entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
-    from gpucache.engine.inspect import select_for
-    from gpucache.render import document, report, tables
-
-    found = select_for(opened.cache, what, targets)
-    summary = {"entries": len(found), "size_bytes": sum(entry.size_bytes for entry in found)}
-    if what and (len(found) == 1 or given().json):
-        if len(found) == 1:
-            one = opened.cache.report(found[0])
-            given().document(lambda: document.document("inspect", [document.report(one)], summary))
-            given().show(report.report(one, whole=given().verbose > 0))
-            return
-        rows = [_whole(opened, entry) for entry in found]
-        given().document(lambda: document.document("inspect", rows, summary))
-        return
-    given().document(lambda: document.document("inspect", map(document.entry, found), summary))
-    given().show([tables.entries(found, time.time_ns())])
-
-
-def _whole(opened: Opened, entry: "CacheEntry") -> "dict[str, Any]":
-    """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
-    from gpucache.errors import FormatError
-    from gpucache.render import document
-
-    try:
-        return document.report(opened.cache.report(entry))
-    except FormatError as error:
-        return document.entry(entry) | {"damage": str(error)}
-
-
-def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
-    from gpucache.engine.inspect import select_for
-    from gpucache.errors import UsageError
-    from gpucache.render import document
-    from gpucache.units import format_size
-
-    found = select_for(opened.cache, what, targets) if what else []
-    if len(found) != 1:
-        keys = ", ".join(entry.key[:12] for entry in found[:8])
-        raise UsageError(
-            f"--extract needs one entry, and {len(found)} are named{f' ({keys})' if keys else ''}; "
-            "give the key of one"
-        )
-    artifact = opened.cache.artifact(found[0])
-    try:
-        file.write_bytes(artifact.payload)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
-    summary = {"file": str(file), "size_bytes": len(artifact.payload)}
-    given().document(lambda: document.document("inspect", [document.entry(found[0])], summary))
-    given().say(f"{file}: {artifact.kind.value}, {format_size(len(artifact.payload))}")

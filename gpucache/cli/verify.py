@@ -4,22 +4,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, open_named
+from gpucache.cli.caches import Opened, cache_option, open_named
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import EntryName
 
 if TYPE_CHECKING:
     from gpucache.engine.verify import Try
     from gpucache.model import Device
-    from gpucache.outcomes import Checked
+    from gpucache.outcomes import CacheEntry, Checked
 
 
 @click.command(short_help="Check headers, checksums, keys and payloads.")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@click.option("--cache", metavar="NAME|DIR", help="Which cache, by name or root; default our own.")
+@cache_option
 @click.option("--load", is_flag=True, help="Load each entry on its device, in a child process.")
 @click.option("--rebuild", is_flag=True, help="Compile each entry again from its source file and compare.")
-@click.option("--repair", is_flag=True, help="Move what is wrong to quarantine, remove leftovers.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Move what is wrong to quarantine, remove leftovers.",
+)
 @click.option("--strict", is_flag=True, help="Exit 3 for what is only worth knowing, too.")
 @global_options
 def verify(
@@ -30,11 +34,14 @@ def verify(
     Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
     with --strict): stale, superseded, leftover, unsupported.
     """
+    from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify
     from gpucache.probe import ask
     from gpucache.render import document, tables
 
     opened = open_named(cache)
+    if repair and opened.settings.read_only:
+        raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
     devices = ask()
     outcomes = _run(
         opened, what, devices, _trials(opened, devices, load=load, rebuild=rebuild), repair=repair
@@ -53,18 +60,21 @@ def verify(
 def _run(
     opened: Opened, what: tuple[str, ...], devices: "list[Device]", trials: "list[Try]", *, repair: bool
 ) -> "list[Checked]":
-    from gpucache.engine.inspect import select
-    from gpucache.engine.verify import run_verify
+    from gpucache.engine.inspect import select_by_cache
+    from gpucache.engine.verify import repaired, run_verify
     from gpucache.render.progress import display
 
-    entries = list(select(opened.cache, what, None))
+    selected = select_by_cache(opened.caches, what)
+    total = sum(len(entries) for _, entries in selected)
     toolchains = [device.toolchain for device in devices if device.toolchain is not None]
-    outcomes = []
+    outcomes: list[Checked] = []
     with display(quiet=given().quiet or given().json) as bar:
-        run = run_verify(opened.cache, entries, toolchains=toolchains, trials=trials, whole=not what)
-        for number, (checked, entry) in enumerate(run):
-            bar.show(number, len(entries), checked.entry[:12])
-            outcomes.append(opened.cache.repair(checked, entry) if repair and checked.findings else checked)
+        for cache, entries in selected:
+            found: list[tuple[Checked, CacheEntry | None]] = []
+            for pair in run_verify(cache, entries, toolchains=toolchains, trials=trials, whole=not what):
+                bar.show(len(outcomes) + len(found), total, pair[0].entry[:12])
+                found.append(pair)
+            outcomes += repaired(cache, found) if repair else [checked for checked, _ in found]
     return outcomes
 
 
@@ -73,7 +83,7 @@ def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: boo
 
     trials: list[Try] = []
     if load:
-        trials.append(assembly.load_trial(opened.cache))
+        trials.append(assembly.load_trial(opened.require_own("--load").cache))
     if rebuild:
-        trials.append(assembly.rebuild_trial(opened.cache, devices))
+        trials.append(assembly.rebuild_trial(opened.require_own("--rebuild").cache, devices))
     return trials

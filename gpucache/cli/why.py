@@ -1,19 +1,20 @@
 """``gpucache inspect --why``: would it hit, and if not why; and two entries compared."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.cli.caches import Opened
+from gpucache.cli.caches import Opened, OwnOpened
 from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
     from gpucache.engine.warm import WarmItem
-    from gpucache.outcomes import CacheEntry
+    from gpucache.outcomes import CacheEntry, EntryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Asked:
     options: tuple[str, ...]
     local_sizes: tuple[tuple[int, ...], ...]
     profile: Path | None
+    wanted: tuple[str, ...] = ()
+    """``FIELD=VALUE`` or ``FIELD=@FILE``, of the key of another system's cache."""
 
     @property
     def builds(self) -> bool:
@@ -35,9 +38,12 @@ class Asked:
 
 
 def explain(opened: Opened, asked: Asked) -> None:
-    """Answer for sources, programs, or two keys."""
+    """Answer for sources, programs, two keys, or what is wanted of the caches of others."""
     from gpucache.errors import UsageError
 
+    if asked.wanted:
+        _reach(opened, asked)
+        return
     if not asked.what:
         raise UsageError("--why needs to know of what: a source, a program, or two keys to compare")
     if len(asked.what) == 2 and all(map(_is_key, asked.what)):
@@ -47,7 +53,8 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
-    from gpucache.assembly import backends, open_layers
+    from gpucache.assembly import backends, here_caches, open_layers
+    from gpucache.engine.stack import with_layers
     from gpucache.engine.why import why
     from gpucache.outcomes import ExitCode
     from gpucache.render import document
@@ -56,7 +63,11 @@ def _answer(opened: Opened, asked: Asked) -> None:
     here = machine(asked.profile)
     items = [item for word in asked.what for item in _items(opened, word, asked, here)]
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
-    found = list(why(items, backends(), layers, here.environment))
+    answers_ = why(items, backends(), layers, here.environment)
+    found = [
+        replace(one, layers=with_layers(one, item, here_caches))
+        for one, item in zip(answers_, items, strict=True)
+    ]
     hits = sum(one.hit for one in found)
     summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
     given().document(lambda: document.document("inspect", map(document.answer, found), summary))
@@ -83,21 +94,22 @@ def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[Warm
             f"-I, -D, --option and --local-size are for sources, and there is no file {word!r}; an entry is "
             "asked for again as it was built"
         )
-    return items_of(_entries(opened, word, asked.targets), opened.cache.report, here.devices)
+    own = opened.require_own("--why with a program")
+    return items_of(_entries(own, word, asked.targets), own.cache.report, here.devices)
 
 
-def _entries(opened: Opened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
+def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
     from gpucache.engine.inspect import select
     from gpucache.engine.policy import matches_target
 
-    known = {event.key for event in opened.store.history(word) if event.what == "built"}
-    recorded = [entry for key in sorted(known) for entry in opened.cache.find(key)]
+    known = {event.key for event in own.store.history(word) if event.what == "built"}
+    recorded = [entry for key in sorted(known) for entry in own.cache.find(key)]
     if targets:
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
     if recorded:  # its record names its entries, so that the cache need not be read through
         return recorded
     wanted: Sequence[str | None] = targets or [None]
-    return [entry for target in wanted for entry in select(opened.cache, (word,), target)]
+    return [entry for target in wanted for entry in select(own.cache, (word,), target)]
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
@@ -106,22 +118,65 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
     from gpucache.render import document
     from gpucache.render.why import comparison
 
-    left, right = (opened.cache.report(_one(opened, key)) for key in keys)
+    left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
     summary = {"left": left.entry.key, "right": right.entry.key, "differences": len(differences)}
     given().document(lambda: document.document("inspect", map(document.difference, differences), summary))
     given().show(comparison(left.entry.key, right.entry.key, compare(left, right)))
 
 
-def _one(opened: Opened, prefix: str) -> "CacheEntry":
+def _report(opened: Opened, prefix: str) -> "EntryReport":
     from gpucache.errors import UsageError
 
-    found = opened.cache.find(prefix)
+    found = [(cache, entry) for cache in opened.caches for entry in cache.find(prefix)]
     if len(found) != 1:
         raise UsageError(
             f"{len(found)} entries have a key that begins with {prefix}; give more digits of one"
         )
-    return found[0]
+    [(cache, entry)] = found
+    return cache.report(entry)
+
+
+def _reach(opened: Opened, asked: Asked) -> None:
+    from gpucache.errors import UsageError
+    from gpucache.outcomes import ExitCode
+    from gpucache.render import document
+    from gpucache.render.caches import reaches
+
+    if asked.what or asked.builds or asked.targets:
+        raise UsageError(
+            "--want asks the caches of others by their key fields; leave sources and options out"
+        )
+    wanted = _wanted(asked.wanted)
+    found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
+    hits = sum(one.hit for one in found)
+    summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
+    given().document(lambda: document.document("inspect", map(document.reach, found), summary))
+    given().show(reaches(found))
+    leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
+
+
+def _wanted(texts: Sequence[str]) -> "dict[str, tuple[bytes, ...]]":
+    from gpucache.errors import UsageError
+
+    wanted: dict[str, tuple[bytes, ...]] = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        if not field or not equals:
+            raise UsageError(f"--want {text!r} is not FIELD=VALUE nor FIELD=@FILE")
+        wanted[field] = (*wanted.get(field, ()), _value(value))
+    return wanted
+
+
+def _value(text: str) -> bytes:
+    from gpucache.errors import UsageError
+
+    if not text.startswith("@"):
+        return os.fsencode(text)
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{text[1:]} cannot be read ({error.strerror}); name a file after @") from None
 
 
 def _is_key(word: str) -> bool:

@@ -1,6 +1,6 @@
 """Carry out an eviction plan over any cache, one removal at a time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import Limits, plan
@@ -17,6 +17,15 @@ def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
     """Remove what was planned; an entry that changed since the scan stays."""
     for removal in evict_plan.removals:
         yield EvictOutcome(removal, cache.remove(removal.entry, removal.rule))
+
+
+def joined(plans: Sequence[EvictPlan]) -> EvictPlan:
+    """The plans of several caches as one."""
+    return EvictPlan(
+        tuple(removal for one in plans for removal in one.removals),
+        sum(one.kept for one in plans),
+        sum(one.kept_bytes for one in plans),
+    )
 
 
 def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:

@@ -1,6 +1,7 @@
 """Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import matches_program, matches_target
@@ -36,6 +37,21 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
     )
 
 
+def foreign_state(cache: Cache) -> CacheState:
+    """The same of a cache of another system, with what a scan sees wrong in it, a sentence each."""
+    damages: list[str] = []
+
+    def seen() -> Iterator[CacheEntry]:
+        for entry in cache.scan():
+            if entry.damage:
+                damages.append(f"{entry.key[:12]} {entry.program}: {entry.damage}")
+            yield entry
+
+    found = state(cache, seen())
+    whole = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
+    return replace(found, findings=(*whole, *damages))
+
+
 def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[CacheEntry]:
     """Entries of the programs, targets or key prefixes named; of all with no words.
 
@@ -47,11 +63,39 @@ def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[C
     for word in words:
         found = [entry for entry in _named(cache, word) if target is None or matches_target(entry, target)]
         if not found:
-            raise UsageError(
-                f"no entry is of a program, target or key {word!r}; "
-                "run 'gpucache inspect --list' to see the entries"
-            )
+            raise UsageError(_nothing(word))
         yield from found
+
+
+def select_by_cache(
+    caches: Sequence[Cache], words: Sequence[str], targets: Sequence[str] = ()
+) -> list[tuple[Cache, list[CacheEntry]]]:
+    """The entries of each cache that the words name, for any of some targets, or for all with none.
+
+    Raises UsageError for a word that names nothing in any of the caches.
+    """
+    found = [(cache, _selected(cache, words, targets)) for cache in caches]
+    for word in words:
+        if not any(by_word[word] for _, by_word in found):
+            raise UsageError(_nothing(word))
+    return [(cache, [entry for own in by_word.values() for entry in own]) for cache, by_word in found]
+
+
+def _selected(cache: Cache, words: Sequence[str], targets: Sequence[str]) -> dict[str, list[CacheEntry]]:
+    """Entries by the word that names them; by an empty word where there are none."""
+
+    def wanted(entry: CacheEntry) -> bool:
+        return not targets or any(matches_target(entry, target) for target in targets)
+
+    if not words:
+        return {"": [entry for entry in cache.scan() if wanted(entry)]}
+    return {word: [entry for entry in _named(cache, word) if wanted(entry)] for word in words}
+
+
+def _nothing(word: str) -> str:
+    return (
+        f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the entries"
+    )
 
 
 def select_for(cache: Cache, words: Sequence[str], targets: Sequence[str]) -> list[CacheEntry]:

@@ -6,6 +6,7 @@ to a low-water mark, so that eviction does not run again at the next entry.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, EvictPlan, Removal
@@ -22,6 +23,8 @@ class Limits:
     older_than_ns: int | None = None
     superseded: bool = False
     stale: bool = False
+    unlike: tuple[tuple[str, str], ...] = ()
+    """Key fields by label: an entry whose field has another value than this goes."""
     program: str | None = None
     target: str | None = None
     everything: bool = False
@@ -30,7 +33,12 @@ class Limits:
     def filters(self) -> bool:
         """Whether anything but a size limit was asked for."""
         return bool(
-            self.older_than_ns is not None or self.superseded or self.stale or self.program or self.target
+            self.older_than_ns is not None
+            or self.superseded
+            or self.stale
+            or self.unlike
+            or self.program
+            or self.target
         )
 
     @property
@@ -72,15 +80,24 @@ def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
     """Whether the entry's platform and device are here, but only with another driver or toolchain."""
     identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
-    same = [
-        toolchain for toolchain in toolchains if identity and set(toolchain.identity_fields()) == identity
-    ]
-    return bool(same) and all(toolchain.fields != entry.toolchain for toolchain in same)
+    same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
+    return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)
+
+
+def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
+    """Whether the entry has a key field of this label, and another value in it."""
+    values = [own for name, own in entry.fields if name == label]
+    return bool(values) and value not in values
 
 
 def matches_program(entry: CacheEntry, program: str) -> bool:
-    """Whether an entry is of a program: its name, or the last part of it."""
-    return entry.program == program or entry.program.endswith(f"/{program}")
+    """Whether an entry is of a program: its name, the last part of it, or one of its kernels."""
+    if entry.program == program or entry.program.endswith(f"/{program}"):
+        return True
+    kernels = (value for label, value in entry.fields if label in ("kernel", "kernels"))
+    return entry.program.startswith(f"{program} and ") or any(
+        program in value.replace(",", " ").split() for value in kernels
+    )
 
 
 def matches_target(entry: CacheEntry, target: str) -> bool:
@@ -114,6 +131,8 @@ def _tests(
         tests.append(("superseded", lambda entry: entry.key in old))
     if limits.stale:
         tests.append(("stale", lambda entry: is_stale(entry, toolchains)))
+    for label, value in limits.unlike:
+        tests.append((f"{label} is not {value}", partial(is_unlike, label=label, value=value)))
     if limits.program is not None:
         program = limits.program
         tests.append((f"program {program}", lambda entry: matches_program(entry, program)))

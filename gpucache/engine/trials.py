@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpucache.backends.interface import Backend
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Rebuildable
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.prepare import prepare
 from gpucache.engine.verify import Trial
@@ -19,12 +19,13 @@ from gpucache.sources import load_program
 J = TypeVar("J")
 R = TypeVar("R")
 
+
 _ALONE = Bounds(jobs=1, timeout_s=300.0, fresh=True)
 _LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
 
 
 def try_load(
-    cache: Cache, load: Callable[[tuple[Artifact, Target]], tuple[str, ...]], entry: CacheEntry
+    cache: Rebuildable, load: Callable[[tuple[Artifact, Target]], tuple[str, ...]], entry: CacheEntry
 ) -> Trial:
     """Load an entry on the device of its target."""
     try:
@@ -42,7 +43,7 @@ def try_load(
 
 
 def try_rebuild(
-    cache: Cache,
+    cache: Rebuildable,
     devices: Sequence[Device],
     backends: Mapping[str, Backend],
     environ: Mapping[str, str],

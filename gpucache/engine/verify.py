@@ -45,6 +45,11 @@ def run_verify(
         yield from ((leftover, None) for leftover in cache.leftovers())
 
 
+def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:
+    """What was found once everything was checked, with what could be mended taken out of the way."""
+    return [cache.repair(checked, entry) if checked.findings else checked for checked, entry in found]
+
+
 def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checked:
     for attempt in trials:
         trial = attempt(entry)

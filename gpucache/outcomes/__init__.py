@@ -4,12 +4,14 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 """
 
 from gpucache.keys import Difference
-from gpucache.outcomes.answers import Answer
+from gpucache.outcomes.answers import Answer, Layer, LayerState
 from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
-from gpucache.outcomes.evictions import EvictOutcome, EvictPlan, EvictSummary, Removal, summarise_evict
+from gpucache.outcomes.evictions import EvictOutcome, EvictPlan, EvictSummary, Kept, Removal, summarise_evict
 from gpucache.outcomes.exits import ExitCode
+from gpucache.outcomes.exports import Exported
 from gpucache.outcomes.lookups import Built, Hit, Miss, Verdict
+from gpucache.outcomes.reaches import Reach, Served
 from gpucache.outcomes.timings import BenchCase, Ratio, Sample, Spread, Temperature
 from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
 
@@ -28,14 +30,20 @@ __all__ = [
     "EvictPlan",
     "EvictSummary",
     "ExitCode",
+    "Exported",
     "Finding",
     "FindingKind",
     "Hit",
+    "Kept",
+    "Layer",
+    "LayerState",
     "Location",
     "Miss",
     "Ratio",
+    "Reach",
     "Removal",
     "Sample",
+    "Served",
     "Spread",
     "Temperature",
     "Verdict",

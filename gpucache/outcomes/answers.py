@@ -1,8 +1,27 @@
 """What inspect says of one program asked about: would it hit, and if not, why and what is there instead."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gpucache.outcomes.lookups import Hit, Miss
+
+
+class LayerState(StrEnum):
+    """What a layer does for a program."""
+
+    ANSWERS = "answers"
+    MISSES = "misses"
+    NOT_ASKED = "not-asked"
+    UNKNOWN = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One cache that a program passes on its way to the compiler."""
+
+    cache: str
+    state: LayerState
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +36,8 @@ class Answer:
     found: Hit | Miss
     written: tuple[tuple[int, str], ...] = ()
     """What was built for the target under this name: when (ns) and the key, newest first."""
+    layers: tuple[Layer, ...] = ()
+    """The caches that the program passes, ours first."""
 
     @property
     def hit(self) -> bool:

@@ -26,6 +26,8 @@ class CacheEntry:
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    """The key fields that a scan reads, by label; what ``--unlike`` compares."""
     damage: str = ""
     """Why it cannot be read; empty for a readable entry."""
     handle: object = field(default=None, compare=False, repr=False)
@@ -61,9 +63,9 @@ class EntryReport:
     entry: CacheEntry
     key_fields: tuple[KeyField, ...]
     payload: tuple[tuple[str, str], ...]
-    compile_ns: int
-    build_log: str
-    tool_version: str
+    compile_ns: int | None = None
+    build_log: str = ""
+    tool_version: str = ""
     lowered_names: tuple[tuple[str, str], ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
 
@@ -78,6 +80,8 @@ class Location:
     enabled: bool
     limit_bytes: int | None = None
     problems: tuple[str, ...] = ()
+    role: str = ""
+    """Which of a system's caches it is, such as ``user`` or ``system``; empty where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +95,5 @@ class CacheState:
     programs: int
     damaged: int
     oldest_used_ns: int | None = None
+    findings: tuple[str, ...] = ()
+    """What a scan saw wrong, a sentence each."""

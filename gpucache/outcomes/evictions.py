@@ -7,6 +7,13 @@ from gpucache.outcomes.entries import CacheEntry
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """An entry was not removed; ``reason`` is a sentence, with the remedy where there is one."""
+
+    reason: str = "it changed since the scan"
+
+
+@dataclass(frozen=True, slots=True)
 class Removal:
     """One entry that evict plans to remove, and the rule that chose it."""
 
@@ -28,7 +35,13 @@ class EvictOutcome:
     """What became of one planned removal."""
 
     removal: Removal
-    removed: bool
+    kept: Kept | None = None
+    """Why it stays; None where it was removed."""
+
+    @property
+    def removed(self) -> bool:
+        """Whether it is gone."""
+        return self.kept is None
 
 
 @dataclass(frozen=True, slots=True)

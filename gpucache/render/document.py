@@ -20,10 +20,12 @@ from gpucache.outcomes import (
     EvictOutcome,
     EvictPlan,
     EvictSummary,
+    Exported,
     Finding,
     Hit,
     Miss,
     Ratio,
+    Reach,
     Spread,
     VerifySummary,
     WarmOutcome,
@@ -95,6 +97,7 @@ def entry(one: CacheEntry) -> dict[str, Any]:
         "last_used": format_instant(one.last_used_ns),
         "path": one.path,
         "damage": one.damage or None,
+        "fields": dict(one.fields),
     }
 
 
@@ -105,7 +108,7 @@ def report(one: EntryReport) -> dict[str, Any]:
         "key_fields": [{"label": field.label, "value": field.value} for field in one.key_fields],
         "payload": dict(one.payload),
         "provenance": [{"label": label, "value": value} for label, value in one.provenance],
-        "compile_ms": to_ms(one.compile_ns),
+        "compile_ms": _ms(one.compile_ns),
         "build_log": one.build_log,
         "tool_version": one.tool_version,
         "lowered_names": dict(one.lowered_names),
@@ -126,6 +129,33 @@ def state(one: CacheState) -> dict[str, Any]:
         "files": one.files,
         "programs": one.programs,
         "damaged": one.damaged,
+        "role": one.location.role,
+        "findings": list(one.findings),
+    }
+
+
+def exported(one: Exported) -> dict[str, Any]:
+    """A cache file that was written."""
+    return {
+        "cache": one.system,
+        "file": one.file,
+        "entries": one.entries,
+        "size_bytes": one.size_bytes,
+        "key": one.key or None,
+        "sources": [{"file": file, "entries": entries} for file, entries in one.sources],
+        "notes": list(one.notes),
+    }
+
+
+def reach(one: Reach) -> dict[str, Any]:
+    """Whether a cache of another system would answer, and if not what is in the way."""
+    return {
+        "cache": one.cache,
+        "wanted": one.wanted,
+        "verdict": one.verdict.value,
+        "detail": one.detail,
+        "nearest": one.nearest or None,
+        "differences": [difference(item) for item in one.differences],
     }
 
 
@@ -157,7 +187,12 @@ def verify_summary(summary: VerifySummary, outcomes: Iterable[Checked]) -> dict[
 
 def removal(one: EvictOutcome) -> dict[str, Any]:
     """A planned removal and whether it was made."""
-    return {**entry(one.removal.entry), "rule": one.removal.rule, "removed": one.removed}
+    return {
+        **entry(one.removal.entry),
+        "rule": one.removal.rule,
+        "removed": one.removed,
+        "kept_because": one.kept.reason if one.kept else None,
+    }
 
 
 def evict_summary(summary: EvictSummary) -> dict[str, Any]:
@@ -240,6 +275,9 @@ def answer(one: Answer) -> dict[str, Any]:
         "key": str(found.key) if isinstance(found, Hit) else None,
         "nearest": str(miss.nearest) if miss and miss.nearest else None,
         "written": [{"key": key, "created": format_instant(when)} for when, key in one.written],
+        "layers": [
+            {"cache": layer.cache, "state": layer.state.value, "detail": layer.detail} for layer in one.layers
+        ],
     }
 
 

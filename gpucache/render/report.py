@@ -17,15 +17,15 @@ _DIGEST = 64
 def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
     """Description, payload, key fields and log; includes beyond a few only where ``whole`` is asked for."""
     entry = one.entry
-    yield plain(f"{entry.program} for {entry.target}", "bold")
+    yield plain(f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold")
     yield _pairs(
         [
             ("key", entry.key),
             ("file", entry.path),
             ("size", f"{format_size(entry.size_bytes)} on disk"),
-            ("created", f"{format_instant(entry.created_ns)} by gpucache {one.tool_version}"),
+            ("created", f"{format_instant(entry.created_ns)}{_by(one)}"),
             ("last used", format_instant(entry.last_used_ns)),
-            ("compiled in", format_duration(one.compile_ns)),
+            *([] if one.compile_ns is None else [("compiled in", format_duration(one.compile_ns))]),
             *one.provenance,
         ]
     )
@@ -35,13 +35,19 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
         yield plain("\nLowered names", "bold")
         yield _pairs(one.lowered_names)
     yield plain("\nKey fields", "bold")
-    yield _pairs([(field.label, _value(field, whole=whole)) for field in _shown(one.key_fields, whole=whole)])
-    hidden = len(one.key_fields) - len(_shown(one.key_fields, whole=whole))
+    digests = whole or entry.cache != "gpucache"  # others' keys are no digests of anything that is shown
+    shown = _shown(one.key_fields, whole=whole)
+    yield _pairs([(field.label, _value(field, whole=digests)) for field in shown])
+    hidden = len(one.key_fields) - len(shown)
     if hidden:
         yield plain(f"and {hidden} more headers; -v shows them", "dim")
     if one.build_log:
         yield plain("\nBuild log", "bold")
         yield plain(one.build_log)
+
+
+def _by(one: EntryReport) -> str:
+    return f" by gpucache {one.tool_version}" if one.tool_version else ""
 
 
 def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:

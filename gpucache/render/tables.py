@@ -129,17 +129,18 @@ def state(one: CacheState) -> Iterator[RenderableType]:
         yield plain(f"wrong with the place: {problem}", "yellow")
 
 
-def entries(found: Iterable[CacheEntry], now_ns: int) -> Table:
-    """A row for each entry."""
+def entries(found: Iterable[CacheEntry], now_ns: int, *, caches: bool = False) -> Table:
+    """A row for each entry; with the cache it is in where there are several ``caches``."""
+    which = ("cache",) if caches else ()
     grid = table(
-        "key", "program", "target", "kind", "size", "age", "used",
-        numeric=("size", "age", "used"), short=("key", "kind"),
+        *which, "key", "program", "target", "kind", "size", "age", "used",
+        numeric=("size", "age", "used"), short=("cache", "key", "kind"),
     )  # fmt: skip
     for one in found:
-        what = plain(one.program or one.damage, "" if not one.damage else "red")
         grid.add_row(
+            *([one.cache] if caches else []),
             one.key[:12],
-            what,
+            plain(one.program or one.damage, "red" if one.damage else ""),
             plain(one.target),
             one.artifact_kind,
             format_size(one.size_bytes),
@@ -229,10 +230,8 @@ def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
 def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[RenderableType]:
     """What went, and what changed meanwhile and stayed."""
     for outcome in outcomes:
-        if not outcome.removed:
-            yield plain(
-                f"{outcome.removal.entry.key[:12]} was not removed: it changed, or could not be", "yellow"
-            )
+        if outcome.kept is not None:
+            yield plain(f"{outcome.removal.entry.key[:12]} was not removed: {outcome.kept.reason}", "yellow")
     yield plain(
         f"{_count(summary.removed, 'entry', 'entries')} removed, {format_size(summary.freed_bytes)} freed; "
         f"{summary.kept} stay ({format_size(summary.kept_bytes)})",

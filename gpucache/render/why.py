@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import Answer, Hit
+from gpucache.outcomes import Answer, Hit, LayerState
 from gpucache.render.console import plain, table
 from gpucache.units import format_age
 
@@ -24,6 +24,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
             yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
             yield from _differences(one)
             yield from _written(one, now_ns)
+        yield from _layers(one)
         yield ""
 
 
@@ -46,6 +47,17 @@ def _differences(one: Answer) -> Iterator[RenderableType]:
 def _written(one: Answer, now_ns: int) -> Iterator[RenderableType]:
     told = ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in one.written)
     yield plain(f"built before for this target: {told or 'nothing'}")
+
+
+def _layers(one: Answer) -> Iterator[RenderableType]:
+    """The caches below ours, in the order in which the program passes them."""
+    below = one.layers[1:]
+    if below:
+        asked = ", asked where ours misses" if one.hit else ""
+        yield plain(f"layers below{asked}:")
+    for number, layer in enumerate(below, 1):
+        style = "green" if layer.state is LayerState.ANSWERS else ""
+        yield plain(f"  {number}. {layer.cache} {layer.state.replace('-', ' ')}: {layer.detail}", style)
 
 
 def _ago(age_ns: int) -> str:

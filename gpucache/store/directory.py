@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store import layout, leftovers, lock, scan
-from gpucache.store.folders import Folder
 from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
 from gpucache.store.ground import Ground
 from gpucache.store.history import History

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.store import layout
-from gpucache.store.folders import Folder
 from gpucache.store.trust import open_root
 
 

@@ -11,8 +11,8 @@ import secrets
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.store import layout, lines
-from gpucache.store.folders import Folder
 from gpucache.store.ground import Ground
 from gpucache.store.interface import Event
 

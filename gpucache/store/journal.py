@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.store import layout, lines
-from gpucache.store.folders import Folder
 from gpucache.store.ground import Ground
 
 GENERATION_CAP = 1 << 20

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.store import layout, lock
-from gpucache.store.folders import Folder
 from gpucache.store.ground import Ground
 from gpucache.store.interface import Leftover
 from gpucache.store.scan import walk

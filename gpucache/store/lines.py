@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from gpucache.store.folders import Folder
+from gpucache.folders import Folder
 from gpucache.store.trust import open_trusted
 
 LINE_CAP = 4096

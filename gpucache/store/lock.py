@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gpucache.store.folders import Folder
+from gpucache.folders import Folder
 
 if sys.platform != "win32":
     import fcntl

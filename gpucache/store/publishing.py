@@ -7,9 +7,9 @@ import os
 import secrets
 from contextlib import suppress
 
+from gpucache.folders import Folder
 from gpucache.model import Entry
 from gpucache.store import layout
-from gpucache.store.folders import Folder
 from gpucache.store.format import encode
 from gpucache.store.ground import Ground
 

@@ -8,9 +8,9 @@ import time
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
-from gpucache.store.folders import Folder
 from gpucache.store.format import EntryFormatError, read_description, read_head
 from gpucache.store.ground import Ground
 from gpucache.store.history import History

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
-from gpucache.store.folders import Folder
 from gpucache.store.format import EntryFormatError, misplaced, read_head
 from gpucache.store.ground import Ground
 from gpucache.store.interface import Damage, FileIdentity, ScannedEntry

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
-from gpucache.store.folders import Folder
+from gpucache.folders import Folder
 
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
 

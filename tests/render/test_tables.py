@@ -19,6 +19,7 @@ from gpucache.outcomes import (
     EvictSummary,
     Finding,
     FindingKind,
+    Kept,
     Location,
     Ratio,
     Removal,
@@ -161,9 +162,9 @@ def test_evict_shows_what_would_go_and_by_which_rule() -> None:
 def test_evict_names_what_could_not_be_removed() -> None:
     """An entry that changed since the scan is named; what was removed is summed up."""
     gone, stayed = (Removal(_entry(key), "stale") for key in KEYS[:2])
-    outcomes = [EvictOutcome(gone, True), EvictOutcome(stayed, False)]
+    outcomes = [EvictOutcome(gone), EvictOutcome(stayed, Kept("it changed since the scan"))]
     text = _text(tables.evict(outcomes, EvictSummary(1, 4096, 1, 8192)))
-    assert f"{KEYS[1][:12]} was not removed" in text and KEYS[0][:12] not in text
+    assert f"{KEYS[1][:12]} was not removed: it changed since the scan" in text and KEYS[0][:12] not in text
     assert "1 entry removed, 4.0 KiB freed; 1 stay (8.0 KiB)" in text
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from gpucache.backends.cuda.libraries import nvrtc_build_ids
-from gpucache.backends.cuda.options import FILE_NAME
+from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
 from gpucache.backends.interface import Compilation
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolchain
@@ -68,6 +68,12 @@ def compile_as_asked(request: BuildRequest) -> Artifact:
     """Compile with options that no plan accepts, which is never kept; raises CompileError."""
     folders = (f"-I{directory}" for directory in request.include_dirs)
     return _compile(request, (f"-arch={request.target.name}", *request.options, *folders))
+
+
+def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact:
+    """Compile with these options and no other, as another system would; raises CompileError, OptionError."""
+    refuse_side_effects(options)
+    return _compile(request, options)
 
 
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:

@@ -79,6 +79,15 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     )
 
 
+def refuse_side_effects(options: tuple[str, ...]) -> None:
+    """Raise OptionError for an option that reads or writes files beside the artifact."""
+    for option in options:
+        if _SIDE_EFFECTS.fullmatch(option) or _PASSED_ON.fullmatch(option):
+            raise OptionError(
+                f"the build option {option!r} reads or writes files beside the artifact; leave it out"
+            )
+
+
 def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The variables that are set and change what is compiled."""
     return environment(environ, *_ENVIRONMENT)

@@ -85,9 +85,9 @@ class Folder:
         os.chmod(self._at(name), mode, dir_fd=self._fd)
         return self.folder(name)
 
-    def open_file(self, name: str) -> int:
-        """A descriptor for reading; ELOOP for a link."""
-        return os.open(self._at(name), os.O_RDONLY | _FILE_FLAGS, dir_fd=self._fd)
+    def open_file(self, name: str, flags: int = 0) -> int:
+        """A descriptor for reading, with flags beyond O_RDONLY; ELOOP for a link."""
+        return os.open(self._at(name), os.O_RDONLY | _FILE_FLAGS | flags, dir_fd=self._fd)
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
         """A descriptor of a file made with this mode, whatever the umask; ``flags`` beyond O_CREAT."""

@@ -1,0 +1,82 @@
+"""What is wrong with a driver cache, or worth knowing of it, from its tree summed up. Pure."""
+
+from collections.abc import Iterator
+
+from gpucache.caches.cuda_driver.settings import MAXSIZE, MOST_BYTES, PATH
+from gpucache.caches.cuda_driver.tree import Survey, Tally
+from gpucache.outcomes import FindingKind
+from gpucache.units import format_size
+
+NEARLY_FULL = 0.9
+Problem = tuple[FindingKind, str]
+OPAQUE = "the driver's format is not documented, so nothing in it can be checked but owners, modes and sizes"
+
+
+def untrusted(found: Survey) -> Iterator[Problem]:
+    """Links, and what others own or may write to."""
+    if found.links.count:
+        detail = "no regular file, which the driver does not make; remove what it did not"
+        yield FindingKind.UNTRUSTED, _told(found.links, detail)
+    if found.distrusted.count:
+        detail = "not to be believed, and the driver loads it; mend that, or empty the cache"
+        yield FindingKind.UNTRUSTED, _told(found.distrusted, detail)
+
+
+def worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
+    """Of the cache as a whole: its limit, its index, and what writers left behind."""
+    if limit_bytes is not None:
+        yield from _oversize(found, limit_bytes)
+        yield from _full(found, limit_bytes)
+    yield from _halves(found)
+    if found.temporary.count:
+        yield FindingKind.LEFTOVER, _told(found.temporary, "temporary and over an hour old")
+    if found.empty.count:
+        detail = "empty, as a program leaves them that is stopped while it writes a binary"
+        yield FindingKind.LEFTOVER, _told(found.empty, detail)
+    if found.unread.count:
+        yield FindingKind.UNSUPPORTED, _told(found.unread, "a folder that was not looked into")
+
+
+def _oversize(found: Survey, limit_bytes: int) -> Iterator[Problem]:
+    if found.oversize.count:
+        detail = (
+            f"larger than the whole limit of {format_size(limit_bytes)}; the driver does not cache what is, "
+            f"so that a program compiles it at every start: {_remedy(limit_bytes)}"
+        )
+        yield FindingKind.STALE, _told(found.oversize, detail)
+
+
+def _full(found: Survey, limit_bytes: int) -> Iterator[Problem]:
+    if not found.binaries or found.size_bytes < NEARLY_FULL * limit_bytes:
+        return
+    told = f"{format_size(found.size_bytes)} of {format_size(limit_bytes)} are used"
+    if found.recent * 2 >= found.binaries:
+        told += (
+            f" and {found.recent} of {found.binaries} binaries are less than an hour old: programs evict "
+            "each other's binaries at every start"
+        )
+    else:
+        told += ": old binaries are evicted for new ones, and their programs compile anew"
+    yield FindingKind.STALE, f"{told}; {_remedy(limit_bytes)}"
+
+
+def _halves(found: Survey) -> Iterator[Problem]:
+    if found.binaries and not found.has_index:
+        yield (
+            FindingKind.ORPHAN,
+            "its file 'index' is missing, so programs may not find the binaries in it; "
+            "'gpucache evict --cache cuda --all' empties it",
+        )
+    elif found.has_index and not found.binaries:
+        yield FindingKind.ORPHAN, "it holds an index and no binaries, so programs compile anew"
+
+
+def _remedy(limit_bytes: int) -> str:
+    if limit_bytes < MOST_BYTES:
+        return f"raise {MAXSIZE}, at most to {MOST_BYTES}"
+    return f"give programs caches of their own by {PATH}"
+
+
+def _told(tally: Tally, detail: str) -> str:
+    others = "" if tally.count == 1 else f" and {tally.count - 1} more"
+    return f"{tally.first}{others}: {detail}"

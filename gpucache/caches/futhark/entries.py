@@ -1,0 +1,110 @@
+"""Cache files as entries: what a scan reads of each.
+
+Owns the record of a file that later checks and removals rely on. Must not remove anything.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from gpucache.caches.files import Identity, allocated_bytes, opened, read_part
+from gpucache.caches.futhark import header, names
+from gpucache.caches.futhark.contents import look_into
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+from gpucache.outcomes import CacheEntry
+
+NAME = "futhark"
+SCANNED_BYTES = 4 * 1024 * 1024
+"""What a scan reads of a file: enough to tell what nearly every payload is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as the scan saw it."""
+
+    folder: Path
+    name: str
+    identity: Identity
+    ours: bool
+    """Whether it begins as Futhark's files do; what does not is never removed."""
+    readable: bool
+    """Whether it is a file that may be read, whatever is in it."""
+    key: bytes
+    """Empty where the header does not read."""
+
+
+def is_cache_file(folder: Folder, name: str) -> bool:
+    """Whether a name is a regular file that begins with the magic. Raises nothing."""
+    try:
+        return header.is_futhark(read_part(folder, name, 0, len(header.MAGIC)))
+    except (OSError, FormatError, ValueError):
+        return False
+
+
+def cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
+    """The names of the cache files directly in a folder, in no order, of at most so many names. OSError."""
+    for found in islice(folder.entries(), most):
+        if names.is_partial(found.name) or not found.is_file(follow_symlinks=False):
+            continue
+        if is_cache_file(folder, found.name):
+            yield found.name
+
+
+def look_at(folder: Folder, name: str) -> CacheEntry | None:
+    """A file as an entry, whatever is in it; None where there is none."""
+    try:
+        with opened(folder, name) as (_fd, status):
+            start = read_part(folder, name, 0, header.HEADER_BYTES + SCANNED_BYTES)
+        return _entry(folder, name, status, start)
+    except FileNotFoundError:
+        return None
+    except (OSError, FormatError) as error:
+        return _unreadable(folder, name, error)
+
+
+def _entry(folder: Folder, name: str, status: os.stat_result, start: bytes) -> CacheEntry:
+    head = header.read_header(start)
+    damage = header.damage(start, status.st_size)
+    key = head.key if head is not None else b""
+    seen = Seen(folder.path, name, Identity.of(status), header.is_futhark(start), True, key)
+    contents = look_into(start[header.HEADER_BYTES :])
+    return CacheEntry(
+        cache=NAME,
+        key=key.hex() or name,
+        path=str(folder.path / name),
+        size_bytes=allocated_bytes(status),
+        created_ns=status.st_mtime_ns,
+        last_used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+        program=names.program_of(name),
+        target=contents.target if head is not None else "",
+        artifact_kind=contents.kind if head is not None else "",
+        unique=True,  # a file belongs to its name: no other one takes its place
+        fields=(("key", key.hex()),) if key else (),
+        damage=f"{damage.kind}: {damage.detail}" if damage else "",
+        handle=seen,
+    )
+
+
+def _unreadable(folder: Folder, name: str, error: Exception) -> CacheEntry | None:
+    """A link, something else than a file, or a file that may not be read."""
+    try:
+        status = folder.lstat(name)
+    except OSError:
+        return None
+    why = error.strerror or "unknown" if isinstance(error, OSError) else str(error)
+    return CacheEntry(
+        cache=NAME,
+        key=name,
+        path=str(folder.path / name),
+        size_bytes=allocated_bytes(status) if stat.S_ISREG(status.st_mode) else 0,
+        created_ns=status.st_mtime_ns,
+        last_used_ns=status.st_mtime_ns,
+        program=names.program_of(name),
+        unique=True,
+        damage=f"it cannot be read: {why}",
+        handle=Seen(folder.path, name, Identity.of(status), ours=False, readable=False, key=b""),
+    )

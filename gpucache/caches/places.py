@@ -1,0 +1,114 @@
+"""What is wrong with the place where a cache lives, each with the line that mends it.
+
+Owns the questions about a path that do not depend on whose cache it is. Must not know any format.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpucache.caches.mounts import Ground, Mount, mount_of, mounts
+from gpucache.units import format_size
+
+FEW_INODES = 1000
+LITTLE_BYTES = 64 << 20
+_ADMINISTRATOR = 0
+
+
+def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -> tuple[str, ...]:
+    """What is wrong with a place; ``move`` is the remedy that puts the cache elsewhere, as a clause.
+
+    ``makes`` tells whether the owner makes the place where it is missing, ``runs`` whether it loads
+    libraries from there. Raises nothing.
+    """
+    try:
+        status = root.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return tuple(_missing(root, move=move, makes=makes))
+    except (OSError, ValueError) as error:
+        return (f"it cannot be looked at ({getattr(error, 'strerror', None) or error}); {move}",)
+    found = [distrust(status, move=move), _unwritable(root, move)]
+    return (*filter(None, found), *_ground(root, move=move, runs=runs), *_room(root, move))
+
+
+def distrust(status: os.stat_result, *, move: str) -> str:
+    """Why a folder or file of this owner and mode is not to be believed; empty where it is."""
+    if sys.platform == "win32":
+        return ""
+    if status.st_uid not in (_ADMINISTRATOR, os.geteuid()):
+        return f"it belongs to uid {status.st_uid}; {move}"
+    kept_apart = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept_apart:
+        mode = stat.S_IMODE(status.st_mode)
+        return f"others may write to it (mode {mode:04o}), so what it holds cannot be believed; chmod go-w it"
+    return ""
+
+
+def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str]:
+    """What is wrong with a cache at ``root`` on a mount."""
+    if "noexec" in mount.options and runs:
+        yield (
+            f"{mount.point} is mounted noexec, so the libraries in it cannot be loaded; "
+            f"run 'mount -o remount,exec {mount.point}', or {move}"
+        )
+    if mount.ground is Ground.NETWORK:
+        yield f"it lies on a network file system ({mount.kind}), where caches stall and break; {move}"
+    elif mount.ground is Ground.MEMORY:
+        yield (
+            f"it lies in memory ({mount.kind}) and is lost at the next start; {move}, or mount a volume: "
+            f"docker run -v gpu-caches:{root}"
+        )
+    elif mount.ground is Ground.LAYER:
+        yield (
+            "it lies in the container's own layer and is lost with it; mount a volume: "
+            f"docker run -v gpu-caches:{root}, or {move}"
+        )
+
+
+def _missing(root: Path, *, move: str, makes: bool) -> Iterator[str]:
+    nearest = next((parent for parent in root.parents if parent.is_dir()), None)
+    if nearest is None:
+        yield f"it does not exist; {move}"
+    elif not os.access(nearest, os.W_OK) or _read_only(nearest):
+        yield f"it does not exist and cannot be made in {nearest}; {move}"
+    elif not makes:
+        yield f"it does not exist, and its owner does not make it; run 'mkdir -p {root}'"
+
+
+def _unwritable(root: Path, move: str) -> str:
+    if _read_only(root):
+        return f"it is on a read-only file system, so nothing new is kept; {move}"
+    return "" if os.access(root, os.W_OK) else f"it cannot be written, so nothing new is kept; {move}"
+
+
+def _read_only(path: Path) -> bool:
+    """Whether it is mounted read-only, which does not show in what the administrator may do."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except (OSError, AttributeError):
+        return False
+
+
+def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
+    real = root.resolve()
+    mount = mount_of(real, mounts())
+    told = list(on_mount(mount, root, move=move, runs=runs)) if mount else []
+    yield from told
+    if not told and real.is_relative_to(Path("/tmp").resolve()):
+        yield f"it lies in /tmp and is lost at the next boot; {move}"
+
+
+def _room(root: Path, move: str) -> Iterator[str]:
+    try:
+        space = os.statvfs(root)
+    except (OSError, AttributeError):
+        return
+    if space.f_flag & os.ST_RDONLY:
+        return
+    if space.f_files and space.f_favail < FEW_INODES:
+        yield f"only {space.f_favail} more files fit on its file system; make room, or {move}"
+    free = space.f_bavail * space.f_frsize
+    if space.f_blocks and free < LITTLE_BYTES:
+        yield f"only {format_size(free)} are free on its file system or quota; make room, or {move}"

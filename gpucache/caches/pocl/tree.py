@@ -1,0 +1,162 @@
+"""A program's folder as it lies: every file with what it is by its place and name.
+
+Owns the walk, which is bounded and enters no link. Must not read a file.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import islice
+from pathlib import Path
+
+from gpucache.caches.files import allocated_bytes, open_folder
+from gpucache.caches.pocl import names
+from gpucache.caches.pocl.names import Variant
+from gpucache.folders import Folder
+
+FILE_LIMIT = 20_000
+"""Of one program; the rest is not looked at, and said to be so."""
+_VARIANT_DEPTH = 2
+_JIT, _LIBRARY = ".o", ".so"
+
+
+class Role(Enum):
+    """What something in a program's folder is."""
+
+    PROGRAM = auto()
+    LOG = auto()
+    ACCESSED = auto()
+    FOLDER = auto()
+    BINARY = auto()
+    """A kernel's machine code, as ELF."""
+    INTERMEDIATE = auto()
+    """Kept by ``POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES=1``, read by nobody."""
+    DEVICE = auto()
+    """What devices other than the CPU keep of a kernel."""
+    TEMPORARY = auto()
+    FOREIGN = auto()
+    LINK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file, folder or link: its place below the program's folder, what it is, and its status."""
+
+    parts: tuple[str, ...]
+    role: Role
+    status: os.stat_result
+
+    @property
+    def place(self) -> str:
+        """Where it lies, as text."""
+        return "/".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A program's folder: its status and everything in it, in the order of names."""
+
+    status: os.stat_result
+    items: tuple[Item, ...]
+    complete: bool
+
+    def of(self, role: Role) -> tuple[Item, ...]:
+        """Everything that is this."""
+        return tuple(item for item in self.items if item.role is role)
+
+    @property
+    def program(self) -> Item | None:
+        """The program itself, in the form that PoCL takes first."""
+        found = {item.parts[0]: item for item in self.of(Role.PROGRAM)}
+        return next((found[name] for name in names.PROGRAMS if name in found), None)
+
+    @property
+    def accessed_ns(self) -> int:
+        """When PoCL last built it or found it built."""
+        marks = self.of(Role.ACCESSED)
+        return (marks[0].status if marks else self.status).st_mtime_ns
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels' folders, as they were clipped."""
+        return tuple(
+            item.parts[0] for item in self.items if item.role is Role.FOLDER and len(item.parts) == 1
+        )
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """What kernels were compiled for."""
+        binaries = (*self.of(Role.BINARY), *self.of(Role.DEVICE))
+        found = (
+            names.variant_of(*item.parts[:2]) for item in binaries if len(item.parts) == _VARIANT_DEPTH + 1
+        )
+        return tuple(dict.fromkeys(variant for variant in found if variant))
+
+    @property
+    def size_bytes(self) -> int:
+        """What its files take on disk."""
+        held = (item for item in self.items if not stat.S_ISDIR(item.status.st_mode))
+        return sum(allocated_bytes(item.status) for item in held)
+
+
+def read_tree(root: Path, pair: str, rest: str) -> Tree:
+    """A program's folder; raises OSError where it cannot be opened."""
+    with open_folder(root, pair, rest) as folder:
+        items = tuple(islice(_walk(folder, ()), FILE_LIMIT + 1))
+        return Tree(folder.status(), items[:FILE_LIMIT], len(items) <= FILE_LIMIT)
+
+
+def _walk(folder: Folder, above: tuple[str, ...]) -> Iterator[Item]:
+    found = sorted(entry.name for entry in islice(folder.entries(), FILE_LIMIT + 1))
+    for name in found:
+        try:
+            status = folder.lstat(name)
+        except FileNotFoundError:  # its writer renamed it
+            continue
+        item = Item((*above, name), _role((*above, name), status), status)
+        yield item
+        if item.role is Role.FOLDER:
+            try:
+                with folder.folder(name) as inner:
+                    yield from _walk(inner, item.parts)
+            except OSError:  # removed meanwhile, or closed to us: what cannot be read is not judged
+                continue
+
+
+def _role(parts: tuple[str, ...], status: os.stat_result) -> Role:
+    if stat.S_ISLNK(status.st_mode):
+        return Role.LINK
+    if stat.S_ISDIR(status.st_mode):
+        return Role.FOLDER if _is_folder(parts) else Role.FOREIGN
+    if not stat.S_ISREG(status.st_mode):
+        return Role.FOREIGN
+    if names.is_temporary(parts[-1]):
+        return Role.TEMPORARY
+    return (_of_program, _of_kernel, _of_variant)[len(parts) - 1](parts)
+
+
+def _is_folder(parts: tuple[str, ...]) -> bool:
+    if len(parts) == 1:
+        return True
+    return len(parts) == _VARIANT_DEPTH and names.variant_of(*parts) is not None
+
+
+def _of_program(parts: tuple[str, ...]) -> Role:
+    known = {names.LOG: Role.LOG, names.ACCESSED: Role.ACCESSED}
+    return Role.PROGRAM if parts[0] in names.PROGRAMS else known.get(parts[0], Role.FOREIGN)
+
+
+def _of_kernel(parts: tuple[str, ...]) -> Role:
+    return Role.DEVICE if parts[-1].startswith("descriptor.") else Role.FOREIGN
+
+
+def _of_variant(parts: tuple[str, ...]) -> Role:
+    kernel, _, name = parts
+    if name in (kernel + _LIBRARY, kernel + _JIT):
+        return Role.BINARY
+    if name in (names.PARALLEL, f"{kernel}{_LIBRARY}.o"):
+        return Role.INTERMEDIATE
+    ours = name.startswith((f"{names.PARALLEL}.", f"{kernel}."))
+    return Role.DEVICE if ours else Role.FOREIGN

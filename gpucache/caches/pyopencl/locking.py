@@ -1,0 +1,85 @@
+"""PyOpenCL's global lock: a file ``lock`` that exists while a program reads or writes the cache.
+
+Source: ``CacheLockManager``. It is taken by O_CREAT | O_EXCL and holds nothing, so nobody can tell whose it
+is; a program that was killed leaves it behind. A holder needs it for the time of reading or writing
+three files, and a waiter gives up after 60 s.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from gpucache.caches.files import Identity
+from gpucache.caches.pyopencl.names import LOCK
+from gpucache.folders import Folder
+from gpucache.outcomes import Kept
+from gpucache.units import format_age
+
+STALE_NS = 120 * 10**9
+"""Nobody holds a lock for twice as long as anybody waits for it."""
+_ATTEMPTS = 5
+_PAUSE_S = 0.05
+_YOUNG_NS = 10**9
+Clock = Callable[[], int]
+
+
+class HeldError(Exception):
+    """Somebody holds the lock, or left it behind; never leaves this package."""
+
+    def __init__(self, age_ns: int) -> None:
+        super().__init__(age_ns)
+        self.age_ns = age_ns
+
+    @property
+    def kept(self) -> Kept:
+        """Why nothing was removed."""
+        if self.age_ns > STALE_NS:
+            return Kept(
+                f"PyOpenCL's lock was left behind {format_age(self.age_ns)} ago; "
+                "run 'gpucache verify --cache pyopencl --repair'"
+            )
+        return Kept("PyOpenCL's lock is held; try again once the program that holds it is done")
+
+
+def age_ns(folder: Folder, clock: Clock) -> int | None:
+    """How long ago the lock was taken; None where it is free. Raises OSError."""
+    try:
+        return max(0, clock() - folder.lstat(LOCK).st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def held(folder: Folder, clock: Clock) -> Iterator[None]:
+    """The lock, held as PyOpenCL holds it; raises HeldError, OSError."""
+    fd = _take(folder, clock)
+    try:
+        yield
+    finally:
+        os.close(fd)
+        folder.unlink(LOCK)
+
+
+def free_stale(folder: Folder, clock: Clock) -> bool:
+    """Remove a lock that was left behind; whether there is none now that is stale. Raises OSError."""
+    try:
+        seen = folder.lstat(LOCK)
+        if clock() - seen.st_mtime_ns <= STALE_NS:
+            return False
+        if Identity.of(folder.lstat(LOCK)) == Identity.of(seen):
+            folder.unlink(LOCK)
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _take(folder: Folder, clock: Clock) -> int:
+    for _ in range(_ATTEMPTS):
+        with suppress(FileExistsError):
+            return folder.open_for_writing(LOCK, os.O_WRONLY | os.O_EXCL, 0o644)
+        age = age_ns(folder, clock)
+        if age is not None and age > _YOUNG_NS:
+            raise HeldError(age)
+        time.sleep(_PAUSE_S)
+    raise HeldError(0)

@@ -1,0 +1,127 @@
+"""Where PyOpenCL keeps its caches, and what it calls them. Reads names of folders only.
+
+Source: ``_create_built_program_from_source_cached`` and platformdirs' ``user_cache_dir``.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from gpucache.caches import files
+from gpucache.folders import Folder
+
+NAME = "pyopencl"
+MOVE = "set XDG_CACHE_HOME"
+LOCK = "lock"
+SOURCE, BINARY, INFO = "source.cl", "binary", "info"
+PARTS = (SOURCE, BINARY, INFO)
+SWITCH = "PYOPENCL_NO_CACHE"
+_PREFIX = "pyopencl-compiler-cache-v2-py"
+_VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
+_KEY = re.compile(r"[0-9a-f]{32}")
+_NAMES_LOOKED_AT = 2000
+_ON = frozenset({"y", "yes", "t", "true", "on", "1"})
+_OFF = frozenset({"n", "no", "f", "false", "off", "0"})
+
+
+def shown(text: str) -> str:
+    """A name or path from a foreign file, safe on a terminal."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def is_key(name: str) -> bool:
+    """Whether a name is that of an entry."""
+    return _KEY.fullmatch(name) is not None
+
+
+def python_of(name: str) -> str:
+    """The Python version in a folder's name, such as ``3.11.7`` or ``3.14.0rc1``; empty without one."""
+    match = _VERSIONED.fullmatch(name)
+    if match is None:
+        return ""
+    version, level, serial = match.groups()
+    short = {"alpha": "a", "beta": "b", "candidate": "rc"}.get(level, level)
+    return version if level == "final" else f"{version}{short}{serial}"
+
+
+def own_folder() -> str:
+    """The name of the folder that this Python's programs use."""
+    return _PREFIX + ".".join(map(str, sys.version_info))
+
+
+def own_python() -> str:
+    """The version of this Python."""
+    return python_of(own_folder())
+
+
+def place(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, str]:
+    """The folder of all Pythons' caches, and what decided that."""
+    if platform == "win32":
+        local = environ.get("LOCALAPPDATA") or str(_home(environ) / "AppData" / "Local")
+        return Path(local, NAME, NAME, "Cache"), "LOCALAPPDATA"
+    # platformdirs passes a relative one over.
+    xdg = environ.get("XDG_CACHE_HOME", "")
+    if xdg.startswith("/"):
+        return Path(xdg, NAME), "XDG_CACHE_HOME"
+    shared = "Library/Caches" if platform == "darwin" else ".cache"
+    return _home(environ) / shared / NAME, "HOME"
+
+
+def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether the cache is used, and what is wrong with the switch: pytools' ``strtobool`` reads it."""
+    value = environ.get(SWITCH, "false").lower()
+    if value in _ON:
+        return False, ""
+    if value in _OFF:
+        return True, ""
+    return False, f"{SWITCH}={value!r} is neither true nor false, so PyOpenCL cannot be imported; unset it"
+
+
+def version_folders(root: Path) -> list[str]:
+    """The names of the versions' folders in a folder, this Python's first, then the newest first."""
+    found: list[str] = []
+    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+        looked = islice(folder.entries(), _NAMES_LOOKED_AT)
+        found = [one.name for one in looked if python_of(one.name) and one.is_dir(follow_symlinks=False)]
+    return sorted(found, key=_order)
+
+
+def holds_entries(root: Path) -> bool:
+    """Whether a folder directly holds entries, of the first names that are looked at."""
+    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+        looked = islice(folder.entries(), _NAMES_LOOKED_AT)
+        keys = [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]
+        return any(_is_entry(folder, key) for key in keys)
+    return False
+
+
+def cache_folders(root: Path) -> Iterator[Path]:
+    """The folders with entries that a root stands for: itself, or those of the versions in it."""
+    versions = [] if python_of(root.name) else version_folders(root)
+    yield from (root / name for name in versions)
+    if not versions:
+        yield root
+
+
+def _is_entry(folder: Folder, key: str) -> bool:
+    with suppress(OSError), folder.folder(key) as inner:
+        return any(one.name in PARTS for one in islice(inner.entries(), len(PARTS)))
+    return False
+
+
+def _order(name: str) -> tuple[bool, list[int]]:
+    return name != own_folder(), [-int(number) for number in re.findall(r"\d+", python_of(name))]
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("HOME", "")
+    if os.path.isabs(named):  # noqa: PTH117 - a text of another platform's kind may be asked for
+        return Path(named)
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")

@@ -1,0 +1,98 @@
+"""The file around the table: SQLite's header, and the files that SQLite lays beside a database.
+
+Source: SQLite's database file format, 1.3 (header) and 4 (write-ahead log). Must not know tables. All of it
+is read without SQLite, so that looking at a damaged file has no effect.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.caches import files
+from gpucache.caches.files import Identity
+from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
+
+MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 100
+SIDES = ("-wal", "-shm", "-journal")
+ROLLBACK, WAL = 1, 2
+VERSIONS = slice(18, 20)
+"""Where the header says how the file is written and read."""
+
+Stamp = tuple[Identity | None, ...]
+"""What tells whether a database, its log or its journal changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """What a database file says of itself; numbers are 0 where it says nothing that can be."""
+
+    status: os.stat_result
+    database: bool
+    """Whether it begins as every SQLite database does."""
+    versions: tuple[int, int] = (0, 0)
+    page_bytes: int = 0
+    pages: int = 0
+    header: bool = False
+    """Whether the whole header is there."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The file's size."""
+        return self.status.st_size
+
+    @property
+    def wal(self) -> bool:
+        """Whether it was left in write-ahead mode."""
+        return WAL in self.versions
+
+
+def examine(path: Path) -> Anatomy | None:
+    """A file's header; None where there is no file, FormatError for a link or no file, CacheUnusableError."""
+    try:
+        with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
+            return _anatomy(os.pread(fd, HEADER_BYTES, 0), status)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); mend its place") from error
+
+
+def _anatomy(head: bytes, status: os.stat_result) -> Anatomy:
+    if not head.startswith(MAGIC):
+        return Anatomy(status, database=False)
+    if len(head) < HEADER_BYTES:
+        return Anatomy(status, database=True)
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    sound = 512 <= page <= 65536 and page & (page - 1) == 0
+    # The number of pages counts only where whoever wrote it also wrote the change counter.
+    counted = head[24:28] == head[92:96]
+    pages = int.from_bytes(head[28:32], "big") if counted else 0
+    return Anatomy(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
+
+
+def sides(path: Path) -> Mapping[str, int]:
+    """The files beside a database by their suffix, each with its size; what is no file counts as large."""
+    found = {}
+    for suffix in SIDES:
+        status = _status(path, suffix)
+        if status is not None:
+            found[suffix] = status.st_size if stat.S_ISREG(status.st_mode) else 1 << 62
+    return found
+
+
+def stamp(path: Path) -> Stamp:
+    """What tells whether a database and what belongs to it changed."""
+    found = [_status(path, suffix) for suffix in ("", "-wal", "-journal")]
+    return tuple(None if status is None else Identity.of(status) for status in found)
+
+
+def _status(path: Path, suffix: str) -> os.stat_result | None:
+    try:
+        return path.with_name(path.name + suffix).lstat()
+    except OSError:
+        return None

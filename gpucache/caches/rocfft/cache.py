@@ -1,0 +1,253 @@
+"""One of rocFFT's databases as a ``gpucache.caches.interface.Cache``.
+
+Owns when the file is opened anew and how rows become entries. rocFFT writes the time of a store and never
+the time of a use: an entry's last use is the moment it was stored, and the least recently used is simply
+the oldest.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpucache.caches.interface import Wanted
+from gpucache.caches.rocfft import code as codes
+from gpucache.caches.rocfft import mending, names, reaching
+from gpucache.caches.rocfft.anatomy import examine, stamp
+from gpucache.caches.rocfft.checks import Trouble, file_troubles, row_notes, row_trouble
+from gpucache.caches.rocfft.connecting import Reader, open_reader, told
+from gpucache.caches.rocfft.places import SYSTEM
+from gpucache.caches.rocfft.rows import Row, damage, look_again, read_code, read_prefix, read_rows, text
+from gpucache.caches.rocfft.schema import Table, read_shape
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import (
+    CacheEntry,
+    Checked,
+    EntryReport,
+    Finding,
+    FindingKind,
+    Kept,
+    Location,
+    Reach,
+    Verdict,
+)
+
+NAME = "rocfft"
+_BELONGS = (
+    "the system database belongs to the installation; change it with the package that brought it, or name "
+    "another in ROCFFT_RTC_SYS_CACHE_PATH"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A database open for reading; ``ours`` tells whether it has rocFFT's table."""
+
+    reader: Reader
+    ours: bool
+
+
+class RocfftCache:
+    """One database file."""
+
+    name = NAME
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._path = Path(os.path.realpath(location.root))
+        self._opened: _Opened | None = None
+
+    def location(self) -> Location:
+        """Where it lies and what is wrong with the place."""
+        return self._location
+
+    def scan(self) -> Iterator[CacheEntry]:
+        """Every row up to the first that cannot be read; raises CacheUnusableError for a locked file."""
+        try:
+            opened = self._reading()
+            if opened is not None:
+                with told(self._path):
+                    yield from (
+                        self._entry(opened.reader, row) for row in read_rows(opened.reader.connection)
+                    )
+        except FormatError:
+            return  # what could not be read is a finding of the whole file
+
+    def find(self, prefix: str) -> list[CacheEntry]:
+        """Rows whose key begins with some hex digits."""
+        return [entry for entry in self.scan() if entry.key.startswith(prefix)]
+
+    def report(self, entry: CacheEntry) -> EntryReport:
+        """The key, what the kernel's name says, and what its code is; raises FormatError."""
+        code = codes.read(self._code(entry))
+        fields = (KeyField(label, value) for label, value in entry.fields)
+        named = (KeyField(label, value) for label, value in names.decode(entry.program))
+        return EntryReport(entry=entry, key_fields=(*fields, *named), payload=code.pairs)
+
+    def extract(self, entry: CacheEntry) -> bytes:
+        """The code object; raises FormatError for a row that is not sound."""
+        wrong = next((finding for finding in self.check(entry).findings if finding.kind.wrong), None)
+        if wrong is not None:
+            raise FormatError(f"the entry {entry.key[:12]} is {wrong.kind}: {wrong.detail}")
+        return self._code(entry)
+
+    def check(self, entry: CacheEntry) -> Checked:
+        """The row's values, its code, and whether that is for the architecture of the row."""
+        try:
+            with self._row(entry) as (reader, row):
+                if row is None:
+                    return Checked(entry.key, notes=("it changed while it was being checked",), counts=False)
+                found = row_trouble(reader.connection, row, reader.size_bytes)
+        except FormatError as error:
+            found = (FindingKind.CORRUPT, str(error))
+        findings = (Finding(NAME, entry.key, *found, entry.program, entry.target),) if found else ()
+        return Checked(entry.key, findings, tuple(row_notes(_row_of(entry))))
+
+    def leftovers(self) -> Iterator[Checked]:
+        """What is wrong with the file and beside it; raises CacheUnusableError for a locked file."""
+        for trouble in file_troubles(self._path):
+            yield Checked(trouble.place, (_finding(trouble),), counts=False)
+
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - rocFFT keeps no history
+        """Delete the row if it is as it was at the scan; never from the system's database."""
+        if self._location.role == SYSTEM:
+            return Kept(_BELONGS)
+        return mending.delete(self._path, _row_of(entry))
+
+    def settle(self) -> Sequence[str]:
+        """Give pages back where a fifth of them is free."""
+        if self._location.role == SYSTEM:
+            return ()
+        self._opened = None
+        return mending.give_back(self._path)
+
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
+        """Delete a wrong row; move a damaged file aside; leave write-ahead mode."""
+        if self._location.role == SYSTEM:
+            return checked
+        if entry is None:
+            return self._mended(checked)
+        wrong = any(finding.kind.wrong for finding in checked.findings)
+        if not wrong or self.remove(entry, "verify --repair") is not None:
+            return checked
+        return _marked(checked, [finding for finding in checked.findings if finding.kind.wrong])
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+        """Whether lookups would be answered; raises UsageError, CacheUnusableError for a locked file."""
+        for one in reaching.asked(wanted):
+            yield self._reach(one)
+
+    def _reach(self, one: reaching.Asked) -> Reach:
+        if not self._location.enabled:
+            detail = next(iter(self._location.problems), "rocFFT is told not to read it")
+            return Reach(NAME, str(one), Verdict.NOT_CONSULTED, detail)
+        try:
+            opened = self._reading()
+            if opened is None:
+                raise FormatError(self._silent())
+            with told(self._path):
+                reader = opened.reader
+                rows = read_rows(reader.connection)
+                return reaching.reach(
+                    NAME, one, rows, lambda row: row_trouble(reader.connection, row, reader.size_bytes)
+                )
+        except _EmptyError as empty:
+            return Reach(NAME, str(one), Verdict.NEVER_BUILT, str(empty))
+        except FormatError as error:
+            return Reach(NAME, str(one), Verdict.CORRUPT, f"{error}; run 'gpucache verify --repair'")
+
+    def _silent(self) -> str:
+        """Why a file that reads has no rows; raises _EmptyError where that is nobody's fault."""
+        wrong = next((one for one in file_troubles(self._path) if one.kind.wrong), None)
+        if wrong is None:
+            raise _EmptyError(f"{self._path} holds no kernel yet, so rocFFT compiles at the first run")
+        return f"{self._path}: {wrong.detail}"
+
+    def _reading(self) -> _Opened | None:
+        """The database with rocFFT's table as it is now; None where there is none; raises FormatError."""
+        anatomy = examine(self._path)
+        if anatomy is None or not anatomy.size_bytes:
+            self._opened = None
+            return None
+        if not anatomy.database:
+            raise FormatError(f"{self._path} is no SQLite database")
+        if self._opened is None or self._opened.reader.stamp != stamp(self._path):
+            reader = open_reader(self._path, anatomy)
+            with told(self._path):
+                self._opened = _Opened(reader, read_shape(reader.connection).table is Table.OURS)
+        return self._opened if self._opened.ours else None
+
+    @contextmanager
+    def _row(self, entry: CacheEntry) -> "Iterator[tuple[Reader, Row | None]]":
+        """An entry's row as it is now, with what reads it; raises FormatError."""
+        opened = self._reading()
+        if opened is None:
+            raise FormatError(f"the entry {entry.key[:12]} is gone; look at the cache again")
+        with told(self._path):
+            yield opened.reader, look_again(opened.reader.connection, _row_of(entry))
+
+    def _code(self, entry: CacheEntry) -> bytes:
+        with self._row(entry) as (reader, row):
+            if row is None:
+                raise FormatError(f"the entry {entry.key[:12]} changed; look at the cache again")
+            return read_code(reader.connection, row, reader.size_bytes)
+
+    def _entry(self, reader: Reader, row: Row) -> CacheEntry:
+        damaged = damage(row)
+        return CacheEntry(
+            cache=NAME,
+            key=row.key,
+            path=str(self._path),
+            size_bytes=row.size_bytes,
+            created_ns=row.created_ns,
+            last_used_ns=row.created_ns,
+            program=text(row.kernel_name),
+            target=f"hip:{text(row.arch)}",
+            artifact_kind=codes.read(read_prefix(reader.connection, row)).kind,
+            fields=row.fields,
+            damage=f"{FindingKind.CORRUPT}: {damaged}" if damaged else "",
+            handle=row,
+        )
+
+    def _mended(self, checked: Checked) -> Checked:
+        """What is wrong with the file taken out of the way, and then looked at anew."""
+        self._opened = None
+        try:
+            for finding in checked.findings:
+                if finding in self._findings():
+                    self._mend(finding)
+            left = self._findings()
+        except CacheUnusableError:
+            return checked
+        return _marked(checked, [finding for finding in checked.findings if finding not in left])
+
+    def _mend(self, finding: Finding) -> None:
+        if finding.entry == self._path.name and finding.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
+            if not mending.reindex(self._path):
+                mending.move_aside(self._path)
+        elif finding.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
+            mending.close_log(self._path)
+
+    def _findings(self) -> list[Finding]:
+        return [_finding(trouble) for trouble in file_troubles(self._path)]
+
+
+class _EmptyError(Exception):
+    """There is no row, and nothing is wrong."""
+
+
+def _row_of(entry: CacheEntry) -> Row:
+    if not isinstance(entry.handle, Row):
+        raise TypeError("an entry of another cache")
+    return entry.handle
+
+
+def _finding(trouble: Trouble) -> Finding:
+    return Finding(NAME, Path(trouble.place).name, trouble.kind, trouble.detail)
+
+
+def _marked(checked: Checked, gone: Sequence[Finding]) -> Checked:
+    marked = tuple(replace(one, repaired=True) if one in gone else one for one in checked.findings)
+    return replace(checked, findings=marked)

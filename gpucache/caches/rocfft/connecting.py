@@ -1,0 +1,244 @@
+"""Databases opened without leaving a trace beside them, and writable where they are to be changed.
+
+Owns which way of opening is without effect: a database with a rollback journal is read where it lies under
+SQLite's own shared lock, which leaves no file; one in write-ahead mode without a log is read as unchanging,
+as SQLite would else make ``-wal`` and ``-shm``; one with a log, or with the journal of a writer that died, is
+copied to a private folder and recovered there. Source: SQLite's "Write-Ahead Logging" and "File Locking".
+Foreign schemas are not trusted. Must not know tables.
+"""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from enum import Enum
+from pathlib import Path
+from urllib.parse import quote
+
+from gpucache.caches import files
+from gpucache.caches.rocfft.anatomy import Anatomy, Stamp, sides, stamp
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.folders import Folder
+from gpucache.payload.reading import printable
+from gpucache.units import format_size
+
+BUSY_SECONDS = 5.0
+"""How long a lock of others is waited for, as rocFFT itself waits."""
+COPY_LIMIT_BYTES = 4 << 30
+_ATTEMPTS = 3
+_PIECE_BYTES = 1 << 20
+_LEAST_LENGTH, _LARGEST_LENGTH = 1 << 20, 1_000_000_000
+_LIMITS = (
+    (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
+    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 10),
+    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+_PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0")
+_PLAIN = (
+    "page_size=4096",
+    "auto_vacuum=NONE",
+    "encoding='UTF-8'",
+    "secure_delete=ON",
+    "journal_mode=MEMORY",  # nothing beside a file that is thrown away when it fails
+    "synchronous=OFF",
+)
+_HOT = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
+
+
+class Way(Enum):
+    """How a database came to be readable."""
+
+    DIRECT = "where it lies"
+    UNCHANGING = "where it lies, without locks"
+    WITH_LOG = "from a copy with its log"
+    ROLLED_BACK = "from a copy, rolled back"
+
+
+class Reader:
+    """A database open for reading, until nobody refers to it."""
+
+    __slots__ = ("__weakref__", "_end", "connection", "size_bytes", "stamp", "way")
+
+    def __init__(
+        self, connection: sqlite3.Connection, seen: Stamp, size_bytes: int, way: Way, private: Path | None
+    ) -> None:
+        self.connection = connection
+        self.size_bytes = size_bytes
+        self.way = way
+        self.stamp = seen
+        self._end = weakref.finalize(self, _end, connection, private)
+
+    def close(self) -> None:
+        """Give file and private copy back."""
+        self._end()
+
+
+def _end(connection: sqlite3.Connection, private: Path | None) -> None:
+    connection.close()
+    if private is not None:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def open_reader(path: Path, anatomy: Anatomy) -> Reader:
+    """A database that was examined and is not empty; raises FormatError, CacheUnusableError."""
+    seen, beside = stamp(path), sides(path)
+    with told(path):
+        if beside.get("-wal"):
+            return _recovered(path, "-wal", Way.WITH_LOG)
+        if anatomy.wal:
+            connection = _reading(path, anatomy.size_bytes, unchanging=True)
+            return Reader(connection, seen, anatomy.size_bytes, Way.UNCHANGING, None)
+        try:
+            connection = _reading(path, anatomy.size_bytes)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname not in _HOT or not beside.get("-journal"):
+                raise
+            return _recovered(path, "-journal", Way.ROLLED_BACK)
+        return Reader(connection, seen, anatomy.size_bytes, Way.DIRECT, None)
+
+
+def peek(path: Path, anatomy: Anatomy) -> sqlite3.Connection:
+    """A database as its own file has it, whatever lies beside; raises FormatError, CacheUnusableError."""
+    with told(path):
+        return _reading(path, anatomy.size_bytes, unchanging=True)
+
+
+def in_memory(data: bytes, place: Path) -> sqlite3.Connection:
+    """A database image, read in memory; raises FormatError, naming where it came from."""
+    with told(place):
+        connection = _connect("file::memory:", len(data))
+        with _or_closed(connection):
+            connection.deserialize(data)
+            connection.execute("PRAGMA query_only=ON")
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return connection
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that is there, open for changes; raises FormatError, CacheUnusableError."""
+    with told(path), closing(_connect(f"{_uri(path)}?mode=rw", path.lstat().st_size)) as connection:
+        yield connection
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[sqlite3.Connection]:
+    """An empty file, open to become a database whose bytes depend on nothing but what is written."""
+    with told(path), closing(_connect(f"{_uri(path)}?mode=rw", _LARGEST_LENGTH)) as connection:
+        for pragma in _PLAIN:
+            connection.execute(f"PRAGMA {pragma}")
+        yield connection
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What SQLite raises, told as FormatError, or as CacheUnusableError where the file may be sound."""
+    try:
+        yield
+    except (sqlite3.Error, OverflowError, ValueError, MemoryError) as error:
+        name = getattr(error, "sqlite_errorname", "")
+        said = printable(str(error).encode("utf-8", "replace")) or type(error).__name__
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            text = f"{path} is locked by a program that writes to it; try again once that is done"
+            raise CacheUnusableError(text) from error
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_FULL", "SQLITE_READONLY")) or (
+            name.startswith("SQLITE_IOERR") and name != "SQLITE_IOERR_SHORT_READ"
+        ):
+            raise CacheUnusableError(f"{path} cannot be used ({said}); mend its place") from error
+        raise FormatError(f"{path} cannot be read as a database: {said}") from error
+    except OSError as error:
+        raise CacheUnusableError(f"{path} cannot be used ({error.strerror}); mend its place") from error
+
+
+@contextmanager
+def _or_closed(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _uri(path: Path) -> str:
+    place = quote(os.fsencode(path.absolute().as_posix()))
+    return f"file:{place if place.startswith('/') else '/' + place}"
+
+
+def _reading(path: Path, size_bytes: int, *, unchanging: bool = False) -> sqlite3.Connection:
+    connection = _connect(f"{_uri(path)}?mode=ro{'&immutable=1' if unchanging else ''}", size_bytes)
+    with _or_closed(connection):
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    return connection
+
+
+def _connect(uri: str, size_bytes: int) -> sqlite3.Connection:
+    """A connection without a transaction of its own; texts that are no UTF-8 are read with marks."""
+    connection = sqlite3.connect(
+        uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+    )
+    with _or_closed(connection):
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        if hasattr(connection, "enable_load_extension"):
+            connection.enable_load_extension(False)
+        longest = min(max(size_bytes, _LEAST_LENGTH), _LARGEST_LENGTH)
+        for limit, value in ((sqlite3.SQLITE_LIMIT_LENGTH, longest), *_LIMITS):
+            connection.setlimit(limit, value)
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _recovered(path: Path, suffix: str, way: Way) -> Reader:
+    for _ in range(_ATTEMPTS):
+        before = stamp(path)
+        private = Path(tempfile.mkdtemp(prefix="gpucache-rocfft-"))
+        try:
+            copied = _copy(path, ("", suffix), private)
+            if stamp(path) == before:
+                return _settled(before, private, copied, way)
+            shutil.rmtree(private)
+        except BaseException:
+            shutil.rmtree(private, ignore_errors=True)
+            raise
+    raise CacheUnusableError(f"{path} changes while it is read; try again once its programs have ended")
+
+
+def _settled(seen: Stamp, private: Path, size_bytes: int, way: Way) -> Reader:
+    """A reader of a private copy, into which its log or journal was worked first."""
+    copy = private / "copy"
+    with closing(_connect(f"{_uri(copy)}?mode=rw", size_bytes)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    return Reader(_reading(copy, size_bytes, unchanging=True), seen, size_bytes, way, private)
+
+
+def _copy(path: Path, suffixes: tuple[str, ...], private: Path) -> int:
+    """Copy a database and a file beside it; how many bytes, held against the limit before any is written."""
+    names = [path.name + suffix for suffix in suffixes]
+    with Folder.at(path.parent) as folder:
+        total = sum(folder.lstat(name).st_size for name in names)
+        if total > COPY_LIMIT_BYTES:
+            raise CacheUnusableError(
+                f"{path} can only be read from a copy, and {format_size(total)} is above the "
+                f"{format_size(COPY_LIMIT_BYTES)} that are copied; end the programs that use it"
+            )
+        for name, suffix in zip(names, suffixes, strict=True):
+            with files.opened(folder, name) as (fd, status), (private / f"copy{suffix}").open("xb") as out:
+                _pour(fd, min(status.st_size, total), out.write)
+    return total
+
+
+def _pour(fd: int, count: int, write: Callable[[bytes], object]) -> None:
+    offset = 0
+    while offset < count:
+        piece = os.pread(fd, min(count - offset, _PIECE_BYTES), offset)
+        if not piece:
+            return
+        write(piece)
+        offset += len(piece)

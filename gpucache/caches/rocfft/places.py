@@ -1,0 +1,119 @@
+"""Where rocFFT's databases lie in an environment, and what is wrong with those places.
+
+Owns the variables. Source: rocFFT, ``rtc_cache.cpp`` and the environment variables of its documentation.
+Raises nothing.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gpucache.caches import places
+from gpucache.caches.rocfft.checks import MOVE
+from gpucache.outcomes import Location
+
+USER, SYSTEM = "user", "system"
+USER_PATH, SYSTEM_PATH = "ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"
+READ_DISABLE, WRITE_DISABLE = "ROCFFT_RTC_CACHE_READ_DISABLE", "ROCFFT_RTC_CACHE_WRITE_DISABLE"
+MEMORY = ":memory:"
+_NAME = "rocfft_kernel_cache.db"
+_BY_ARCH = re.compile(r"rocfft_kernel_cache_[\w.+-]{1,64}\.db")
+_LIBRARY = "librocfft.so"
+_ENTRIES_READ = 20_000
+_INSTALL = f"unset {SYSTEM_PATH}, or install rocFFT anew"
+
+
+def locations(cache: str, environ: Mapping[str, str]) -> Iterator[Location]:
+    """The user's database where one is set, then the system's databases that are there."""
+    place = environ.get(USER_PATH, "")
+    if place and place != MEMORY:
+        yield location(cache, _absolute(place), USER_PATH, USER, environ)
+    named = environ.get(SYSTEM_PATH, "")
+    if named:
+        if named != MEMORY:
+            yield location(cache, _absolute(named), SYSTEM_PATH, SYSTEM, environ)
+        return
+    folder, decided_by = _library(environ)
+    if folder is not None:
+        for path in _beside_library(folder):
+            yield location(cache, path, decided_by, SYSTEM, environ)
+
+
+def _absolute(place: str) -> Path:
+    """A path from the root; as it stands where the working directory is gone."""
+    try:
+        return Path(place).absolute()
+    except OSError:
+        return Path(place)
+
+
+def location(cache: str, path: Path, decided_by: str, role: str, environ: Mapping[str, str]) -> Location:
+    """One place with all that is wrong with it."""
+    problems = (*_switched_off(role, environ), *place_problems(path, role))
+    return Location(cache, str(path), decided_by, not environ.get(READ_DISABLE), None, problems, role)
+
+
+def _switched_off(role: str, environ: Mapping[str, str]) -> Iterator[str]:
+    for name, what in ((READ_DISABLE, "reads"), (WRITE_DISABLE, "writes")):
+        value = environ.get(name, "")
+        if value and (role != SYSTEM or name == READ_DISABLE):
+            yield (
+                f"rocFFT {what} nothing, as {name} is set to {value[:40]!r} "
+                f"and any value, even 0, means that; unset {name}"
+            )
+
+
+def place_problems(path: Path, role: str) -> tuple[str, ...]:
+    """What is wrong with a database's folder and file system; what is wrong with it itself are findings."""
+    real = Path(os.path.realpath(path))
+    around = _installed(real) if role == SYSTEM else places.problems(real.parent, move=MOVE, makes=False)
+    return (*around, *_file(real, role))
+
+
+def _installed(path: Path) -> Iterator[str]:
+    """Of a place that nobody writes to, only whether it is there and whose it is."""
+    try:
+        if distrusted := places.distrust(path.parent.stat(), move=_INSTALL):
+            yield distrusted
+        if not path.exists():
+            yield f"{path} does not exist, so every kernel of the installation is compiled again; {_INSTALL}"
+    except OSError as error:
+        yield f"{path.parent} cannot be looked at ({error.strerror}); {_INSTALL}"
+
+
+def _file(path: Path, role: str) -> Iterator[str]:
+    if role != SYSTEM and path.is_file() and not os.access(path, os.W_OK):
+        yield f"the file is read-only, so every store fails and nothing new is kept; {MOVE}"
+
+
+def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
+    """The folder of the library that a program would load, and what decided that."""
+    searched = [(part, "LD_LIBRARY_PATH") for part in environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+    if environ.get("ROCM_PATH"):
+        searched.append((str(Path(environ["ROCM_PATH"], "lib")), "ROCM_PATH"))
+    searched.append(("/opt/rocm/lib", "default"))
+    for place, decided_by in searched:
+        folder = _absolute(place)
+        if any(name.startswith(_LIBRARY) for name in _names(folder)):
+            return folder, decided_by
+    return None, ""
+
+
+def _beside_library(folder: Path) -> Iterator[Path]:
+    """The one database, or those for one architecture each; the library's folder before ``rocfft`` in it."""
+    seen: set[str] = set()
+    for place in (folder, folder / "rocfft"):
+        for name in sorted(_names(place)):
+            known = name == _NAME or _BY_ARCH.fullmatch(name)
+            if known and name not in seen and (place / name).is_file():
+                seen.add(name)
+                yield place / name
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as found:
+            return [entry.name for entry, _ in zip(found, range(_ENTRIES_READ), strict=False)]
+    except OSError:
+        return []

@@ -1,0 +1,175 @@
+"""Entries as every cache shows them, read from the first bytes of an entry's files.
+
+Owns what a scan reads of an entry and how an entry is found again after others were removed. Must not
+judge more than a glance tells.
+"""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpucache import payload as payloads
+from gpucache.caches import files
+from gpucache.caches.files import Identity
+from gpucache.caches.sycl import fields, images, locks, naming, slots, standing, tree
+from gpucache.caches.sycl.naming import Group
+from gpucache.caches.sycl.shapes import DamagedError
+from gpucache.caches.sycl.slots import Slot
+from gpucache.caches.sycl.tree import Listing
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+from gpucache.outcomes import CacheEntry, FindingKind
+
+CACHE = "sycl"
+_PAYLOAD_HEAD_BYTES = 4096
+_VARIANT_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Which entry of which folder was seen, and what tells its files from others."""
+
+    group: Group
+    stem: str
+    identities: tuple[Identity | None, Identity | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Glance:
+    """What the first bytes of the ``.src`` say."""
+
+    device: bytes
+    options: bytes
+    spec: bytes
+    kernels: images.Kernels
+
+
+def handle_of(entry: CacheEntry) -> Handle:
+    """The handle of an entry of this cache; raises TypeError for another's."""
+    if not isinstance(entry.handle, Handle):
+        raise TypeError("an entry of another cache")
+    return entry.handle
+
+
+def locate(folder: Folder, listing: Listing, handle: Handle) -> Slot | None:
+    """An entry that was seen before, also where a removal of another moved it; None once it is gone."""
+    stems = listing.stems
+    for stem in sorted(stems, key=lambda one: one != handle.stem):
+        slot = slots.look(folder, handle.group, stem)
+        if slot.identities == handle.identities:
+            return slot
+    return None
+
+
+def scan_group(root: Path, group: Group) -> Iterator[CacheEntry]:
+    """The entries of a folder; nothing for one that is gone."""
+    try:
+        with tree.open_group(root, group) as folder:
+            listing = tree.listing(folder)
+            for stem in listing.stems:
+                yield entry_of(folder, listing, slots.look(folder, group, stem))
+    except OSError:
+        return  # leftovers say what cannot be read
+
+
+def entry_of(folder: Folder, listing: Listing, slot: Slot) -> CacheEntry:
+    """An entry as a scan shows it. Raises nothing."""
+    glance, damage = _seen(folder, listing, slot)
+    statuses = [one for one in (slot.binary, slot.source, slot.access) if one]
+    made = slot.binary or slot.source
+    entry = CacheEntry(
+        cache=CACHE,
+        key=slot.group.key(slot.stem),
+        path=str(folder.path / f"{slot.stem}{naming.BINARY if slot.binary else naming.SOURCE}"),
+        size_bytes=sum(map(files.allocated_bytes, statuses)),
+        created_ns=made.st_mtime_ns if made else 0,
+        last_used_ns=_last_used_ns(folder, slot),
+        artifact_kind=_artifact_kind(folder, slot),
+        damage=damage,
+        handle=Handle(slot.group, slot.stem, slot.identities),
+    )
+    if glance is not None:
+        return _described(entry, slot.group, glance)
+    unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
+    return replace(entry, program=unnamed, unique=True)
+
+
+def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, str]:
+    """What a glance at the files tells, and what is wrong at that."""
+    glance, damage = None, ""
+    try:
+        if slot.with_source and slot.source is not None:
+            glance = _glance(folder, slot)
+        if slot.binary is not None:
+            slots.binary_of(folder, slot)
+    except DamagedError as error:
+        damage = f"{error.kind}: {error.detail}"
+    except (OSError, FormatError) as error:
+        damage = f"{FindingKind.UNTRUSTED}: {error}"
+    if slot.half:
+        damage = f"{FindingKind.ORPHAN}: {slot.half}"
+    return glance, damage or _unreached(folder, listing, slot)
+
+
+def _unreached(folder: Folder, listing: Listing, slot: Slot) -> str:
+    age = locks.age_ns(folder, slot.stem + naming.LOCK)
+    if age is not None and locks.is_stale(age):
+        return f"{FindingKind.LOCKED}: {slot.stem}{naming.LOCK} makes programs pass it over"
+    beyond = standing.beyond(listing, slot.stem)
+    return f"{FindingKind.MISPLACED}: {beyond}" if beyond else ""
+
+
+def _glance(folder: Folder, slot: Slot) -> _Glance:
+    shape, read = slots.source_of(folder, slot)
+    return _Glance(
+        read(shape.device.offset, min(shape.device.length, _PAYLOAD_HEAD_BYTES)),
+        read(shape.options.offset, min(shape.options.length, _PAYLOAD_HEAD_BYTES)),
+        read(shape.spec.offset, min(shape.spec.length, _PAYLOAD_HEAD_BYTES)),
+        images.kernels(read(shape.images.offset, min(shape.images.length, images.READ_BYTES))),
+    )
+
+
+def _described(entry: CacheEntry, group: Group, glance: _Glance) -> CacheEntry:
+    pairs = fields.device_pairs(glance.device)
+    device = tuple(pair for pair in pairs if pair[0] in fields.DEVICE_LABELS)
+    _, image, spec, _ = (f"{int(part):016x}" for part in group.parts)
+    options = fields.text(glance.options)
+    more = f" spec {spec[:12]}" if glance.spec else ""
+    return replace(
+        entry,
+        program=glance.kernels.shown,
+        target=fields.target(glance.device),
+        # Kernels of two programs may share a name, so only the image tells what is another version.
+        variant=f"{options[:_VARIANT_SHOWN]}{more} image {image[:12]}".strip(),
+        toolchain=device,
+        toolchain_identity=fields.IDENTITY_LABELS if device else (),
+        fields=(
+            *pairs,
+            ("build options", options),
+            ("spec constants", fields.blob(glance.spec)),
+            ("image", image),
+        ),
+    )
+
+
+def _artifact_kind(folder: Folder, slot: Slot) -> str:
+    try:
+        shape, read = slots.binary_of(folder, slot)
+        head = read(shape.payload.offset, min(shape.payload.length, _PAYLOAD_HEAD_BYTES))
+    except (OSError, FormatError):
+        return ""
+    return payloads.describe(head).kind.value
+
+
+def _last_used_ns(folder: Folder, slot: Slot) -> int:
+    """The runtime's own note, which it renews only where eviction is on, or a read that the disk noted."""
+    seen = [slots.access_number(folder, slot.stem) or 0] if slot.access else []
+    for status in (slot.binary, slot.source):
+        if status is None or stat.S_ISLNK(status.st_mode):
+            continue
+        seen.append(status.st_mtime_ns)
+        # A copy or a move sets the access time as well as the change time: only a later one is a read.
+        if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns):
+            seen.append(status.st_atime_ns)
+    return max(seen, default=0)

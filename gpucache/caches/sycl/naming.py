@@ -1,0 +1,107 @@
+"""Names in a cache of libsycl: its folders, the files of an entry, and the keys shown for them.
+
+Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``,
+``getCompiledKernelItemPath``, ``getDeviceCodeIRPath``, ``LockCacheItem``)::
+
+    <device>/<images>/<spec constants>/<build options>/<n>.bin .src _access_time.txt
+    ext_kernel_compiler/<device>/<build options>/<source>/<n>.bin _access_time.txt
+    ext_kernel_compiler/<Base64 of a 256-bit hash, / as ->/ir.bin ir_access_time.txt
+
+The first two are named by unsigned 64-bit hashes in decimal. ``<n>.lock`` beside an entry, and ``.lock``
+behind any other name, is a lock. Pure; must not know what the files hold.
+"""
+
+import base64
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+BINARY = ".bin"
+SOURCE = ".src"
+LOCK = ".lock"
+ACCESS = "_access_time.txt"
+ACCESS_LOCK = ACCESS + LOCK
+KERNELS = "ext_kernel_compiler"
+SIZE_FILE = "cache_size.txt"
+SIZE_LOCK = SIZE_FILE + LOCK
+EVICTION = "_eviction_in_progress"
+IR_STEM = "ir"
+LEVELS = 4
+"""Folders between the root and the entries of a program."""
+
+_FILE = re.compile(r"(0|[1-9][0-9]{0,9}|ir)(\.bin|\.src|\.lock|_access_time\.txt|_access_time\.txt\.lock)")
+_HASH = re.compile(r"0|[1-9][0-9]{0,19}")
+_IR_KEY = re.compile(r"[A-Za-z0-9+\-]{43}=")
+
+
+class Family(StrEnum):
+    """What a folder of entries holds."""
+
+    PROGRAM = "program"
+    KERNEL = "kernel_compiler binary"
+    IR = "kernel_compiler IR"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A folder of entries with equal hashes, by the names of the folders that lead to it."""
+
+    family: Family
+    parts: tuple[str, ...]
+
+    @property
+    def hex(self) -> str:
+        """The hashes as hex, the most telling first: image, options, spec constants, device."""
+        if self.family is Family.IR:
+            return base64.b64decode(self.parts[1].replace("-", "/")).hex()
+        hashes = [f"{int(part):016x}" for part in self.parts[-3:]]
+        if self.family is Family.KERNEL:
+            device, options, source = hashes
+            return source + options + device
+        image, spec, options = hashes
+        return image + options + spec + f"{int(self.parts[0]):016x}"
+
+    def key(self, stem: str) -> str:
+        """The key of an entry in it."""
+        return f"{self.hex}-{stem}"
+
+
+def is_hash(name: str) -> bool:
+    """Whether a folder's name is a hash."""
+    return _HASH.fullmatch(name) is not None and int(name) < 1 << 64
+
+
+def is_ir_key(name: str) -> bool:
+    """Whether a folder's name is the key of cached IR."""
+    return _IR_KEY.fullmatch(name) is not None
+
+
+def split_file(name: str) -> tuple[str, str] | None:
+    """Stem and suffix of a file that belongs to an entry; None for a foreign name."""
+    found = _FILE.fullmatch(name)
+    return (found[1], found[2]) if found else None
+
+
+def group_of(parts: tuple[str, ...]) -> Group | None:
+    """The group that folders lead to; None where they lead to none."""
+    if len(parts) == LEVELS and all(map(is_hash, parts)):
+        return Group(Family.PROGRAM, parts)
+    if not parts or parts[0] != KERNELS:
+        return None
+    if len(parts) == LEVELS and all(map(is_hash, parts[1:])):
+        return Group(Family.KERNEL, parts)
+    if len(parts) == 2 and is_ir_key(parts[1]):
+        return Group(Family.IR, parts)
+    return None
+
+
+def leads_on(parts: tuple[str, ...]) -> bool:
+    """Whether folders of these names lie on the way to a group."""
+    if not parts or parts == (KERNELS,):
+        return True
+    return len(parts) < LEVELS and all(map(is_hash, parts[1:] if parts[0] == KERNELS else parts))
+
+
+def order(stem: str) -> int:
+    """Where an entry comes among those of its group, as programs look at them."""
+    return int(stem) if stem != IR_STEM else 0

@@ -1,0 +1,113 @@
+"""One numbered place in a folder of entries: its files, as seen and as read.
+
+Owns how an entry's files are opened and taken apart. Must not judge them.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from gpucache.caches import files
+from gpucache.caches.files import Identity
+from gpucache.caches.sycl import naming, shapes
+from gpucache.caches.sycl.naming import Family, Group
+from gpucache.caches.sycl.shapes import BinaryShape, SourceShape, Span
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+
+_HEAD_BYTES = 64 << 10
+_TIME = re.compile(rb"[0-9]{1,19}")
+_TIME_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The files of an entry as they were seen; None for one that is not there."""
+
+    group: Group
+    stem: str
+    binary: os.stat_result | None
+    source: os.stat_result | None
+    access: os.stat_result | None
+
+    @property
+    def identities(self) -> tuple[Identity | None, Identity | None]:
+        """What tells ``.bin`` and ``.src`` from any other, wherever they are moved."""
+        binary, source = (Identity.of(one) if one else None for one in (self.binary, self.source))
+        return binary, source
+
+    @property
+    def with_source(self) -> bool:
+        """Whether entries of its kind have a ``.src``."""
+        return self.group.family is Family.PROGRAM
+
+    @property
+    def half(self) -> str:
+        """Which file is missing, as a sentence; empty where none is."""
+        if self.binary is None:
+            return f"{self.stem}.src has no .bin: programs miss and write it again"
+        if self.with_source and self.source is None:
+            return f"{self.stem}.bin has no .src, so programs pass it over and keep another copy beside it"
+        return ""
+
+
+def look(folder: Folder, group: Group, stem: str) -> Slot:
+    """The files of one entry in an open group folder."""
+    names = (stem + suffix for suffix in (naming.BINARY, naming.SOURCE, naming.ACCESS))
+    return Slot(group, stem, *(_status(folder, name) for name in names))
+
+
+def source_of(folder: Folder, slot: Slot) -> tuple[SourceShape, shapes.Read]:
+    """Shape and bytes of a ``.src``; raises FormatError (DamagedError where a program is told), OSError."""
+    read, size = _reader(folder, slot.stem + naming.SOURCE, slot.source)
+    return shapes.source_shape(read, size), read
+
+
+def binary_of(folder: Folder, slot: Slot) -> tuple[BinaryShape, shapes.Read]:
+    """Shape and bytes of a ``.bin``; raises FormatError, OSError."""
+    read, size = _reader(folder, slot.stem + naming.BINARY, slot.binary)
+    return shapes.binary_shape(read, size), read
+
+
+def payload_of(folder: Folder, slot: Slot) -> bytes:
+    """The binary; raises FormatError, OSError."""
+    shape, read = binary_of(folder, slot)
+    return part(read, shape.payload)
+
+
+def access_number(folder: Folder, stem: str) -> int | None:
+    """The time in an access time file, in nanoseconds; None for none, or what is no time."""
+    try:
+        data = files.read(folder, stem + naming.ACCESS, _TIME_BYTES).strip()
+    except (OSError, FormatError):
+        return None
+    return int(data) if _TIME.fullmatch(data) else None
+
+
+def part(read: shapes.Read, span: Span) -> bytes:
+    """A part of a file, whole; raises FormatError where the file ends within it, OSError."""
+    data = read(span.offset, span.length)
+    if len(data) != span.length:
+        raise FormatError("the file became shorter while it was read; try again")
+    return data
+
+
+def _reader(folder: Folder, name: str, status: os.stat_result | None) -> tuple[shapes.Read, int]:
+    """What reads a file, its first bytes kept, and its size; raises FormatError, OSError."""
+    if status is None:
+        raise FormatError(f"{name} does not exist")
+    head = files.read_part(folder, name, 0, _HEAD_BYTES)
+
+    def read(offset: int, count: int) -> bytes:
+        if offset + count <= len(head):
+            return head[offset : offset + count]
+        return files.read_part(folder, name, offset, count)
+
+    return read, status.st_size
+
+
+def _status(folder: Folder, name: str) -> os.stat_result | None:
+    try:
+        return folder.lstat(name)
+    except OSError:
+        return None

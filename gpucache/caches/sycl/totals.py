@@ -1,0 +1,172 @@
+"""What a cache keeps beside its entries: the file with its size, and the locks of eviction.
+
+Source: libsycl, ``persistent_device_code_cache.cpp`` (``updateCacheFileSizeAndTriggerEviction``,
+``evictItemsFromCache``). The locks of eviction are named by the root's path with a suffix: they lie
+beside the root, or in it where SYCL_CACHE_DIR ends in a slash. Programs wait for the name without
+``.lock``, which none of them makes. Must not know entries' formats.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpucache.caches import files
+from gpucache.caches.sycl import locks, naming, slots, tree
+from gpucache.caches.sycl.judging import Problem
+from gpucache.caches.sycl.naming import Group
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+from gpucache.outcomes import FindingKind
+from gpucache.units import format_size
+
+SLACK_BYTES = 64 << 10
+_LIMIT_BYTES = 4096
+_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+_WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
+
+
+def summed_bytes(root: Path) -> int:
+    """The bytes of all entries as libsycl adds them up; raises CacheUnusableError."""
+    groups = (item for item in tree.walk(root) if isinstance(item, Group))
+    return sum(group_bytes(root, group) for group in groups)
+
+
+def group_bytes(root: Path, group: Group) -> int:
+    """The bytes of the entries in a folder; 0 for one that is gone."""
+    try:
+        with tree.open_group(root, group) as folder:
+            found = [slots.look(folder, group, stem) for stem in tree.listing(folder).stems]
+    except OSError:
+        return 0
+    return sum(one.st_size for slot in found for one in (slot.binary, slot.source) if one)
+
+
+def size_problem(root: Path, summed: int) -> Problem | None:
+    """What is wrong with the file of the size; None where it is sound or missing."""
+    try:
+        with Folder.at(root) as folder:
+            data = files.read(folder, naming.SIZE_FILE, _LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+    except (OSError, FormatError) as error:
+        return FindingKind.UNTRUSTED, f"{error}: {_WRITERS_DIE}"
+    return _unreadable(data) or _far_off(data, summed)
+
+
+def rewrite(root: Path, summed: int) -> str:
+    """Write the true size where there is a file for it; a sentence of what was done, or of what kept it."""
+    try:
+        with Folder.at(root) as folder:
+            status = folder.lstat(naming.SIZE_FILE)
+            with locks.held(folder, [naming.SIZE_LOCK]):
+                _write(folder, status, summed)
+    except FileNotFoundError:
+        return ""
+    except locks.BusyError:
+        return (
+            f"{naming.SIZE_FILE} was left alone, as {naming.SIZE_LOCK} exists; "
+            "run 'gpucache verify --repair --cache sycl' if no program is running"
+        )
+    except OSError as error:
+        return f"{root / naming.SIZE_FILE} cannot be written ({error.strerror})"
+    return f"{naming.SIZE_FILE} now says {format_size(summed)}"
+
+
+def adjust(root: Path, change: int) -> None:
+    """Add a change to a size that is sound and not locked; otherwise leave it to verify."""
+    with suppress(OSError, FormatError, locks.BusyError), Folder.at(root) as folder:
+        status = folder.lstat(naming.SIZE_FILE)
+        with locks.held(folder, [naming.SIZE_LOCK]):
+            data = files.read(folder, naming.SIZE_FILE, _LIMIT_BYTES)
+            found = None if _unreadable(data) else _NUMBER.match(data)
+            if found is not None:
+                _write(folder, status, max(0, int(found[2]) + change))
+
+
+def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
+    """Locks of eviction, and files that stop writers, each with what it does."""
+    for place, name in _eviction_names(root):
+        try:
+            with Folder.at(place) as folder:
+                age = locks.age_ns(folder, name)
+        except OSError:
+            continue
+        if age is None:
+            continue
+        if name.endswith(naming.LOCK):
+            yield (
+                place / name,
+                (FindingKind.LOCKED, locks.told(name, age, "the cache is never evicted again")),
+            )
+        else:
+            yield (
+                place / name,
+                (FindingKind.LEFTOVER, f"while {name} exists every program that adds an entry hangs"),
+            )
+
+
+def clear_eviction(path: Path) -> None:
+    """Remove a lock of eviction that nobody holds, or the file that stops writers; raises OSError."""
+    with Folder.at(path.parent) as folder, suppress(FileNotFoundError):
+        if path.name.endswith(naming.LOCK):
+            locks.break_stale(folder, path.name)
+        else:
+            folder.unlink(path.name)
+
+
+def size_lock(root: Path) -> Problem | None:
+    """What a lock on the file of the size means; None where there is none."""
+    try:
+        with Folder.at(root) as folder:
+            age = locks.age_ns(folder, naming.SIZE_LOCK)
+    except OSError:
+        return None
+    if age is None:
+        return None
+    effect = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
+    return FindingKind.LOCKED, locks.told(naming.SIZE_LOCK, age, effect)
+
+
+def _eviction_names(root: Path) -> Iterator[tuple[Path, str]]:
+    for suffix in ("", naming.LOCK):
+        if root.name:
+            yield root.parent, root.name + naming.EVICTION + suffix
+        yield root, naming.EVICTION + suffix
+
+
+def _unreadable(data: bytes) -> Problem | None:
+    """What ``std::stoull`` makes of the first line; an empty file counts as 0."""
+    line = data.partition(b"\n")[0]
+    if not data:
+        return None
+    found = _NUMBER.match(line)
+    if found is None or int(found[2][:40]) >= 1 << 64:
+        shown = line[:20].decode("ascii", "replace")
+        return FindingKind.CORRUPT, f"{naming.SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}"
+    if found[1] == b"-":
+        return FindingKind.CORRUPT, f"{naming.SIZE_FILE} is negative: programs evict at every entry they add"
+    return None
+
+
+def _far_off(data: bytes, summed: int) -> Problem | None:
+    found = _NUMBER.match(data)
+    stored = int(found[2]) if found else 0
+    if abs(stored - summed) <= max(SLACK_BYTES, summed // 4):
+        return None
+    effect = "evicts too early" if stored > summed else "lets the cache grow too large"
+    return FindingKind.ORPHAN, (
+        f"{naming.SIZE_FILE} says {format_size(stored)} and the entries take {format_size(summed)}, "
+        f"so libsycl {effect}"
+    )
+
+
+def _write(folder: Folder, status: os.stat_result, summed: int) -> None:
+    flags = os.O_WRONLY | os.O_TRUNC
+    fd = folder.open_for_writing(naming.SIZE_FILE, flags, stat.S_IMODE(status.st_mode))
+    try:
+        os.write(fd, str(summed).encode())
+    finally:
+        os.close(fd)

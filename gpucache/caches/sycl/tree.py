@@ -1,0 +1,151 @@
+"""The walk over a cache's folders, and what lies in one folder of entries.
+
+Owns which folders are entered: those that libsycl names, never through a link. Memory does not grow
+with the number of entries. Must not know what files hold.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpucache.caches import files, places
+from gpucache.caches.sycl import naming
+from gpucache.caches.sycl.naming import Group
+from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
+from gpucache.outcomes import FindingKind
+
+ROOT_FILES = frozenset({naming.SIZE_FILE, naming.SIZE_LOCK, naming.EVICTION, naming.EVICTION + naming.LOCK})
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Something in a cache that belongs to no entry, by its path below the root."""
+
+    parts: tuple[str, ...]
+    kind: FindingKind
+    detail: str
+
+
+@dataclass(slots=True)
+class Listing:
+    """The names in a folder of entries: the suffixes there are for each stem, and foreign names."""
+
+    files: dict[str, set[str]] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+
+    @property
+    def stems(self) -> list[str]:
+        """The entries and halves of entries, in the order in which programs look at them."""
+        return sorted((stem for stem in self.files if self.present(stem)), key=naming.order)
+
+    def present(self, stem: str) -> bool:
+        """Whether programs see an entry here: either of its files is enough."""
+        return not self.files.get(stem, set()).isdisjoint((naming.BINARY, naming.SOURCE))
+
+    def hole(self) -> int:
+        """The first number that programs do not see, where they stop looking."""
+        number = 0
+        while self.present(str(number)):
+            number += 1
+        return number
+
+
+def walk(root: Path) -> Iterator[Group | Stray]:
+    """Every folder of entries and everything that does not belong there, in no order.
+
+    Nothing for a root that does not exist; raises CacheUnusableError for one that cannot be read.
+    """
+    try:
+        top = Folder.at(root)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CacheUnusableError(f"{root} cannot be read ({error.strerror}); name another cache") from error
+    with top:
+        yield from _below(top, ())
+
+
+def listing(folder: Folder) -> Listing:
+    """What lies in a folder of entries; raises OSError."""
+    found = Listing()
+    for item in folder.entries():
+        split = naming.split_file(item.name)
+        if split is None:
+            found.foreign.append(item.name)
+        else:
+            found.files.setdefault(split[0], set()).add(split[1])
+    return found
+
+
+def open_group(root: Path, group: Group) -> Folder:
+    """The folder of a group; raises OSError."""
+    return files.open_folder(root, *group.parts)
+
+
+def open_part(root: Path, parts: tuple[str, ...]) -> Folder:
+    """A folder below the root; raises OSError."""
+    return files.open_folder(root, *parts)
+
+
+def remove_empty(root: Path, parts: tuple[str, ...]) -> int:
+    """Remove a folder and those above it, the root apart, while they are empty; how many went."""
+    gone = 0
+    for depth in range(len(parts), 0, -1):
+        try:
+            with open_part(root, parts[: depth - 1]) as above:
+                _remove_folder(above, parts[depth - 1])
+        except OSError:
+            break
+        gone += 1
+    return gone
+
+
+def _remove_folder(above: Folder, name: str) -> None:
+    with above.folder(name):  # no link, and a folder
+        pass
+    (above.path / name).rmdir()
+
+
+def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
+    doubt = places.distrust(folder.status(), move="move the cache with SYCL_CACHE_DIR")
+    if doubt:
+        yield Stray(parts, FindingKind.UNTRUSTED, doubt)
+    group = naming.group_of(parts)
+    if group is not None:
+        yield group
+        return
+    empty = True
+    for item in folder.entries():
+        empty = False
+        yield from _item(folder, item, parts)
+    if empty and parts:
+        yield Stray(parts, FindingKind.LEFTOVER, "it is an empty folder, as eviction leaves them")
+
+
+def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Iterator[Group | Stray]:
+    own = (*parts, item.name)
+    if not parts and item.name in ROOT_FILES:
+        return
+    if not naming.leads_on(own) and naming.group_of(own) is None:
+        yield Stray(
+            own, FindingKind.LEFTOVER, "libsycl makes no such name; remove it by hand if it is not needed"
+        )
+        return
+    try:
+        mode = folder.lstat(item.name).st_mode
+        if stat.S_ISLNK(mode):
+            yield Stray(own, FindingKind.UNTRUSTED, "it is a link, which leads programs out of the cache")
+        elif not stat.S_ISDIR(mode):
+            yield Stray(
+                own, FindingKind.LEFTOVER, "it has the name of a folder and is none: nothing is kept there"
+            )
+        else:
+            with folder.folder(item.name) as inner:
+                yield from _below(inner, own)
+    except FileNotFoundError:
+        return  # removed meanwhile
+    except OSError as error:
+        yield Stray(own, FindingKind.UNTRUSTED, f"it cannot be read ({error.strerror}); chmod u+rx it")

@@ -1,0 +1,76 @@
+"""Entries of the opened caches: listed, one told whole, one extracted."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucache.cli.caches import Opened
+from gpucache.cli.globals import given
+
+if TYPE_CHECKING:
+    from gpucache.caches.interface import Cache
+    from gpucache.outcomes import CacheEntry
+
+
+def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
+    """The entries that words and targets name; a single one whole."""
+    from gpucache.render import document, report, tables
+
+    found = _selected(opened, what, targets)
+    entries = [entry for _, entry in found]
+    summary = {"entries": len(entries), "size_bytes": sum(entry.size_bytes for entry in entries)}
+    if what and len(found) == 1:
+        [(cache, entry)] = found
+        one = cache.report(entry)
+        given().document(lambda: document.document("inspect", [document.report(one)], summary))
+        given().show(report.report(one, whole=given().verbose > 0))
+        return
+    if given().json:
+        rows = [_whole(cache, entry) if what else document.entry(entry) for cache, entry in found]
+        given().document(lambda: document.document("inspect", rows, summary))
+        return
+    given().show([tables.entries(entries, time.time_ns(), caches=len(opened.caches) > 1)])
+
+
+def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
+    """Write the artifact of one entry to a file; raises UsageError where not one is named."""
+    from gpucache.errors import UsageError
+    from gpucache.render import document
+    from gpucache.units import format_size
+
+    found = _selected(opened, what, targets) if what else []
+    if len(found) != 1:
+        keys = ", ".join(entry.key[:12] for _, entry in found[:8])
+        raise UsageError(
+            f"--extract needs one entry, and {len(found)} are named{f' ({keys})' if keys else ''}; "
+            "give the key of one"
+        )
+    [(cache, entry)] = found
+    payload = cache.extract(entry)
+    try:
+        file.write_bytes(payload)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
+    summary = {"file": str(file), "size_bytes": len(payload)}
+    given().document(lambda: document.document("inspect", [document.entry(entry)], summary))
+    given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
+
+
+def _selected(
+    opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
+) -> "list[tuple[Cache, CacheEntry]]":
+    from gpucache.engine.inspect import select_by_cache
+
+    found = select_by_cache(opened.caches, what, targets)
+    return [(cache, entry) for cache, entries in found for entry in entries]
+
+
+def _whole(cache: "Cache", entry: "CacheEntry") -> "dict[str, Any]":
+    """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
+    from gpucache.errors import FormatError
+    from gpucache.render import document
+
+    try:
+        return document.report(cache.report(entry))
+    except FormatError as error:
+        return document.entry(entry) | {"damage": str(error)}

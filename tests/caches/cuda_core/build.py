@@ -1,0 +1,97 @@
+"""Caches of cuda.core for tests: by its own rules from given bytes, and by itself with NVRTC."""
+
+import hashlib
+import os
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.caches.cuda_core import SYSTEM
+from gpucache.caches.cuda_core.cache import CudaCoreCache
+from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
+
+PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n{\n ret;\n}\n"
+HOUR_NS = 3600 * 10**9
+SOURCES = {
+    name: f'extern "C" __global__ void {name}(float *a) {{ a[threadIdx.x] *= {factor}.0f; }}'
+    for factor, name in enumerate(("scale", "twice", "thrice"), start=1)
+}
+
+
+def place(root: Path, key: bytes, payload: bytes) -> Path:
+    """Lay bytes where cuda.core looks for a key."""
+    digits = hashlib.sha256(key).hexdigest()
+    return lay(root, digits[:2], digits[2:], payload)
+
+
+def lay(root: Path, group: str, name: str, payload: bytes) -> Path:
+    """Lay bytes at any place below ``entries``; makes ``tmp`` as well."""
+    folder = root / "entries" / group
+    folder.mkdir(parents=True, exist_ok=True)
+    (root / "tmp").mkdir(mode=0o700, exist_ok=True)
+    path = folder / name
+    path.write_bytes(payload)
+    path.chmod(0o600)
+    return path
+
+
+def temporary(root: Path, name: str, age_ns: int, now_ns: int) -> Path:
+    """A file in ``tmp`` of some age."""
+    (root / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = root / "tmp" / name
+    path.write_bytes(b"part")
+    os.utime(path, ns=(now_ns - age_ns, now_ns - age_ns))
+    return path
+
+
+def opened(root: Path, clock: int | None = None) -> CudaCoreCache:
+    """The cache at a root, at some time of day."""
+    location = Location("cuda.core", str(root), "--cache", enabled=True)
+    return CudaCoreCache(location, lambda: clock) if clock is not None else SYSTEM.open(location)
+
+
+def only(cache: CudaCoreCache) -> CacheEntry:
+    """The one entry of a cache."""
+    (entry,) = cache.scan()
+    return entry
+
+
+def kinds(checked: Checked) -> list[FindingKind]:
+    """The kinds of what was found."""
+    return [finding.kind for finding in checked.findings]
+
+
+def require_nvrtc() -> None:
+    """Skip where cuda.core or NVRTC is not installed."""
+    for name in ("cuda-core", "nvidia-cuda-nvrtc"):
+        try:
+            distribution(name)
+        except PackageNotFoundError:
+            pytest.skip(f"{name} is not installed")
+
+
+def owner(root: Path | None, **options: Any) -> Any:
+    """cuda.core's own view of a cache."""
+    from cuda.core.utils import FileStreamProgramCache
+
+    return FileStreamProgramCache(root, **options)
+
+
+def compile_program(root: Path, name: str, target: str = "cubin") -> bytes:
+    """Have cuda.core compile a program with a cache, or take it from there."""
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch="sm_90", link_time_optimization=target == "ltoir" or None)
+    return bytes(Program(SOURCES[name], "c++", options).compile(target, cache=owner(root)).code)
+
+
+def program_key(name: str) -> bytes:
+    """The key under which cuda.core files the cubin of a program."""
+    from cuda.core import ProgramOptions
+    from cuda.core.utils import make_program_cache_key
+
+    options = ProgramOptions(arch="sm_90")
+    key = make_program_cache_key(code=SOURCES[name], code_type="c++", options=options, target_type="cubin")
+    return bytes(key)

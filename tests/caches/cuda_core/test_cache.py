@@ -1,0 +1,281 @@
+"""Caches laid by the rules of cuda.core, and what lies in them against those rules."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.cuda_core import SYSTEM
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.outcomes import FindingKind, Kept, Location, Verdict
+from tests.caches.cuda_core.build import HOUR_NS, PTX, kinds, lay, only, opened, place, temporary
+
+_NOW = 2 * 10**18
+_NAMES = st.sampled_from(["ab", "AB", "abc", "0f", "entries", "x" * 62, "0" * 62, "A" * 62, "\udcff", "é"])
+_PAYLOADS = st.binary(max_size=80) | st.integers(0, len(PTX)).map(lambda cut: PTX[:cut])
+
+
+def test_a_cache_that_does_not_exist_has_nothing(tmp_path: Path) -> None:
+    """And raises nothing."""
+    cache = opened(tmp_path / "none")
+    assert not list(cache.scan()) and not cache.find("ab") and not list(cache.leftovers())
+
+
+def test_a_location_counts_as_enabled_once_it_is_there(tmp_path: Path) -> None:
+    """The cache is opt-in: no variable says whether a program uses it."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"}
+    (before,) = SYSTEM.locations(environ)
+    assert before.root == str(tmp_path / "cuda-python" / "program-cache") and not before.enabled
+    Path(before.root).mkdir(parents=True)
+    (after,) = SYSTEM.locations(environ)
+    assert after.enabled and after.limit_bytes is None and after.decided_by == "XDG_CACHE_HOME"
+
+
+@pytest.mark.parametrize("home", [{}, {"XDG_CACHE_HOME": ""}])
+def test_without_the_variable_the_home_decides(home: dict[str, str]) -> None:
+    """An empty one counts as unset."""
+    (location,) = SYSTEM.locations({**home, "HOME": "/home/a"})
+    assert location.root == "/home/a/.cache/cuda-python/program-cache" and location.decided_by == "HOME"
+
+
+def test_without_any_variable_the_users_record_decides() -> None:
+    """As Path.home() has it; a user without a record has no place."""
+    assert [one.decided_by for one in SYSTEM.locations({})] in ([], ["the user's record"])
+
+
+def test_a_relative_variable_is_complained_of() -> None:
+    """Each current directory has a cache of its own then."""
+    (location,) = SYSTEM.locations({"XDG_CACHE_HOME": "caches", "HOME": "/nowhere"})
+    assert Path(location.root).is_absolute()
+    assert any("set an absolute path" in problem for problem in location.problems)
+
+
+def test_what_is_no_folder_does_not_open(tmp_path: Path) -> None:
+    """With the remedy in the sentence."""
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(CacheUnusableError, match="name the folder"):
+        SYSTEM.open(Location("cuda.core", str(path), "--cache", enabled=True))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "reachable"),
+    [
+        ("ab", "0" * 62, True),
+        ("AB", "0" * 62, False),
+        ("abc", "0" * 61, False),
+        ("ab", "0" * 61, False),
+        ("ab", "A" * 62, False),
+        ("ab", "README", False),
+    ],
+)
+def test_a_path_that_no_key_leads_to_is_misplaced(
+    group: str, name: str, reachable: bool, tmp_path: Path
+) -> None:
+    """And removed by repair, as cuda.core's own eviction would."""
+    path = lay(tmp_path, group, name, PTX)
+    cache = opened(tmp_path)
+    entry = only(cache)
+    checked = cache.check(entry)
+    assert kinds(checked) == ([] if reachable else [FindingKind.MISPLACED])
+    assert bool(entry.damage) is not reachable
+    cache.repair(checked, entry)
+    assert path.exists() is reachable
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_an_entry_that_others_may_write_is_untrusted(mode: int, tmp_path: Path) -> None:
+    """Whatever it holds now."""
+    place(tmp_path, b"key", PTX).chmod(mode)
+    cache = opened(tmp_path)
+    assert kinds(cache.check(only(cache))) == [FindingKind.UNTRUSTED]
+
+
+@pytest.mark.parametrize("folder", [".", "entries", "tmp", "entries/2c"])
+def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path) -> None:
+    """They could put any binary there."""
+    place(tmp_path, b"key", PTX)
+    (tmp_path / "entries" / "2c").mkdir(exist_ok=True)
+    assert not list(opened(tmp_path).leftovers())
+    (tmp_path / folder).chmod(0o775)
+    [checked] = opened(tmp_path).leftovers()
+    assert kinds(checked) == [FindingKind.UNTRUSTED] and checked.entry == str(tmp_path / folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="giving files away needs root")
+def test_an_entry_of_another_user_is_untrusted_and_left_to_its_owner(tmp_path: Path) -> None:
+    """Repair removes only what is one's own."""
+    path = place(tmp_path, b"key", PTX)
+    os.chown(path, 12345, 12345)
+    cache = opened(tmp_path)
+    checked = cache.check(only(cache))
+    assert kinds(checked) == [FindingKind.UNTRUSTED]
+    assert not cache.repair(checked, only(cache)).findings[0].repaired and path.exists()
+
+
+@pytest.mark.parametrize("parts", [("entries",), ("entries", "ab"), ("tmp",)])
+def test_a_link_in_the_place_of_a_folder_is_found_and_not_followed(
+    parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What lies behind it is neither listed nor removed."""
+    root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
+    lay(elsewhere, "ab", "0" * 62, PTX)
+    temporary(elsewhere, "entry-old", 2 * HOUR_NS, _NOW)
+    link = root.joinpath(*parts)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere.joinpath(*parts))
+    cache = opened(root, _NOW)
+    [checked] = cache.leftovers()
+    assert not list(cache.scan()) and kinds(checked) == [FindingKind.UNTRUSTED]
+    assert not cache.repair(checked, None).findings[0].repaired and link.is_symlink()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("make", [_pipe, _folder])
+def test_what_is_strange_in_tmp_is_told_and_left(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """cuda.core sweeps regular files alone."""
+    place(tmp_path, b"key", PTX)
+    make(tmp_path / "tmp" / "entry-x")
+    cache = opened(tmp_path, _NOW)
+    [checked] = cache.leftovers()
+    assert kinds(checked) == [FindingKind.LEFTOVER]
+    assert not cache.repair(checked, None).findings[0].repaired and (tmp_path / "tmp" / "entry-x").exists()
+
+
+def test_a_pipe_in_the_place_of_an_entry_is_found_without_waiting(tmp_path: Path) -> None:
+    """A program that reads it waits for ever."""
+    path = place(tmp_path, b"key", PTX)
+    path.unlink()
+    _pipe(path)
+    cache = opened(tmp_path)
+    entry = only(cache)
+    assert kinds(cache.check(entry)) == [FindingKind.UNTRUSTED] and entry.damage
+    with pytest.raises(FormatError):
+        cache.extract(entry)
+
+
+def test_strange_files_beside_entries_are_told_and_left(tmp_path: Path) -> None:
+    """A file and a folder where neither belongs."""
+    place(tmp_path, b"key", PTX)
+    (tmp_path / "entries" / "README").write_bytes(b"")
+    (tmp_path / "entries" / "2c" / "folder").mkdir(parents=True)
+    found = list(opened(tmp_path).leftovers())
+    assert [kinds(one) for one in found] == [[FindingKind.LEFTOVER]] * 2
+
+
+def test_an_entry_that_changed_since_the_scan_stays(tmp_path: Path) -> None:
+    """Another process may have compiled it anew."""
+    path = place(tmp_path, b"key", PTX)
+    cache = opened(tmp_path)
+    entry = only(cache)
+    path.unlink()
+    assert "removed" in (cache.remove(entry, "--all") or Kept("")).reason
+    path.write_bytes(PTX + b"\n")
+    assert cache.remove(entry, "--all") == Kept() and path.exists()
+
+
+def test_an_entry_that_is_gone_does_not_count_as_checked(tmp_path: Path) -> None:
+    """It is neither sound nor wrong."""
+    path = place(tmp_path, b"key", PTX)
+    cache = opened(tmp_path)
+    entry = only(cache)
+    path.unlink()
+    assert not cache.check(entry).counts
+    with pytest.raises(FormatError):
+        cache.report(entry)
+
+
+def test_a_broken_entry_is_not_extracted(tmp_path: Path) -> None:
+    """The error names what is wrong."""
+    place(tmp_path, b"key", PTX[:-3])
+    with pytest.raises(FormatError, match="corrupt"):
+        opened(tmp_path).extract(only(opened(tmp_path)))
+
+
+def test_a_report_says_that_the_key_is_opaque(tmp_path: Path) -> None:
+    """Besides what the binary is."""
+    place(tmp_path, b"key", PTX)
+    report = opened(tmp_path).report(only(opened(tmp_path)))
+    assert ("architecture", "compute_90") in report.payload
+    assert any("not stored" in field.value for field in report.key_fields)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 10, 64])
+def test_the_beginning_of_a_key_finds_its_entries(digits: int, tmp_path: Path) -> None:
+    """And those alone."""
+    for index in range(40):
+        place(tmp_path, bytes([index]), PTX)
+    cache = opened(tmp_path)
+    keys = {one.key for one in cache.scan()}
+    prefix = min(keys)[:digits]
+    assert {one.key for one in cache.find(prefix)} == {key for key in keys if key.startswith(prefix)}
+
+
+def test_without_a_key_the_answer_is_that_keys_are_opaque(tmp_path: Path) -> None:
+    """With the way to have misses explained."""
+    [reach] = opened(tmp_path).explain({})
+    assert reach.verdict is Verdict.OPAQUE_KEY and "compile_program" in reach.detail
+
+
+def test_an_unknown_key_was_never_built(tmp_path: Path) -> None:
+    """As far as cuda.core's files tell."""
+    place(tmp_path, b"key", PTX)
+    [reach] = opened(tmp_path).explain({"key": (b"0" * 64,)})
+    assert reach.verdict is Verdict.NEVER_BUILT and not reach.nearest
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"source": (b"x",)}, {"key": (b"no hex",)}, {"key": (b"ab",)}, {"key": (b"",)}]
+)
+def test_what_cannot_be_asked_is_refused(wanted: dict[str, tuple[bytes, ...]], tmp_path: Path) -> None:
+    """With what can."""
+    with pytest.raises(UsageError, match="key"):
+        list(opened(tmp_path).explain(wanted))
+
+
+def test_an_ambiguous_key_is_refused(tmp_path: Path) -> None:
+    """More digits tell."""
+    for name in ("0" * 62, "0" * 61 + "1"):
+        lay(tmp_path, "ab", name, PTX)
+    with pytest.raises(UsageError, match="more digits"):
+        list(opened(tmp_path).explain({"key": (b"ab00",)}))
+
+
+@pytest.mark.parametrize("parts", [(), ("entries",), ("tmp",), ("entries", "tmp", "other")])
+def test_other_folders_are_not_recognised(parts: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither those that have one of the two folders, nor those that have more and no entry."""
+    for part in parts:
+        (tmp_path / part).mkdir()
+    assert not SYSTEM.recognises(tmp_path)
+
+
+@given(files=st.lists(st.tuples(_NAMES, _NAMES, _PAYLOADS), max_size=6))
+def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]]) -> None:
+    """Names and bytes of any kind are listed, checked, repaired and removed."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        for group, name, payload in files:
+            lay(root, group, name, payload)
+        SYSTEM.recognises(root)
+        cache = opened(root)
+        entries = list(cache.scan())
+        assert len(entries) == len({(group, name) for group, name, _ in files})
+        found = [(cache.check(entry), entry) for entry in entries]
+        list(cache.leftovers())
+        for checked, entry in found:
+            assert bool(entry.damage) == bool(checked.findings)
+            cache.report(entry)
+            cache.repair(checked, entry)
+        assert all(cache.remove(entry, "--all") is None for entry in cache.scan())

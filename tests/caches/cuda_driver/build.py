@@ -1,0 +1,61 @@
+"""Trees as listings of the driver's cache show them: ``index`` and ``<hex>/<hex>/<14 hex>``."""
+
+import os
+from pathlib import Path
+
+from gpucache.caches.cuda_driver.cache import CudaDriverCache
+from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
+
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+NOW = 1_900_000_000 * SECOND_NS
+OLD = NOW - 24 * HOUR_NS
+
+
+def file(root: Path, path: str, size: int = 100, mtime_ns: int = OLD) -> Path:
+    """A file of some size and time; folders are made 0700, as the driver makes them."""
+    folder = root
+    for part in ("", *path.split("/")[:-1]):
+        folder = folder / part
+        folder.mkdir(mode=0o700, exist_ok=True)
+    made = root / path
+    made.write_bytes(b"\0" * size)
+    os.utime(made, ns=(mtime_ns, mtime_ns))
+    return made
+
+
+def binary(root: Path, number: int, size: int = 100, mtime_ns: int = OLD) -> Path:
+    """A binary, by number."""
+    return file(root, f"{number % 16:X}/{number // 16 % 16:X}/{number:014x}", size, mtime_ns)
+
+
+def tree(root: Path, binaries: int = 3, size: int = 100, mtime_ns: int = OLD) -> Path:
+    """A whole cache."""
+    file(root, "index", 5648, mtime_ns)
+    for number in range(binaries):
+        binary(root, number, size, mtime_ns)
+    return root
+
+
+def opened(
+    root: Path, *, limit: int | None = None, enabled: bool = True, clock: int = NOW
+) -> CudaDriverCache:
+    """The cache at a root, at some time of day."""
+    location = Location("cuda", str(root), "CUDA_CACHE_PATH", enabled=enabled, limit_bytes=limit)
+    return CudaDriverCache(location, lambda: clock)
+
+
+def only(cache: CudaDriverCache) -> CacheEntry:
+    """The one entry."""
+    (entry,) = cache.scan()
+    return entry
+
+
+def told(cache: CudaDriverCache) -> dict[FindingKind, str]:
+    """What is worth knowing of the whole, by kind."""
+    return {finding.kind: finding.detail for one in cache.leftovers() for finding in one.findings}
+
+
+def kinds(checked: Checked) -> list[FindingKind]:
+    """The kinds of what was found."""
+    return [finding.kind for finding in checked.findings]

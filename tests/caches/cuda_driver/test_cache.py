@@ -1,0 +1,298 @@
+"""The driver's cache as one opaque entry: what is told of it, and how it is emptied."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.cuda_driver.clearing import clear
+from gpucache.caches.cuda_driver.tree import DEEPEST
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Kept, Verdict
+from tests.caches.cuda_driver.build import (
+    HOUR_NS,
+    NOW,
+    OLD,
+    SECOND_NS,
+    binary,
+    file,
+    kinds,
+    only,
+    opened,
+    told,
+    tree,
+)
+
+_MIB = 1 << 20
+_PART = st.sampled_from(["a", "F", "index", "\udcff", "tmp1", "0" * 14])
+
+
+def test_the_whole_cache_is_one_entry(tmp_path: Path) -> None:
+    """Its size is what it takes on disk, its times those of the oldest and the newest file."""
+    tree(tmp_path / "jit")
+    newest = binary(tmp_path / "jit", 99, 5000, OLD + HOUR_NS)
+    entry = only(opened(tmp_path / "jit"))
+    files = [path for path in (tmp_path / "jit").rglob("*") if path.is_file()]
+    assert entry.size_bytes == sum(path.stat().st_blocks * 512 for path in files)
+    assert (entry.created_ns, entry.last_used_ns) == (OLD, newest.stat().st_mtime_ns)
+    assert dict(entry.fields) == {
+        "files": "5",
+        "bytes": str(5648 + 3 * 100 + 5000),
+        "index": "present",
+        "files of unusual names": "0",
+    }
+
+
+def test_the_key_stays_the_same(tmp_path: Path) -> None:
+    """Whatever is in the cache; its beginning finds the entry, and another does not."""
+    one, other = only(opened(tree(tmp_path / "a"))), only(opened(tree(tmp_path / "b", binaries=9)))
+    assert one.key == other.key and len(one.key) == 64
+    cache = opened(tmp_path / "a")
+    assert cache.find(one.key[:4]) == [one] and not cache.find("0" * 8)
+
+
+@pytest.mark.parametrize("folders", [(), ("jit",), ("jit/a/b",)])
+def test_without_files_there_is_no_entry(folders: tuple[str, ...], tmp_path: Path) -> None:
+    """Nor is there anything to say."""
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    cache = opened(tmp_path / "jit", limit=100)
+    assert not list(cache.scan()) and not told(cache)
+
+
+def test_a_sound_tree_has_no_finding_and_a_note(tmp_path: Path) -> None:
+    """The format is opaque, and verify says so."""
+    cache = opened(tree(tmp_path / "jit"), limit=_MIB)
+    checked = cache.check(only(cache))
+    assert not checked.findings and "not documented" in checked.notes[0]
+    assert not told(cache) and not only(cache).damage
+
+
+@pytest.mark.parametrize(
+    ("root", "below", "wrong"), [(0o700, 0o755, False), (0o755, 0o700, False), (0o755, 0o755, True)]
+)
+def test_modes_count_where_others_get_there(root: int, below: int, wrong: bool, tmp_path: Path) -> None:
+    """Files of a umask of 002 behind a folder that is one's own are no danger."""
+    tree(tmp_path / "jit")
+    binary(tmp_path / "jit", 1).chmod(0o664)
+    for folder in filter(Path.is_dir, [*(tmp_path / "jit").rglob("*")]):
+        folder.chmod(below)
+    (tmp_path / "jit").chmod(root)
+    cache = opened(tmp_path / "jit")
+    assert kinds(cache.check(only(cache))) == [FindingKind.UNTRUSTED] * wrong
+    assert bool(only(cache).damage) is wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving files away needs root")
+def test_a_file_of_another_user_is_untrusted_wherever_it_lies(tmp_path: Path) -> None:
+    """The driver loads what it holds."""
+    tree(tmp_path / "jit")
+    os.chown(binary(tmp_path / "jit", 1), 12345, 12345)
+    cache = opened(tmp_path / "jit")
+    [finding] = cache.check(only(cache)).findings
+    assert finding.kind is FindingKind.UNTRUSTED and "12345" in finding.detail
+
+
+def test_links_are_told_and_not_followed(tmp_path: Path) -> None:
+    """Neither to a file nor to a folder; what they name is not counted."""
+    elsewhere = tree(tmp_path / "elsewhere")
+    tree(tmp_path / "jit", binaries=1)
+    (tmp_path / "jit" / "A").symlink_to(elsewhere)
+    (tmp_path / "jit" / "0" / "link").symlink_to(elsewhere / "index")
+    cache = opened(tmp_path / "jit")
+    [finding] = cache.check(only(cache)).findings
+    assert finding.kind is FindingKind.UNTRUSTED and "and 1 more" in finding.detail
+    assert dict(only(cache).fields)["files"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("used", "recent", "words"),
+    [
+        (89, 0, None),
+        (91, 0, "old binaries are evicted for new ones"),
+        (91, 4, "old binaries are evicted for new ones"),
+        (91, 5, "programs evict each other's binaries at every start"),
+    ],
+)
+def test_a_nearly_full_cache_is_told(used: int, recent: int, words: str | None, tmp_path: Path) -> None:
+    """And whether it is so because programs take turns."""
+    file(tmp_path / "jit", "index", 0)
+    for number in range(10):
+        mtime = NOW - HOUR_NS // 2 if number < recent else OLD
+        binary(tmp_path / "jit", number, used * 100, mtime)
+    detail = told(opened(tmp_path / "jit", limit=100_000)).get(FindingKind.STALE, "")
+    assert bool(detail) is bool(words) and (words or "") in detail
+    assert not detail or "raise CUDA_CACHE_MAXSIZE" in detail
+
+
+def test_at_the_highest_limit_another_remedy_is_told(tmp_path: Path) -> None:
+    """The driver allows no more."""
+    tree(tmp_path / "jit", binaries=1)
+    with (tmp_path / "jit" / "0" / "0" / f"{0:014x}").open("r+b") as large:
+        large.truncate(4 << 30)
+    detail = told(opened(tmp_path / "jit", limit=4 << 30))[FindingKind.STALE]
+    assert "CUDA_CACHE_PATH" in detail and "raise" not in detail
+
+
+def test_a_binary_over_the_limit_is_told(tmp_path: Path) -> None:
+    """The driver caches none such."""
+    tree(tmp_path / "jit")
+    path = binary(tmp_path / "jit", 0, 5000)
+    details = [one.findings[0].detail for one in opened(tmp_path / "jit", limit=4999).leftovers()]
+    assert any(
+        f"{path.parent.parent.name}/" in one and "larger than the whole limit" in one for one in details
+    )
+    assert not any("larger" in one for one in told(opened(tmp_path / "jit", limit=5000)).values())
+
+
+def test_without_a_known_limit_none_is_held_against_it(tmp_path: Path) -> None:
+    """As for a folder that --cache named."""
+    assert not told(opened(tree(tmp_path / "jit")))
+
+
+@pytest.mark.parametrize(("gone", "words"), [("index", "'index' is missing"), ("0", "no binaries")])
+def test_half_a_cache_is_told(gone: str, words: str, tmp_path: Path) -> None:
+    """Binaries without an index, and an index without binaries."""
+    tree(tmp_path / "jit", binaries=1)
+    path = tmp_path / "jit" / gone
+    path.rename(tmp_path / "gone")
+    assert words in told(opened(tmp_path / "jit"))[FindingKind.ORPHAN]
+
+
+@pytest.mark.parametrize(
+    ("path", "size"), [("a/b/.nfs0001", 5), ("a/b/x.tmp", 5), ("tmpfile", 5), (f"a/b/{7:014x}", 0)]
+)
+def test_what_stopped_programs_left_is_told_once_it_is_old(path: str, size: int, tmp_path: Path) -> None:
+    """Before that it may be being written."""
+    tree(tmp_path / "jit")
+    file(tmp_path / "jit", path, size)
+    assert path in told(opened(tmp_path / "jit"))[FindingKind.LEFTOVER]
+    file(tmp_path / "jit", path, size, NOW - 59 * 60 * SECOND_NS)
+    assert not told(opened(tmp_path / "jit"))
+
+
+def test_folders_of_any_depth_end_the_walk(tmp_path: Path) -> None:
+    """They are told, and no more of them is looked at."""
+    tree(tmp_path / "jit")
+    file(tmp_path / "jit", "/".join("a" * (DEEPEST + 40)))
+    cache = opened(tmp_path / "jit")
+    assert FindingKind.UNSUPPORTED in told(cache)
+    assert dict(only(cache).fields)["files"] == "4"
+
+
+def test_nothing_is_repaired(tmp_path: Path) -> None:
+    """What the driver needs is not documented."""
+    tree(tmp_path / "jit")
+    (tmp_path / "jit" / "index").unlink()
+    cache = opened(tmp_path / "jit")
+    [checked] = cache.leftovers()
+    assert cache.repair(checked, None) == checked and not checked.findings[0].repaired
+
+
+def test_an_opaque_entry_is_not_extracted(tmp_path: Path) -> None:
+    """Its report says why."""
+    cache = opened(tree(tmp_path / "jit"))
+    with pytest.raises(FormatError, match="opaque"):
+        cache.extract(only(cache))
+    assert "opaque" in cache.report(only(cache)).key_fields[0].value
+
+
+@pytest.mark.parametrize(("enabled", "verdict"), [(True, Verdict.OPAQUE_KEY), (False, Verdict.NOT_CONSULTED)])
+def test_no_key_is_explained(enabled: bool, verdict: Verdict, tmp_path: Path) -> None:
+    """Whatever is asked."""
+    [reach] = opened(tmp_path, enabled=enabled).explain({"source": (b"x",)})
+    assert reach.verdict is verdict and not reach.hit
+
+
+def _remove(root: Path, why: str = "--all", clock: int = NOW) -> Kept | None:
+    cache = opened(root, clock=clock)
+    return cache.remove(only(cache), why)
+
+
+@pytest.mark.parametrize("why", ["over 1.0 MiB", "unused for 30 d", "stale", ""])
+def test_a_limit_does_not_empty_it(why: str, tmp_path: Path) -> None:
+    """The driver keeps to one of its own."""
+    kept = _remove(tree(tmp_path / "jit"), why)
+    assert kept is not None and "CUDA_CACHE_MAXSIZE" in kept.reason
+    assert dict(only(opened(tmp_path / "jit")).fields)["files"] == "4"
+
+
+def test_all_of_it_is_emptied_and_the_folder_stays(tmp_path: Path) -> None:
+    """Links go, and what they name stays."""
+    elsewhere = tree(tmp_path / "elsewhere")
+    tree(tmp_path / "jit", binaries=40)
+    (tmp_path / "jit" / "link").symlink_to(elsewhere)
+    assert _remove(tmp_path / "jit") is None
+    assert not list((tmp_path / "jit").iterdir())
+    assert len([path for path in elsewhere.rglob("*") if path.is_file()]) == 4
+    assert opened(tmp_path / "jit").settle() == ()
+
+
+@pytest.mark.parametrize(("age", "kept"), [(59, True), (-59, True), (61, False), (-7200, False)])
+def test_a_cache_in_use_stays(age: int, kept: bool, tmp_path: Path) -> None:
+    """It changed within the last minute; a file of a far future date only has a wrong one."""
+    tree(tmp_path / "jit")
+    path = binary(tmp_path / "jit", 7, 100, NOW - age * SECOND_NS)
+    answer = _remove(tmp_path / "jit")
+    assert (answer is not None and "a program is using it" in answer.reason) is kept
+    assert path.exists() is kept
+
+
+def _add(root: Path) -> None:
+    binary(root, 77)
+
+
+def _change(root: Path) -> None:
+    file(root, "index", 9)
+
+
+@pytest.mark.parametrize("change", [_add, _change])
+def test_what_changed_since_the_scan_stays(change: Callable[[Path], None], tmp_path: Path) -> None:
+    """Nobody planned to remove that."""
+    cache = opened(tree(tmp_path / "jit"))
+    entry = only(cache)
+    change(tmp_path / "jit")
+    assert cache.remove(entry, "--all") == Kept() and list(cache.scan())
+
+
+def test_what_is_written_while_it_is_emptied_stays(tmp_path: Path) -> None:
+    """It is of a program that started meanwhile."""
+    tree(tmp_path / "jit")
+    young = binary(tmp_path / "jit", 2, 100, NOW + SECOND_NS)
+    assert not clear(tmp_path / "jit", NOW).count
+    assert [path for path in (tmp_path / "jit").rglob("*") if path.is_file()] == [young]
+
+
+def test_one_that_is_gone_stays_gone(tmp_path: Path) -> None:
+    """It neither counts as checked nor as removed."""
+    cache = opened(tree(tmp_path / "jit"))
+    entry = only(cache)
+    (tmp_path / "jit").rename(tmp_path / "moved")
+    assert not cache.check(entry).counts
+    kept = cache.remove(entry, "--all")
+    assert kept is not None and "removed since the scan" in kept.reason
+
+
+@given(paths=st.lists(st.tuples(st.lists(_PART, min_size=1, max_size=4), st.integers(0, 3)), max_size=8))
+def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> None:
+    """Every file is counted once, and none is left."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder, "jit")
+        root.mkdir()
+        for parts, size in paths:
+            # A name may be that of a folder already, or a folder be wanted where a file is.
+            blocked = any(root.joinpath(*parts[:end]).is_file() for end in range(1, len(parts)))
+            if not blocked and not root.joinpath(*parts).is_dir():
+                file(root, "/".join(parts), size)
+        files = sum(path.is_file() for path in root.rglob("*"))
+        cache = opened(root, limit=2)
+        told(cache)
+        for entry in cache.scan():
+            assert dict(entry.fields)["files"] == str(files)
+            cache.check(entry)
+            assert cache.remove(entry, "--all") is None
+        assert not list(root.iterdir())

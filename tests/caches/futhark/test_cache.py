@@ -1,0 +1,313 @@
+"""One cache file or a folder of them, as a cache."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.futhark.cache import FutharkCache
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.outcomes import CacheEntry, Checked, FindingKind, Kept, Location
+from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
+
+_PARTIAL = ".futhark-0123456789abcdef.gpucache-tmp"
+_HOUR_NS = 3600 * 10**9
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A sound cache file beside its source."""
+    (tmp_path / "foo.fut").write_text("def main = 1\n", encoding="utf-8")
+    path = tmp_path / "foo.fut.cache"
+    path.write_bytes(file_bytes())
+    path.chmod(0o600)
+    return path
+
+
+def _check(path: Path) -> Checked:
+    return open_cache(path).check(only_entry(path))
+
+
+def _kinds(checked: Checked) -> list[FindingKind]:
+    return [finding.kind for finding in checked.findings]
+
+
+def _write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+def test_an_entry_of_a_file(file: Path) -> None:
+    """Key, program, target and kind are those of the file."""
+    entry = only_entry(file)
+    assert (entry.key, entry.program, entry.damage) == (KEY.hex(), "foo.fut", "")
+    assert (entry.target, entry.artifact_kind) == ("cuda:compute_80", "ptx")
+    assert entry.path == str(file)
+
+
+def test_times_of_an_entry(file: Path) -> None:
+    """Made when it was written, used when it was read last."""
+    os.utime(file, ns=(5_000, 3_000))
+    assert (only_entry(file).created_ns, only_entry(file).last_used_ns) == (3_000, 5_000)
+    os.utime(file, ns=(1_000, 3_000))
+    assert only_entry(file).last_used_ns == 3_000
+
+
+def test_looking_leaves_the_access_time_alone(file: Path) -> None:
+    """Neither a scan nor a check counts as use."""
+    os.utime(file, ns=(1_000, 3_000))
+    _check(file)
+    assert file.stat().st_atime_ns == 1_000
+
+
+def test_a_folder_holds_its_cache_files(file: Path) -> None:
+    """Other files, unfinished ones and folders below are left out."""
+    _write(file.parent / _PARTIAL, file_bytes())
+    _write(file.parent / "prog.cache", file_bytes())
+    _write(file.parent / "foo.fut.tuning", b"main.tile=16\n")
+    (file.parent / "below").mkdir()
+    _write(file.parent / "below" / "x.cache", file_bytes())
+    os.mkfifo(file.parent / "pipe")
+    (file.parent / "link.cache").symlink_to(file)
+    assert sorted(entry.program for entry in open_cache(file.parent).scan()) == ["foo.fut", "prog"]
+
+
+def test_a_file_that_is_named_is_an_entry_whatever_is_in_it(tmp_path: Path) -> None:
+    """Junk under a cache's name is a finding, not an error."""
+    path = _write(tmp_path / "junk.cache", b"junk")
+    assert only_entry(path).key == "junk.cache"
+    assert _kinds(_check(path)) == [FindingKind.CORRUPT]
+
+
+def test_a_place_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    """A cache that was not made yet has no entries and no leftovers."""
+    cache = open_cache(tmp_path / "no" / "foo.cache")
+    assert ([*cache.scan()], [*cache.leftovers()], cache.find("ab")) == ([], [], [])
+
+
+def test_a_missing_folder_is_a_problem_of_the_place(tmp_path: Path) -> None:
+    """Futhark does not make it, and writes nothing."""
+    (problem,) = open_cache(tmp_path / "no" / "foo.cache").location().problems
+    assert "does not exist" in problem
+    assert str(tmp_path / "no") in problem
+
+
+def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
+    """A path below a file is refused, naming what to do."""
+    _write(tmp_path / "file", b"")
+    with pytest.raises(CacheUnusableError, match="name"):
+        list(open_cache(tmp_path / "file" / "foo.cache").scan())
+
+
+def test_entries_are_found_by_their_key(file: Path) -> None:
+    """A few digits select, others do not."""
+    cache = open_cache(file)
+    assert [entry.key for entry in cache.find(KEY.hex()[:6])] == [KEY.hex()]
+    assert cache.find("zz") == []
+
+
+def test_a_sound_file_has_no_finding(file: Path) -> None:
+    """Nothing is wrong with what Futhark wrote."""
+    assert _check(file) == Checked(KEY.hex())
+
+
+@pytest.mark.parametrize("size", range(0, 48 + len(PTX), 7))
+def test_every_truncation_is_found(file: Path, size: int) -> None:
+    """A file cut anywhere is truncated."""
+    _write(file, file_bytes()[:size])
+    assert _kinds(_check(file)) == [FindingKind.TRUNCATED]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "words"),
+    [
+        (file_bytes() + b"x", FindingKind.CORRUPT, "errno: Success"),
+        (file_bytes(payload=PTX[:-2]), FindingKind.CORRUPT, "compiles again"),
+        (file_bytes(payload=SPIRV[:-1]), FindingKind.CORRUPT, "does not compile again"),
+        (file_bytes(payload=b""), FindingKind.CORRUPT, "the payload is empty"),
+        (file_bytes(payload=b"what is it?"), FindingKind.MISLABELLED, "nothing that gpucache knows"),
+    ],
+)
+def test_findings_say_what_comes_of_them(file: Path, data: bytes, kind: FindingKind, words: str) -> None:
+    """Each kind of damage has its consequence."""
+    _write(file, data)
+    (finding,) = _check(file).findings
+    assert (finding.kind, words in finding.detail) == (kind, True)
+
+
+def test_a_file_that_others_may_write_is_untrusted(file: Path) -> None:
+    """Its payload would be given to the driver."""
+    file.chmod(0o666)
+    (finding,) = _check(file).findings
+    assert (finding.kind, "mode 0666" in finding.detail) == (FindingKind.UNTRUSTED, True)
+
+
+def test_a_link_is_untrusted(file: Path) -> None:
+    """It is not followed, a dangling one neither."""
+    link = file.parent / "link.cache"
+    link.symlink_to(file)
+    assert _kinds(_check(link)) == [FindingKind.UNTRUSTED]
+    file.unlink()
+    assert _kinds(_check(link)) == [FindingKind.UNTRUSTED]
+
+
+def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
+    """Only a name that futhark bench gives tells of a source."""
+    (file.parent / "foo.fut").unlink()
+    (finding,) = _check(file).findings
+    assert (finding.kind, "foo.fut" in finding.detail) == (FindingKind.ORPHAN, True)
+    assert _kinds(_check(_write(file.parent / "prog.cache", file_bytes()))) == []
+
+
+def test_a_file_that_vanished_is_not_counted(file: Path) -> None:
+    """A file that its program removed meanwhile is no finding."""
+    cache, entry = open_cache(file), only_entry(file)
+    file.unlink()
+    checked = cache.check(entry)
+    assert (checked.counts, checked.findings) == (False, ())
+
+
+def test_a_report_has_the_header_and_the_payload(file: Path) -> None:
+    """The whole key, and the part of it that Futhark compares."""
+    report = open_cache(file).report(only_entry(file))
+    fields = {one.label: one.value for one in report.key_fields}
+    assert fields["key"] == KEY.hex()
+    assert fields["all of the key that Futhark compares"] == KEY[:8].hex()
+    assert fields["declared size in bytes"] == fields["real size in bytes"] == str(48 + len(PTX))
+    payload = dict(report.payload)
+    assert (payload["PTX version"], payload["names of entries"]) == ("8.0", "main_segmap")
+
+
+def test_a_truncated_file_is_still_reported(file: Path) -> None:
+    """What is left of it is told, as long as its header is there."""
+    _write(file, file_bytes()[:60])
+    fields = {one.label: one.value for one in open_cache(file).report(only_entry(file)).key_fields}
+    assert (fields["declared size in bytes"], fields["real size in bytes"]) == (str(48 + len(PTX)), "60")
+
+
+def test_what_does_not_read_is_a_format_error(tmp_path: Path) -> None:
+    """Neither a report nor the payload comes out of junk."""
+    path = _write(tmp_path / "junk.cache", b"junk")
+    cache, entry = open_cache(path), only_entry(path)
+    with pytest.raises(FormatError, match=r"junk\.cache"):
+        cache.report(entry)
+    with pytest.raises(FormatError, match=r"junk\.cache"):
+        cache.extract(entry)
+
+
+def test_the_payload_comes_out(file: Path) -> None:
+    """Byte for byte; a broken one does not."""
+    assert open_cache(file).extract(only_entry(file)) == PTX
+    _write(file, file_bytes(payload=PTX[:-2]))
+    with pytest.raises(FormatError, match="broken"):
+        open_cache(file).extract(only_entry(file))
+
+
+def test_a_removed_file_is_gone(file: Path) -> None:
+    """Nothing else is."""
+    cache = open_cache(file)
+    assert cache.remove(only_entry(file), "test") is None
+    assert not file.exists()
+    assert (file.parent / "foo.fut").exists()
+    assert cache.settle() == ()
+
+
+def test_a_file_that_changed_is_kept(file: Path) -> None:
+    """A program that wrote it since the scan keeps it."""
+    entry = only_entry(file)
+    _write(file, file_bytes() + b"longer")
+    assert open_cache(file).remove(entry, "test") == Kept()
+    assert file.exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"FUTHARK1" + bytes(60)])
+def test_a_foreign_file_is_never_removed(tmp_path: Path, data: bytes) -> None:
+    """Neither evicted nor repaired, and the finding says so."""
+    path = _write(tmp_path / "thesis.txt", data)
+    cache, entry = open_cache(path), only_entry(path)
+    assert cache.remove(entry, "test") is not None
+    (finding,) = cache.repair(cache.check(entry), entry).findings
+    assert (finding.repaired, "left alone" in finding.detail) == (False, True)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("data", [file_bytes()[:60], file_bytes() + b"x", file_bytes(payload=b"junk")])
+def test_a_damaged_file_is_removed_by_repair(file: Path, data: bytes) -> None:
+    """Futhark makes it anew."""
+    _write(file, data)
+    cache, entry = open_cache(file), only_entry(file)
+    (finding,) = cache.repair(cache.check(entry), entry).findings
+    assert finding.repaired
+    assert not file.exists()
+
+
+def test_a_damaged_file_that_changed_is_left_to_its_program(file: Path) -> None:
+    """A repair does not undo what a program wrote since."""
+    _write(file, file_bytes()[:60])
+    cache, entry = open_cache(file), only_entry(file)
+    checked = cache.check(entry)
+    _write(file, file_bytes())
+    (finding,) = cache.repair(checked, entry).findings
+    assert (finding.repaired, "changed since" in finding.detail) == (False, True)
+    assert file.exists()
+
+
+def test_a_sound_file_is_left_by_repair(file: Path) -> None:
+    """An orphan is worth knowing and stays."""
+    (file.parent / "foo.fut").unlink()
+    cache, entry = open_cache(file), only_entry(file)
+    checked = cache.check(entry)
+    assert cache.repair(checked, entry) == checked
+    assert file.exists()
+
+
+def test_an_unfinished_file_of_ours_is_a_leftover(file: Path) -> None:
+    """Once nobody changed it for an hour; then repair removes it."""
+    partial = _write(file.parent / _PARTIAL, file_bytes()[:60])
+    young = open_cache(file.parent)
+    assert [*young.leftovers()] == []
+    old = FutharkCache(young.location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
+    (checked,) = old.leftovers()
+    assert (checked.counts, _kinds(checked)) == (False, [FindingKind.LEFTOVER])
+    assert not young.repair(checked, None).findings[0].repaired
+    assert old.repair(checked, None).findings[0].repaired
+    assert not partial.exists()
+
+
+def test_nothing_else_is_removed_as_a_leftover(file: Path) -> None:
+    """A name that is not ours is refused, in the folder and outside."""
+    cache = FutharkCache(open_cache(file).location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
+    for path in (file, file.parent / "foo.fut", file.parent / "x" / ".." / _PARTIAL):
+        assert cache.repair(Checked(str(path), counts=False), None).findings == ()
+    assert file.exists()
+
+
+def test_an_entry_of_another_cache_is_a_mistake(file: Path) -> None:
+    """What another cache scanned cannot be checked here."""
+    stranger = CacheEntry("sycl", "k", "p", 0, 0, 0)
+    with pytest.raises(TypeError):
+        open_cache(file).check(stranger)
+
+
+@given(st.binary(max_size=100) | st.binary(max_size=80).map(lambda rest: file_bytes()[:40] + rest))
+def test_any_file_is_looked_at(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    """Whatever is in a file: an entry, findings that fit its damage, and no error but a format error."""
+    path = _write(tmp_path_factory.mktemp("any") / "x.cache", data)
+    cache, entry = open_cache(path), only_entry(path)
+    checked = cache.check(entry)
+    assert bool(entry.damage) <= any(finding.kind.wrong for finding in checked.findings)
+    for ask in (cache.report, cache.extract):
+        try:
+            ask(entry)
+        except FormatError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_location_keeps_its_own_problems(tmp_path: Path) -> None:
+    """What the caller knows of the place is not replaced."""
+    location = Location("futhark", str(tmp_path), "--cache", enabled=True, problems=("told",))
+    assert FutharkCache(location).location().problems == ("told",)

@@ -1,0 +1,78 @@
+"""The 48 bytes a cache file begins with."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.futhark.header import damage, encode, read_header
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind
+from tests.caches.futhark.build import KEY, PTX, file_bytes
+
+
+def test_a_file_is_written_byte_for_byte() -> None:
+    """Magic, size of the whole, key, payload; as in a file that Futhark's own routine wrote."""
+    key = bytes.fromhex("ee54937c26b3439a") + b"\xee" * 24
+    expected = "46555448 41524b00 3700000000000000 ee54937c26b3439a" + "ee" * 24 + "5041594c4f4144"
+    assert encode(key, b"PAYLOAD") == bytes.fromhex(expected)
+
+
+def test_a_header_is_read_back() -> None:
+    """Size and key come back."""
+    head = read_header(file_bytes())
+    assert head is not None
+    assert (head.declared_bytes, head.key) == (48 + len(PTX), KEY)
+
+
+def test_a_key_of_another_length_is_refused() -> None:
+    """A key has 32 bytes."""
+    with pytest.raises(FormatError, match="32 bytes and this one has 31"):
+        encode(KEY[1:], b"")
+
+
+@pytest.mark.parametrize("size", range(48 + len(PTX)))
+def test_every_truncation_is_seen(size: int) -> None:
+    """A file cut anywhere is truncated."""
+    found = damage(file_bytes()[:size], size)
+    assert found is not None
+    assert found.kind is FindingKind.TRUNCATED
+
+
+@pytest.mark.parametrize("place", range(16))
+def test_every_flip_of_magic_and_size_is_seen(place: int) -> None:
+    """One wrong byte in magic or size is damage."""
+    data = bytearray(file_bytes())
+    data[place] ^= 0x01
+    assert damage(bytes(data), len(data)) is not None
+
+
+def test_trailing_bytes_are_corrupt() -> None:
+    """More bytes than the header says are two writers' work."""
+    data = file_bytes() + b"x"
+    found = damage(data, len(data))
+    assert found is not None
+    assert (found.kind, "errno: Success" in found.detail) == (FindingKind.CORRUPT, True)
+
+
+@pytest.mark.parametrize("declared", [0, -1, -(2**63), 47])
+def test_a_size_that_no_file_can_have_is_corrupt(declared: int) -> None:
+    """Sizes below the header's own are no truncation."""
+    found = damage(file_bytes(declared=declared), 48 + len(PTX))
+    assert found is not None
+    assert found.kind is FindingKind.CORRUPT
+
+
+def test_a_file_of_something_else_is_told_apart() -> None:
+    """What does not begin with the magic is no Futhark file, however long."""
+    found = damage(b"\x7fELF" + bytes(60), 64)
+    assert found is not None
+    assert "does not begin" in found.detail
+
+
+@given(st.binary(max_size=120) | st.binary(max_size=80).map(lambda rest: b"FUTHARK\0" + rest))
+def test_any_bytes_are_read(data: bytes) -> None:
+    """Sound is what has the magic, a whole header and its own size, and nothing else."""
+    sound = len(data) >= 48 and data[:16] == b"FUTHARK\0" + len(data).to_bytes(8, "little")
+    assert (damage(data, len(data)) is None) == sound
+    head = read_header(data)
+    assert (head is not None) == (len(data) >= 48 and data.startswith(b"FUTHARK\0"))

@@ -1,0 +1,85 @@
+"""The hash that Futhark's keys are made of."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.futhark.keys import (
+    START,
+    continued,
+    contribution,
+    key_of,
+    native_signed,
+    to_bytes,
+    to_number,
+    total,
+)
+
+_KERNEL = b"kernel void f(){}"
+_SEVERAL = (b"-arch", b"compute_90", b"-default-device", b"--disable-warnings", _KERNEL)
+
+
+def _hex(*inputs: bytes, signed: bool = True) -> str:
+    return to_bytes(total(inputs, signed=signed)).hex()
+
+
+def test_no_input_gives_zero() -> None:
+    """A key of nothing is all zero."""
+    assert _hex() == "00" * 32
+
+
+def test_a_short_input_touches_the_first_words_only() -> None:
+    """Three bytes reach three of the eight words."""
+    assert _hex(b"abc") == "06b60200287759008b5c880b" + "00" * 20
+
+
+def test_a_longer_input_comes_round() -> None:
+    """Seventeen bytes reach every word."""
+    assert _hex(_KERNEL) == "3cda8e07218b0f17bfd9bd098d5d78346443cd6a20e7640de9fd819976a281de"
+
+
+def test_several_inputs_in_any_order() -> None:
+    """The order of inputs does not matter."""
+    expected = "fd4dffe8a7de7e449c4c7eba8774c80826403103dd24bf503f9dc7d5a128c9b0"
+    assert _hex(*_SEVERAL) == _hex(*reversed(_SEVERAL)) == expected
+
+
+def test_an_input_given_twice_cancels() -> None:
+    """Two equal inputs add nothing."""
+    assert _hex(b"-DX=1", b"-DX=1") == "00" * 32
+
+
+def test_signed_and_unsigned_char() -> None:
+    """Bytes from 0x80 on count differently where char has no sign."""
+    text = "æø".encode()
+    assert _hex(text) == "68b502000e62590091a3850b69153a7c" + "00" * 16
+    assert _hex(text, signed=False) == "68b602000e84590091068a0b69d9ca7c" + "00" * 16
+
+
+def test_key_of_takes_text_and_bytes() -> None:
+    """Options may be text, whatever bytes a path in them had."""
+    assert key_of(("-I/\udcff",), _KERNEL) == key_of((b"-I/\xff",), _KERNEL)
+
+
+def test_the_machine_is_asked_without_error() -> None:
+    """Whether char has a sign here is known for every machine."""
+    assert native_signed() in (True, False)
+
+
+@given(st.binary(max_size=80), st.integers(0, 80), st.booleans())
+def test_an_input_may_be_hashed_in_two_parts(data: bytes, cut: int, signed: bool) -> None:
+    """Going on behind a part gives what the whole gives."""
+    x, first = continued(data[:cut], START, 0, signed=signed)
+    _, second = continued(data[cut:], x, len(data[:cut]), signed=signed)
+    assert first ^ second == contribution(data, signed=signed)
+
+
+@given(st.binary(max_size=80).filter(bytes.isascii))
+def test_the_sign_does_not_matter_to_ascii(data: bytes) -> None:
+    """A program in plain ASCII has one key on every machine."""
+    assert contribution(data) == contribution(data, signed=False)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_bytes_and_number(key: bytes) -> None:
+    """A key and its number are each other's."""
+    assert to_bytes(to_number(key)) == key

@@ -1,0 +1,110 @@
+"""What a log of -L tells."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.futhark.logs import Outcome, read_log
+from tests.caches.futhark.build import OPENCL_OPTIONS, OPTIONS, cuda_log
+
+_ASKING = b"Restoring cache from from my.cache..."
+_RESTORED = b"Restored PTX from cache; now loading module..."
+_LOADING = b"Cache restored; loading OpenCL binary..."
+
+
+def test_cuda_options_are_read() -> None:
+    """The list ends at its empty line."""
+    reading = read_log(cuda_log(OPTIONS, b"\tnot an option"))
+    assert (reading.backend, reading.options) == ("cuda", OPTIONS)
+
+
+def test_hip_options_are_read() -> None:
+    """HIP's list has another heading, and may be the end of the log."""
+    reading = read_log(b"HIPRTC build options:\n\t--gpu-architecture=gfx90a\n\t-DX=1")
+    assert (reading.backend, reading.options) == ("hip", (b"--gpu-architecture=gfx90a", b"-DX=1"))
+
+
+def test_opencl_options_are_one() -> None:
+    """OpenCL's string stays whole."""
+    reading = read_log(b"Lockstep width: 32\nOpenCL compiler options: " + OPENCL_OPTIONS + b"\nBuilding\n")
+    assert (reading.backend, reading.options) == ("opencl", (OPENCL_OPTIONS,))
+
+
+def test_other_line_ends_are_read() -> None:
+    """A log that went through Windows gives the same options."""
+    log = cuda_log(OPTIONS, _ASKING)
+    assert read_log(log.replace(b"\n", b"\r\n")) == read_log(log)
+
+
+def test_the_last_start_counts() -> None:
+    """A log of two starts tells of the second."""
+    first = cuda_log((b"-G",), _ASKING, b"Failed to restore cache (errno: Success)", b"Caching PTX in x...")
+    reading = read_log(first + cuda_log(OPTIONS))
+    assert (reading.options, reading.asked_for, reading.outcome) == (OPTIONS, b"", Outcome.UNSAID)
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome"),
+    [
+        ((), Outcome.UNSAID),
+        ((b"Creating kernel",), Outcome.NOT_ASKED),
+        ((_ASKING,), Outcome.ASKED),
+        ((_ASKING, b"Failed!"), Outcome.ASKED),
+        ((_ASKING, b"Failed to restore cache (errno: Success)", b"Failed!"), Outcome.MISMATCH),
+        ((_ASKING, b"Failed to restore cache (errno: No such file or directory)"), Outcome.ABSENT),
+        ((_ASKING, b"Failed to restore cache (errno: Permission denied)"), Outcome.UNREADABLE),
+        ((_ASKING, _RESTORED, b"Success!"), Outcome.RESTORED),
+        ((_ASKING, b"Restored compiled code from cache; now loading module...", b"Failed!"), Outcome.REFUSED),
+        ((_ASKING, _LOADING, b"Loading succeeded."), Outcome.RESTORED),
+        ((_ASKING, _LOADING, b"Loading failed."), Outcome.REFUSED),
+        (
+            (_ASKING, _LOADING, b"Loading succeeded.", b"p: Compilation of OpenCL program failed."),
+            Outcome.STOPPED,
+        ),
+    ],
+)
+def test_what_became_of_the_file(lines: tuple[bytes, ...], outcome: Outcome) -> None:
+    """The lines behind the options tell it, and 'Failed!' only behind a restored file."""
+    assert read_log(cuda_log(OPTIONS, *lines)).outcome is outcome
+
+
+def test_the_name_asked_for() -> None:
+    """The name is the one that the program was given."""
+    assert read_log(cuda_log(OPTIONS, _ASKING)).asked_for == b"my.cache"
+
+
+@pytest.mark.parametrize("what", [b"PTX", b"compiled code", b"binary"])
+def test_a_failed_store_is_told(what: bytes) -> None:
+    """Each backend has its own line for it."""
+    reading = read_log(cuda_log(OPTIONS, _ASKING, b"Failed to cache " + what + b": Disk quota exceeded"))
+    assert reading.store_error == b"Disk quota exceeded"
+
+
+def test_an_unreadable_file_has_a_reason() -> None:
+    """The reason is the system's own."""
+    reading = read_log(cuda_log(OPTIONS, _ASKING, b"Failed to restore cache (errno: Input/output error)"))
+    assert reading.reason == b"Input/output error"
+
+
+_LINES = st.sampled_from(
+    [
+        b"NVRTC compile options:",
+        b"HIPRTC build options:",
+        b"OpenCL compiler options: -DX",
+        b"\t-DX=1",
+        b"",
+        _ASKING,
+        _RESTORED,
+        b"Failed!",
+        b"Failed to restore cache (errno: ",
+        b"Failed to cache PTX: ",
+    ]
+)
+
+
+@given(st.lists(_LINES | st.binary(max_size=30), max_size=20).map(b"\n".join))
+def test_any_bytes_are_read(log: bytes) -> None:
+    """Whatever the log, no option is longer than it, and there are options only with a backend."""
+    reading = read_log(log)
+    assert sum(map(len, reading.options or ())) <= len(log)
+    assert (reading.options is None) == (reading.backend == "")

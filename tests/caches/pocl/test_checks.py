@@ -1,0 +1,200 @@
+"""What verify says of PoCL's programs, and what a repair takes away."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.outcomes import Checked, FindingKind
+from tests.caches.pocl import build
+
+
+def _check(root: Path, now_ns: int = build.NOW) -> Checked:
+    cache = build.cache(root, now_ns)
+    [entry] = cache.scan()
+    return cache.check(entry)
+
+
+def _repair(root: Path) -> Checked:
+    cache = build.cache(root)
+    [entry] = cache.scan()
+    return cache.repair(cache.check(entry), entry)
+
+
+def _kernel(folder: Path, name: str = "vecadd") -> Path:
+    return folder / name / build.SMALL / f"{name}.so"
+
+
+def test_a_sound_program_has_no_findings(tmp_path: Path) -> None:
+    """What PoCL left whole is called sound, and counts."""
+    build.program(tmp_path, kernels=["vecadd", "twice"])
+    checked = _check(tmp_path)
+    assert (checked.findings, checked.notes, checked.counts) == ((), (), True)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (b"", FindingKind.TRUNCATED, "CL_INVALID_KERNEL_NAME"),
+        (build.bitcode()[:-44], FindingKind.TRUNCATED, "PoCL never replaces it"),
+        (build.bitcode()[:-3], FindingKind.TRUNCATED, "PoCL never replaces it"),
+        (bytes(3000), FindingKind.CORRUPT, "does not begin"),
+    ],
+)
+def test_a_damaged_program_is_wrong_and_goes_whole(
+    tmp_path: Path, content: bytes, kind: FindingKind, words: str
+) -> None:
+    """Bitcode that does not read is told with its consequence; its folder is removed with all kernels."""
+    folder = build.program(tmp_path)
+    (folder / "program.bc").write_bytes(content)
+    [finding] = _check(tmp_path).findings
+    assert finding.kind is kind
+    assert words in finding.detail
+    [finding] = _repair(tmp_path).findings
+    assert finding.repaired
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (b"", FindingKind.TRUNCATED, "is empty"),
+        (build.library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
+        (b"garbage" * 100, FindingKind.CORRUPT, "is no library"),
+        (bytes(13_000), FindingKind.CORRUPT, "is no library"),
+        (build.library("twice"), FindingKind.MISLABELLED, "holds kernel twice where vecadd"),
+        (build.library(machine=183), FindingKind.MISLABELLED, "another machine"),
+        (build.library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),
+    ],
+)
+def test_a_wrong_kernel_is_told_and_goes_alone(
+    tmp_path: Path, content: bytes, kind: FindingKind, words: str
+) -> None:
+    """A kernel that cannot be its program's is removed; program and other kernels stay."""
+    folder = build.program(tmp_path, kernels=["vecadd", "rev"])
+    _kernel(folder).write_bytes(content)
+    [finding] = _check(tmp_path).findings
+    assert finding.kind is kind
+    assert words in finding.detail
+    [finding] = _repair(tmp_path).findings
+    assert finding.repaired
+    assert not _kernel(folder).exists()
+    assert _kernel(folder, "rev").exists()
+    assert _check(tmp_path).findings == ()
+
+
+def test_a_jit_object_is_checked_like_a_library(tmp_path: Path) -> None:
+    """Newer PoCLs keep object files, whose names lie in another table."""
+    folder = build.program(tmp_path)
+    place = _kernel(folder).with_suffix(".o")
+    _kernel(folder).rename(place)
+    place.write_bytes(build.library(kind=1))
+    assert _check(tmp_path).findings == ()
+    place.write_bytes(build.library("twice", kind=1))
+    assert [one.kind for one in _check(tmp_path).findings] == [FindingKind.MISLABELLED]
+
+
+def _group_writable(folder: Path) -> None:
+    _kernel(folder).chmod(0o720)
+
+
+def _link_of_kernel(folder: Path) -> None:
+    _kernel(folder).rename(folder.parent / "moved.so")
+    _kernel(folder).symlink_to(folder.parent / "moved.so")
+
+
+def _open_folder(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+@pytest.mark.parametrize("change", [_group_writable, _link_of_kernel, _open_folder])
+def test_what_others_could_have_put_there_is_untrusted(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    """PoCL runs what lies there, so files that others may write and links are wrong."""
+    change(build.program(tmp_path))
+    assert {one.kind for one in _check(tmp_path).findings} == {FindingKind.UNTRUSTED}
+
+
+def test_a_link_is_removed_and_what_it_names_stays(tmp_path: Path) -> None:
+    """A repair takes the link away alone."""
+    outside = tmp_path / "outside.so"
+    outside.write_bytes(build.library())
+    root = tmp_path / "root"
+    kernel = _kernel(build.program(root))
+    kernel.unlink()
+    kernel.symlink_to(outside)
+    [finding] = _repair(root).findings
+    assert finding.repaired
+    assert not kernel.is_symlink()
+    assert outside.read_bytes() == build.library()
+
+
+def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
+    """A kernel's folder that is a link is told, and nothing behind it is read or removed."""
+    outside = tmp_path / "outside" / build.SMALL
+    outside.mkdir(parents=True)
+    (outside / "vecadd.so").write_bytes(b"garbage")
+    root = tmp_path / "root"
+    folder = build.program(root, kernels=[])
+    (folder / "vecadd").symlink_to(outside.parent)
+    assert [one.kind for one in _check(root).findings] == [FindingKind.UNTRUSTED]
+    _repair(root)
+    assert (outside / "vecadd.so").exists()
+
+
+def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
+    """A folder of a name that bitcode does not define is asked for by nobody."""
+    folder = build.program(tmp_path)
+    (folder / "vecadd").rename(folder / "other")
+    kinds = {one.kind for one in _check(tmp_path).findings}
+    assert FindingKind.ORPHAN in kinds
+
+
+def test_strange_files_are_told_and_left(tmp_path: Path) -> None:
+    """What PoCL does not write is worth knowing, and a repair leaves it alone."""
+    folder = build.program(tmp_path)
+    stray = folder / "vecadd" / "notes.txt"
+    stray.write_text("mine")
+    [finding] = _repair(tmp_path).findings
+    assert (finding.kind, finding.repaired) == (FindingKind.LEFTOVER, False)
+    assert "vecadd/notes.txt" in finding.detail
+    assert stray.exists()
+
+
+@pytest.mark.parametrize("name", ["program.bc_a1B2c3.temp", f"vecadd/{build.SMALL}/vecadd.so.o"])
+def test_files_of_the_compiler_are_leftovers_once_they_are_old(tmp_path: Path, name: str) -> None:
+    """Temporary and intermediate files are left alone while young, and removed when older than 10 minutes."""
+    folder = build.program(tmp_path)
+    (folder / name).write_bytes(b"object")
+    made = build.NOW - 9 * build.MINUTE
+    build.age(tmp_path, made)
+    assert _check(tmp_path).findings == ()
+    build.age(tmp_path, build.NOW - 11 * build.MINUTE)
+    [finding] = _repair(tmp_path).findings
+    assert (finding.kind, finding.repaired) == (FindingKind.LEFTOVER, True)
+    assert not (folder / name).exists()
+
+
+def test_asking_twice_finds_it_done(tmp_path: Path) -> None:
+    """A repair of what another repair already removed reports it as gone."""
+    folder = build.program(tmp_path)
+    (folder / "program.bc").write_bytes(b"")
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    checked = cache.check(entry)
+    assert cache.repair(checked, entry).findings[0].repaired
+    assert cache.repair(checked, entry).findings[0].repaired
+
+
+def test_a_program_that_was_built_again_meanwhile_is_not_removed(tmp_path: Path) -> None:
+    """What was wrong at the check and is sound at the repair stays."""
+    folder = build.program(tmp_path)
+    (folder / "program.bc").write_bytes(b"")
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    checked = cache.check(entry)
+    (folder / "program.bc").write_bytes(build.bitcode())
+    cache.repair(checked, entry)
+    assert (folder / "program.bc").read_bytes() == build.bitcode()
+    assert _kernel(folder).exists()

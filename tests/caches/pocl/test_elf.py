@@ -1,0 +1,58 @@
+"""Compiled kernels: what they export, who made them, and that damage raises FormatError alone."""
+
+from contextlib import suppress
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucache import payload
+from gpucache.caches.pocl import elf
+from gpucache.errors import FormatError
+from tests.caches.pocl import build
+
+_SOUND = build.library()
+
+
+def test_the_made_library_is_sound_to_others() -> None:
+    """What the tests build is an ELF file in which nothing is found wrong."""
+    info = payload.describe(_SOUND)
+    assert (info.kind.value, info.problem) == ("elf", None)
+
+
+def test_a_library_says_what_it_exports() -> None:
+    """Exported names, machine and compiler are read."""
+    read = elf.read(_SOUND)
+    assert read.symbols == {"_pocl_kernel_vecadd", "_pocl_kernel_vecadd_workgroup"}
+    assert (read.shared, read.machine, read.compilers) == (True, 62, ("15.0.6",))
+
+
+def test_an_object_file_is_read_by_its_own_table() -> None:
+    """What is not linked has no dynamic symbols, but the others."""
+    assert "_pocl_kernel_vecadd_workgroup" in elf.read(build.library(kind=1)).symbols
+
+
+def test_cuts_are_told_from_other_damage() -> None:
+    """A file that ends before its section table does is cut."""
+    assert all(elf.is_cut(_SOUND[:length]) for length in range(4, len(_SOUND)))
+    assert not elf.is_cut(_SOUND)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(4, len(_SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_changed_bytes_give_a_library_or_a_format_error(changes: list[tuple[int, int]]) -> None:
+    """Whatever is changed in a library, reading it ends in one of the two."""
+    data = bytearray(_SOUND)
+    for place, value in changes:
+        data[place] = value
+    elf.is_cut(bytes(data))
+    with suppress(FormatError):
+        assert isinstance(elf.read(bytes(data)), elf.Library)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_library_or_a_format_error(rest: bytes) -> None:
+    """Random bytes raise nothing else."""
+    elf.is_cut(b"\x7fELF" + rest)
+    with suppress(FormatError):
+        elf.read(b"\x7fELF" + rest)

@@ -1,0 +1,180 @@
+"""What lies in PoCL's cache without being a program, and programs that an upgrade put out of reach."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpucache.outcomes import Checked, FindingKind
+from tests.caches.pocl import build
+
+_OLD = build.NOW - 11 * build.MINUTE
+_YOUNG = build.NOW - 9 * build.MINUTE
+
+
+def _left(root: Path) -> dict[str, tuple[FindingKind, str]]:
+    found = [one for checked in build.cache(root).leftovers() for one in checked.findings]
+    return {one.entry: (one.kind, one.detail) for one in found}
+
+
+def _repair(root: Path) -> list[Checked]:
+    cache = build.cache(root)
+    return [cache.repair(checked, None) for checked in list(cache.leftovers())]
+
+
+def _temporaries(root: Path) -> None:
+    for name in ("tempfile_AIaq2O", "tempfile_KLXpbI.so.o"):
+        (root / name).write_bytes(b"x" if "." in name else b"")
+    (root / "tempdir_gpucache_00" / "vecadd").mkdir(parents=True)
+    (root / "_UNCACHED_abcdef").mkdir()
+
+
+def test_old_temporaries_are_told_in_groups_and_removed(tmp_path: Path) -> None:
+    """Files and folders of writers that died make one finding for each kind, and a repair removes them."""
+    _temporaries(tmp_path)
+    build.age(tmp_path, _OLD)
+    found = _left(tmp_path)
+    assert set(found) == {"tempfile*", "tempdir*", "_UNCACHED*"}
+    assert {kind for kind, _ in found.values()} == {FindingKind.LEFTOVER}
+    assert ": 2 (" in found["tempfile*"][1]
+    assert all(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_young_temporaries_are_noted_and_stay(tmp_path: Path) -> None:
+    """What may be in use is said to be so, and left alone."""
+    _temporaries(tmp_path)
+    build.age(tmp_path, _YOUNG)
+    [checked] = build.cache(tmp_path).leftovers()
+    assert (checked.findings, checked.counts) == ((), False)
+    assert "may be in use" in checked.notes[0]
+    assert ": 4" in checked.notes[0]
+    _repair(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_leftovers_do_not_count_as_checked(tmp_path: Path) -> None:
+    """What is no entry is told with its place and is not counted."""
+    _temporaries(tmp_path)
+    build.age(tmp_path, _OLD)
+    places = {checked.entry for checked in build.cache(tmp_path).leftovers() if not checked.counts}
+    assert places == {str(tmp_path / name) for name in ("tempfile*", "tempdir*", "_UNCACHED*")}
+
+
+def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
+    """A link called like a temporary folder is a stranger, and what it names stays."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "precious").touch()
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "tempdir_abcdef").symlink_to(target)
+    _repair(root)
+    assert (target / "precious").exists()
+    assert (root / "tempdir_abcdef").is_symlink()
+
+
+def test_failed_builds_are_orphans_and_go_with_their_folders(tmp_path: Path) -> None:
+    """A folder with no more than a log is what a build that failed leaves."""
+    folder = build.folder_of(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "build.log").write_text("error")
+    build.age(tmp_path, _OLD)
+    [(kind, detail)] = _left(tmp_path).values()
+    assert kind is FindingKind.ORPHAN
+    assert "failed" in detail
+    assert list(build.cache(tmp_path).scan()) == []
+    _repair(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_in_progress_is_left_alone(tmp_path: Path) -> None:
+    """A young folder without a program may be one whose compiler is still at work."""
+    folder = build.folder_of(tmp_path)
+    folder.mkdir(parents=True)
+    build.age(tmp_path, _YOUNG)
+    assert _left(tmp_path) == {}
+    _repair(tmp_path)
+    assert folder.exists()
+
+
+def test_kernels_without_their_program_are_orphans(tmp_path: Path) -> None:
+    """PoCL would compile the program again and take these kernels as they are."""
+    folder = build.program(tmp_path)
+    (folder / "program.bc").unlink()
+    build.age(tmp_path, _OLD)
+    [(kind, detail)] = _left(tmp_path).values()
+    assert (kind, "kernels but no program" in detail) == (FindingKind.ORPHAN, True)
+    _repair(tmp_path)
+    assert not folder.exists()
+
+
+def test_strangers_are_named_and_left(tmp_path: Path) -> None:
+    """What is none of PoCL's is one finding however much there is, and stays."""
+    for number in range(12):
+        (tmp_path / f"photo-{number:02}.jpg").touch()
+    folder = build.folder_of(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "thesis.tex").touch()
+    (folder.parent / "more").mkdir()
+    build.age(tmp_path, _OLD)
+    [(kind, detail)] = _left(tmp_path).values()
+    assert kind is FindingKind.LEFTOVER
+    assert "photo-00.jpg" in detail or "thesis" in detail
+    assert "and 6 more" in detail
+    assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert (folder / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_linked_folders_of_programs_are_untrusted(tmp_path: Path, depth: int) -> None:
+    """PoCL would follow the link and run what it finds; here nothing behind it is an entry."""
+    real = build.program(tmp_path / "elsewhere")
+    link = build.folder_of(tmp_path / "root")
+    place, target = (link.parent, real.parent) if depth == 1 else (link, real)
+    place.parent.mkdir(parents=True)
+    place.symlink_to(target)
+    assert list(build.cache(tmp_path / "root").scan()) == []
+    assert [kind for kind, _ in _left(tmp_path / "root").values()] == [FindingKind.UNTRUSTED]
+    _repair(tmp_path / "root")
+    assert (real / "program.bc").exists()
+
+
+def _two_llvms(root: Path, old_used_ns: int) -> None:
+    old = build.program(root, digest=bytes([1] * 20), llvm="LLVM14.0.6", at_ns=build.NOW - 40 * build.DAY)
+    made = (build.NOW - 10 * build.DAY,) * 2
+    for first in (2, 3):
+        new = build.program(root / "new", digest=bytes([first] * 20), at_ns=made[0])
+        new.parent.rename(root / new.parent.name)
+    (root / "new").rmdir()
+    for path in root.rglob("*"):
+        if old not in (path, *path.parents):
+            os.utime(path, ns=made)
+    for path in (old, *old.rglob("*")):
+        os.utime(path, ns=(build.NOW - 40 * build.DAY,) * 2)
+    os.utime(old / "last_accessed", ns=(old_used_ns, old_used_ns))
+
+
+def test_programs_of_an_llvm_that_is_gone_are_stale(tmp_path: Path) -> None:
+    """What was not used since another LLVM appeared is told once, with the line that removes it."""
+    _two_llvms(tmp_path, old_used_ns=build.NOW - 30 * build.DAY)
+    [(name, (kind, detail))] = _left(tmp_path).items()
+    assert (name, kind) == ("LLVM 14.0.6", FindingKind.STALE)
+    assert ": 1 (" in detail
+    assert "--unlike LLVM=15.0.6" in detail
+
+
+def test_an_llvm_that_was_used_this_week_is_not_stale(tmp_path: Path) -> None:
+    """Of two PoCLs that are tried one after the other neither is called gone."""
+    build.program(tmp_path, digest=bytes([1] * 20), llvm="LLVM14.0.6", at_ns=build.NOW - 6 * build.DAY)
+    new = tmp_path / "new"
+    folder = build.program(new, digest=bytes([2] * 20), at_ns=build.NOW - 5 * build.DAY)
+    folder.parent.rename(tmp_path / folder.parent.name)
+    new.rmdir()
+    assert _left(tmp_path) == {}
+
+
+def test_two_pocls_that_share_a_cache_are_not_stale(tmp_path: Path) -> None:
+    """Nothing is said of an LLVM whose programs were used since the other appeared."""
+    _two_llvms(tmp_path, old_used_ns=build.NOW - 5 * build.DAY)
+    assert _left(tmp_path) == {}

@@ -1,0 +1,102 @@
+"""Removing programs from a PoCL cache that others use without locks."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pocl import removal
+from gpucache.outcomes import Kept
+from tests.caches.pocl import build
+
+
+def test_a_program_is_removed_with_its_folder_of_two_letters(tmp_path: Path) -> None:
+    """Nothing is left of the only program once the cache was settled."""
+    build.program(tmp_path)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    assert cache.remove(entry, "test") is None
+    assert cache.settle() == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settling_keeps_what_still_holds_programs(tmp_path: Path) -> None:
+    """A folder of two letters stays as long as another program lies in it."""
+    for last in (1, 2):
+        build.program(tmp_path, digest=bytes([*[7] * 19, last]))
+    cache = build.cache(tmp_path)
+    first, second = cache.scan()
+    assert cache.remove(first, "test") is None
+    cache.settle()
+    assert [entry.key for entry in cache.scan()] == [second.key]
+
+
+def test_a_program_that_was_used_since_the_scan_stays(tmp_path: Path) -> None:
+    """PoCL's mark of use has moved, so somebody wants it."""
+    folder = build.program(tmp_path)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    used = build.NOW - 2 * build.MINUTE
+    os.utime(folder / "last_accessed", ns=(used, used))
+    assert cache.remove(entry, "test") == Kept()
+    assert folder.exists()
+
+
+def test_a_program_that_was_replaced_since_the_scan_stays(tmp_path: Path) -> None:
+    """Another program file in its place is another program."""
+    folder = build.program(tmp_path)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    (folder / "new").write_bytes(build.bitcode())
+    (folder / "new").replace(folder / "program.bc")
+    assert cache.remove(entry, "test") == Kept()
+
+
+@pytest.mark.parametrize(("age_ns", "stays"), [(59 * 10**9, True), (61 * 10**9, False)])
+def test_a_program_of_this_minute_stays(tmp_path: Path, age_ns: int, stays: bool) -> None:
+    """What was used within the last minute may be about to be read, and is kept with the reason."""
+    build.program(tmp_path, at_ns=build.NOW - age_ns)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    kept = cache.remove(entry, "test")
+    assert (kept is not None) is stays
+    assert kept is None or "try again in a minute" in kept.reason
+
+
+def test_what_is_gone_already_is_said_to_be_so(tmp_path: Path) -> None:
+    """Two evictions at once end well."""
+    build.program(tmp_path)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    assert cache.remove(entry, "test") is None
+    assert cache.remove(entry, "test") == Kept("it was removed since the scan")
+
+
+def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> None:
+    """A folder that became a link since the scan is kept, and what it names is untouched."""
+    root = tmp_path / "root"
+    folder = build.program(root)
+    cache = build.cache(root)
+    [entry] = cache.scan()
+    moved = folder.rename(tmp_path / "moved")
+    folder.symlink_to(moved)
+    kept = cache.remove(entry, "test")
+    assert kept is not None
+    assert (moved / "program.bc").exists()
+    with pytest.raises(NotADirectoryError):
+        removal.remove_program(root, folder.parent.name, folder.name)
+
+
+def test_others_see_a_program_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is renamed first; where deleting ends there, the rest is a leftover and no entry."""
+    build.program(tmp_path)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    assert cache.remove(entry, "test") is None
+    assert list(cache.scan()) == []
+    monkeypatch.undo()
+    [name] = [path.name for path in tmp_path.iterdir() if path.name.startswith("tempdir_gpucache_")]
+    os.utime(tmp_path / name, ns=(build.NOW - build.DAY,) * 2)
+    assert [one.entry for checked in cache.leftovers() for one in checked.findings] == ["tempdir*"]

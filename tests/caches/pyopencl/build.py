@@ -1,0 +1,92 @@
+"""Makes PyOpenCL's caches from their format: entries, pickles of any protocol, a device."""
+
+import hashlib
+import os
+import pickle
+import struct
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from gpucache.caches.pyopencl import PyOpenclSystem
+from gpucache.caches.pyopencl.cache import PyOpenclCache
+from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
+from gpucache.outcomes import CacheEntry, Location
+
+SOURCE = b"__kernel void show(__global int *out) { out[get_global_id(0)] = 7; }\n"
+DEVICE = DeviceIdentity("rusticl", "Mesa", "OpenCL 3.0", "AMD", "a device", "OpenCL 3.0", "26.2.6")
+DEVICE_TEXT = "/".join(text for _, text in DEVICE.pairs).encode()
+VERSION = "2026.1.4"
+DEFEAT = b"\n\n__constant int pyopencl_defeat_cache_" + b"0123456789abcdef" * 2 + b" = 0;"
+Dependency = tuple[str, float, str]
+
+
+@dataclass(frozen=True)
+class _SourceInfo:
+    dependencies: list[Dependency]
+    log: str | None
+
+
+_SourceInfo.__module__ = "pyopencl.cache"
+
+
+def pickled(value: object, protocol: int) -> bytes:
+    """What pickle writes while ``pyopencl.cache`` has a class ``_SourceInfo``."""
+    module: Any = types.ModuleType("pyopencl.cache")
+    module._SourceInfo = _SourceInfo
+    with patch.dict(sys.modules, {"pyopencl": types.ModuleType("pyopencl"), "pyopencl.cache": module}):
+        return pickle.dumps(value, protocol)
+
+
+def info(dependencies: Sequence[Dependency] = (), log: str | None = "", protocol: int = 4) -> bytes:
+    """An ``info`` file as PyOpenCL writes it."""
+    return pickled(_SourceInfo(list(dependencies), log), protocol)
+
+
+def binary(name: bytes = b"a device", spirv: bytes = b"\x03\x02\x23\x07" * 8) -> bytes:
+    """A binary of Mesa's rusticl."""
+    return b"rusticl\0" + struct.pack("<4I", 1, len(name), len(spirv), 4) + name + spirv
+
+
+def header(path: Path, content: bytes) -> Dependency:
+    """A header on disk, as PyOpenCL records it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path), path.stat().st_mtime, hashlib.md5(content).hexdigest()
+
+
+def touch(path: Path) -> None:
+    """Another time for a file."""
+    os.utime(path, (1, 1))
+
+
+def write(
+    root: Path, key: str, *, source: bytes = SOURCE, data: bytes | None = None, told: bytes = b""
+) -> Path:
+    """An entry's folder, sound unless told otherwise."""
+    folder = root / key
+    folder.mkdir(parents=True)
+    (folder / "source.cl").write_bytes(source + DEFEAT)
+    (folder / "binary").write_bytes(binary() if data is None else data)
+    (folder / "info").write_bytes(told or info())
+    return folder
+
+
+def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VERSION) -> str:
+    """The key of a source for the device."""
+    return candidate_key(source, all_options(options, DEVICE, {}), DEVICE, version)
+
+
+def opened(root: Path, *, enabled: bool = True) -> PyOpenclCache:
+    """The cache of a folder."""
+    return PyOpenclSystem().open(Location("pyopencl", str(root), "--cache", enabled=enabled))
+
+
+def only(cache: PyOpenclCache) -> CacheEntry:
+    """The one entry."""
+    (entry,) = cache.scan()
+    return entry

@@ -1,0 +1,23 @@
+"""A folder of this Python's version, which PyOpenCL would use."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """This Python's folder, empty."""
+    version = ".".join(map(str, sys.version_info))
+    folder = tmp_path / "pyopencl" / f"pyopencl-compiler-cache-v2-py{version}"
+    folder.mkdir(parents=True, mode=0o755)
+    return folder
+
+
+@pytest.fixture
+def key() -> str:
+    """A key of no build."""
+    return KEY

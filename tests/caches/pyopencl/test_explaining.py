@@ -1,0 +1,276 @@
+"""Whether PyOpenCL would serve a build, and what is in the way."""
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pyopencl.keys import all_options, candidate_key
+from gpucache.errors import UsageError
+from gpucache.outcomes import Reach, Served, Verdict
+from tests.caches.pyopencl.build import (
+    DEVICE,
+    DEVICE_TEXT,
+    SOURCE,
+    VERSION,
+    header,
+    info,
+    keyed,
+    opened,
+    touch,
+    write,
+)
+
+
+def _ask(root: Path, source: bytes = SOURCE, *, enabled: bool = True, **fields: bytes) -> Reach:
+    """The one answer for a source, for the device unless told otherwise."""
+    values = {"device": DEVICE_TEXT, "pyopencl": VERSION.encode(), **fields}
+    wanted = {"source": (source,), **{name: (value,) for name, value in values.items() if value}}
+    (reach,) = opened(root, enabled=enabled).explain(wanted)
+    return reach
+
+
+def _logged(options: str) -> bytes:
+    return info(log=f"Options used by backend compiler: {options}\n")
+
+
+def test_a_hit(root: Path) -> None:
+    """A source with the options and device of an entry is a hit."""
+    write(root, keyed(options=["-DX=1"]))
+    reach = _ask(root, options=b"-DX=1")
+    assert (reach.verdict, reach.nearest) == (Served.HIT, keyed(options=["-DX=1"]))
+
+
+def test_options_in_one_text(root: Path) -> None:
+    """Options in one text are split as PyOpenCL splits them, which may take quotes away."""
+    write(root, keyed(options=["-DX=1", "-DY=a b"]))
+    assert _ask(root, options=b"-DX=1 '-DY=a b'").verdict is Served.HIT
+
+
+def test_several_devices(root: Path) -> None:
+    """Each device that is asked for has an answer."""
+    write(root, keyed())
+    other = DEVICE_TEXT.replace(b"a device", b"another")
+    wanted = {"source": (SOURCE,), "device": (DEVICE_TEXT, other), "pyopencl": (VERSION.encode(),)}
+    verdicts = [reach.verdict for reach in opened(root).explain(wanted)]
+    assert verdicts == [Served.HIT, Verdict.KEY_CHANGED]
+
+
+def test_a_device_in_seven_texts(root: Path) -> None:
+    """A device whose name has a slash is given text by text."""
+    write(root, keyed())
+    texts = tuple(text.encode() for _, text in DEVICE.pairs)
+    wanted = {"source": (SOURCE,), "device": texts, "pyopencl": (VERSION.encode(),)}
+    assert [reach.verdict for reach in opened(root).explain(wanted)] == [Served.HIT]
+
+
+def test_never_built(root: Path) -> None:
+    """A source that is like none stored was never built."""
+    write(root, keyed())
+    assert _ask(root, b"int x;").verdict is Verdict.NEVER_BUILT
+
+
+def test_other_options_are_named(root: Path) -> None:
+    """Options that a log names are proved by the key, and both sides are shown."""
+    write(root, keyed(options=["-DX=1"]), told=_logged(" ".join(["-DX=1", *_added()])))
+    reach = _ask(root, options=b"-DX=2")
+    assert reach.verdict is Verdict.KEY_CHANGED
+    ((label, left, right),) = [(one.label, one.left, one.right) for one in reach.differences]
+    assert (label, "-DX=1" in str(left), "-DX=2" in str(right)) == ("options", True, True)
+    assert reach.detail == "it is stored, but with other options"
+
+
+def test_another_environment_is_named(root: Path) -> None:
+    """The folder of another PyOpenCL's headers is told apart from options of one's own."""
+    options = ["-DX=1", "-I", "/other/site-packages/pyopencl/cl"]
+    write(root, keyed(options=options), told=_logged(" ".join(options)))
+    assert "virtual environment" in _ask(root, options=b"-DX=1").detail
+
+
+def test_another_pyopencl_is_named(root: Path) -> None:
+    """The version of PyOpenCL is found by trying."""
+    write(root, keyed(version="2025.2.7"))
+    reach = _ask(root)
+    assert reach.verdict is Verdict.KEY_CHANGED
+    (difference,) = reach.differences
+    assert (difference.label, difference.left, difference.right) == ("PyOpenCL", "2025.2.7", VERSION)
+
+
+def test_another_device_is_what_remains(root: Path) -> None:
+    """Where options are the same, what an entry does not store is said to differ."""
+    write(root, keyed(), told=_logged(" ".join(_added())))
+    reach = _ask(root, device=DEVICE_TEXT + b"1")
+    assert (reach.verdict, reach.differences) == (Verdict.KEY_CHANGED, ())
+    assert "device, driver or PyOpenCL differ" in reach.detail
+
+
+def test_another_source_is_named_by_its_line(root: Path) -> None:
+    """The nearest source is shown with the first line that differs."""
+    write(root, keyed(b"int a;\n" + SOURCE), source=b"int a;\n" + SOURCE)
+    reach = _ask(root, b"int b;\n" + SOURCE)
+    assert reach.verdict is Verdict.KEY_CHANGED
+    (difference,) = reach.differences
+    assert (difference.label, difference.left, difference.right) == ("source, line 1", "int a;", "int b;")
+
+
+def test_a_source_alone(root: Path) -> None:
+    """Without a device no key is made, and what is stored of the source is said."""
+    write(root, keyed(), told=_logged("-DX=1"))
+    reach = _ask(root, device=b"", options=b"-DX=2")
+    assert (reach.verdict, reach.nearest) == (Verdict.OPAQUE_KEY, keyed())
+    assert "give device=" in reach.detail
+    assert reach.differences[0].left == "-DX=1"
+
+
+def test_a_changed_header_is_named(root: Path, tmp_path: Path) -> None:
+    """An entry whose header changed is not served, and the header is what differs."""
+    write(root, keyed(), told=info([header(tmp_path / "a.h", b"a")]))
+    (tmp_path / "a.h").write_bytes(b"b")
+    touch(tmp_path / "a.h")
+    reach = _ask(root)
+    assert reach.verdict is Verdict.KEY_CHANGED
+    assert [one.label for one in reach.differences] == [f"header {tmp_path}/a.h"]
+
+
+@pytest.mark.parametrize("name", ["binary", "info"])
+def test_a_damaged_entry_is_corrupt(root: Path, name: str) -> None:
+    """An entry that PyOpenCL cannot use is told with what it does."""
+    (write(root, keyed()) / name).write_bytes(b"")
+    reach = _ask(root)
+    assert reach.verdict is Verdict.CORRUPT
+    assert f"{name} is empty" in reach.detail
+
+
+def test_an_entry_without_its_source_is_served(root: Path) -> None:
+    """PyOpenCL never reads source.cl, so an entry without it is a hit."""
+    (write(root, keyed()) / "source.cl").unlink()
+    assert _ask(root).verdict is Served.HIT
+
+
+def test_a_header_in_the_way_is_a_false_hit(root: Path, tmp_path: Path) -> None:
+    """A header that now comes first is not seen by PyOpenCL, which serves the old binary."""
+    source = b'#include "a.h"\n' + SOURCE
+    options = ["-I", str(tmp_path / "first"), "-I", str(tmp_path / "second")]
+    write(
+        root, keyed(source, options), source=source, told=info([header(tmp_path / "second" / "a.h", b"old")])
+    )
+    asked = " ".join(options).encode()
+    assert _ask(root, source, options=asked).verdict is Served.HIT
+    header(tmp_path / "first" / "a.h", b"new")
+    reach = _ask(root, source, options=asked)
+    assert reach.verdict is Served.FALSE_HIT
+    assert [one.label for one in reach.differences] == [f"header {tmp_path}/first/a.h"]
+
+
+def test_another_folder_is_a_false_hit(root: Path, tmp_path: Path) -> None:
+    """A program in another folder with a header of its own is served what the first one built."""
+    source = b'#include "a.h"\n' + SOURCE
+    write(root, keyed(source), source=source, told=info([header(tmp_path / "one" / "a.h", b"old")]))
+    header(tmp_path / "two" / "a.h", b"new")
+    header(tmp_path / "three" / "a.h", b"old")
+    verdicts = [
+        _ask(root, source, folder=str(tmp_path / name).encode()).verdict for name in ("one", "two", "three")
+    ]
+    assert verdicts == [Served.HIT, Served.FALSE_HIT, Served.HIT]
+
+
+def test_a_change_that_kept_its_time_is_a_false_hit(root: Path, tmp_path: Path) -> None:
+    """A header that changed under the same time is not seen by PyOpenCL."""
+    source = b'#include "a.h"\n' + SOURCE
+    recorded = header(tmp_path / "a.h", b"old")
+    write(root, keyed(source), source=source, told=info([recorded]))
+    before = (tmp_path / "a.h").stat()
+    (tmp_path / "a.h").write_bytes(b"new")
+    os.utime(tmp_path / "a.h", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _ask(root, source, folder=str(tmp_path).encode()).verdict is Served.FALSE_HIT
+
+
+def test_a_header_without_a_record_is_a_caution(root: Path) -> None:
+    """A hit that depends on a header that PyOpenCL does not watch says so."""
+    source = b'#include "a.h" // why\n' + SOURCE
+    write(root, keyed(source), source=source)
+    reach = _ask(root, source)
+    assert reach.verdict is Served.HIT
+    assert "a.h" in reach.detail
+
+
+def test_a_variable_without_a_key_is_a_caution(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hit on Intel's runtime names the variables that change its binaries and no key."""
+    monkeypatch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "corei7")
+    intel = dataclasses.replace(DEVICE, platform_name="Intel(R) OpenCL")
+    write(root, candidate_key(SOURCE, all_options([], intel, {}), intel, VERSION))
+    reach = _ask(root, device="/".join(text for _, text in intel.pairs).encode())
+    assert reach.verdict is Served.HIT
+    assert "CL_CONFIG_CPU_TARGET_ARCH" in reach.detail
+
+
+def test_an_open_quote_is_an_option(root: Path) -> None:
+    """An option that no shell would split is one of a list."""
+    write(root, keyed(options=["-DX='"]))
+    assert _ask(root, options=b"-DX='").verdict is Served.HIT
+
+
+def test_another_source_under_the_key_is_a_false_hit(root: Path) -> None:
+    """An entry whose source.cl is another text was not made from what is asked for."""
+    write(root, keyed(), source=b"int x;")
+    assert _ask(root).verdict is Served.FALSE_HIT
+
+
+def test_no_folder_has_no_entry(root: Path) -> None:
+    """Where nothing was ever built, nothing is found."""
+    root.rmdir()
+    assert _ask(root).verdict is Verdict.NEVER_BUILT
+
+
+def test_a_stale_lock_is_in_the_way(root: Path) -> None:
+    """A lock left behind keeps every program from the cache."""
+    write(root, keyed())
+    (root / "lock").write_bytes(b"")
+    then = time.time() - 600
+    os.utime(root / "lock", (then, then))
+    reach = _ask(root)
+    assert reach.verdict is Verdict.NOT_CONSULTED
+    assert "lock" in reach.detail
+
+
+def test_a_cache_that_is_off(root: Path) -> None:
+    """A cache that is turned off is not consulted."""
+    write(root, keyed())
+    reach = _ask(root, enabled=False)
+    assert reach.verdict is Verdict.NOT_CONSULTED
+    assert "PYOPENCL_NO_CACHE" in reach.detail
+
+
+@pytest.mark.parametrize("platform", [b"Portable Computing Language", b"NVIDIA CUDA"])
+def test_platforms_with_a_cache_of_their_own(root: Path, platform: bytes) -> None:
+    """PyOpenCL leaves PoCL and NVIDIA to their own caches."""
+    reach = _ask(root, device=DEVICE_TEXT.replace(b"rusticl", platform))
+    assert reach.verdict is Verdict.NOT_CONSULTED
+
+
+def test_spirv_is_not_cached(root: Path) -> None:
+    """A program given as SPIR-V never enters the cache."""
+    assert _ask(root, b"\x03\x02\x23\x07").verdict is Verdict.UNCACHEABLE
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({}, "'source' lacks"),
+        ({"source": (b"",), "sauce": (b"",)}, "no field 'sauce'"),
+        ({"source": (b"a", b"b")}, "give it once"),
+        ({"source": (b"",), "device": (b"a/b",)}, "has a slash"),
+        ({"source": (b"",), "device": (DEVICE_TEXT,), "pyopencl": (b"new",)}, "version"),
+    ],
+)
+def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], words: str) -> None:
+    """A field that is unknown, lacks or does not read is refused with the remedy."""
+    with pytest.raises(UsageError, match=words):
+        list(opened(root).explain(wanted))
+
+
+def _added() -> list[str]:
+    """What PyOpenCL adds to no options."""
+    return list(all_options([], DEVICE, {}))

@@ -1,0 +1,71 @@
+"""Headers held against their files, as PyOpenCL does it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pyopencl.headers import State, compare, resolved
+from gpucache.caches.pyopencl.pickled import Dependency
+from tests.caches.pyopencl.build import header, touch
+
+
+def _after(path: Path, content: bytes, now: bytes | None) -> State:
+    """What became of a header that has another content and time now, or is gone."""
+    dependency = Dependency(*header(path, content))
+    if now is None:
+        path.unlink()
+    else:
+        path.write_bytes(now)
+        touch(path)
+    return compare(dependency).state
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "state"),
+    [
+        (b"#define V 1\n", b"#define V 1\n", State.SAME),
+        (b"#define V 1\n", b"#define V 2\n", State.CHANGED),
+        (b"#define V 1\n", None, State.MISSING),
+        (b"#define V 1\r\n", b"#define V 1\r\n", State.LINE_ENDS),
+        (b"#define V 1\n", b"#define V 1\r\n", State.SAME),
+        (b"// \xe9\n", b"// \xe9\n", State.NOT_TEXT),
+    ],
+)
+def test_a_touched_header(tmp_path: Path, before: bytes, now: bytes | None, state: State) -> None:
+    """A header with another time is compared by the checksum of its text, as PyOpenCL reads it."""
+    assert _after(tmp_path / "a.h", before, now) is state
+
+
+def test_the_same_time_is_the_same_header(tmp_path: Path) -> None:
+    """Content is not looked at while the time is the one recorded."""
+    path = tmp_path / "a.h"
+    dependency = Dependency(*header(path, b"one"))
+    path.write_bytes(b"two")
+    os.utime(path, (dependency.mtime, dependency.mtime))
+    recorded = Dependency(dependency.path, path.stat().st_mtime, dependency.md5)
+    assert compare(recorded).state is State.SAME
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/no/such\0file", "relative/none.h", "/tmp"])
+def test_a_path_that_is_no_header(path: str) -> None:
+    """A device, a folder, or a name that cannot be is neither read nor an error."""
+    assert compare(Dependency(path, 1.0, "0" * 32)).state in (State.UNREAD, State.MISSING)
+
+
+def test_headers_are_found_as_pyopencl_finds_them(tmp_path: Path) -> None:
+    """The first folder that has a header gives it, its own includes are followed, and a cycle ends."""
+    first = header(tmp_path / "a" / "x.h", b'#include "y.h"\n')
+    header(tmp_path / "b" / "x.h", b"never\n")
+    second = header(tmp_path / "b" / "y.h", b'#include "y.h"\n')
+    found = resolved(b'#include "x.h"\n#include "none.h"\n', ["a", str(tmp_path / "b")], tmp_path)
+    assert found == {first[0]: first[2], second[0]: second[2]}
+
+
+def test_headers_without_end_are_given_up(tmp_path: Path) -> None:
+    """A source with more includes than are followed gives nothing."""
+    names = [f"h{number}.h" for number in range(200)]
+    everything = "".join(f'#include "{name}"\n' for name in names).encode()
+    for name in names:
+        header(tmp_path / name, everything + name.encode())
+    assert resolved(everything, ["."], tmp_path) is None

@@ -1,0 +1,61 @@
+"""The key of a build, made as PyOpenCL makes it."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pyopencl.keys import (
+    DeviceIdentity,
+    all_options,
+    candidate_key,
+    include_path,
+    version_numbers,
+)
+from gpucache.errors import UsageError
+from tests.caches.pyopencl.build import DEVICE, SOURCE
+
+
+def test_the_key_is_that_of_the_three_texts() -> None:
+    """The key is the MD5 of the source, the options and PyOpenCL's own text of the device, joined."""
+    text = "((2026, 1, 4), 'Mesa', 'rusticl', 'OpenCL 3.0', 'AMD', 'a device', 'OpenCL 3.0', '26.2.6')"
+    expected = hashlib.md5(SOURCE + b"-DA=1 -I /x/pyopencl/cl" + text.encode()).hexdigest()
+    assert candidate_key(SOURCE, ["-DA=1", "-I", "/x/pyopencl/cl"], DEVICE, "2026.1.4") == expected
+
+
+@pytest.mark.parametrize("text", ["", "new", "1..2", "1.2-3", "1." * 20])
+def test_what_is_no_version(text: str) -> None:
+    """A text that PyOpenCL does not take for its version is refused."""
+    with pytest.raises(UsageError, match="version"):
+        version_numbers(text)
+
+
+def test_a_version_with_a_status() -> None:
+    """What is behind the numbers is no part of the key."""
+    assert version_numbers("2026.1.4rc1") == (2026, 1, 4)
+
+
+def test_what_pyopencl_adds() -> None:
+    """The folder of PyOpenCL's headers comes behind the options, and then those of the environment."""
+    options = all_options(["-DA"], DEVICE, {"PYOPENCL_BUILD_OPTIONS": "-DB  -DC"})
+    assert options[:2] == ("-DA", "-I")
+    assert Path(options[2]).parts[-2:] == ("pyopencl", "cl")
+    assert options[3:] == ("-DB", "-DC")
+
+
+def test_options_that_are_whole_already() -> None:
+    """Options with such a folder, of this or another PyOpenCL, are taken as they are."""
+    for given in (["-I", "/other venv/pyopencl/cl"], ["-I/other/pyopencl/cl"], ['-I "/o t/pyopencl/cl"']):
+        assert all_options(given, DEVICE, {}) == tuple(given)
+
+
+def test_a_simulator_has_an_option_of_its_own() -> None:
+    """PyOpenCL defines a macro for Oclgrind."""
+    simulator = DeviceIdentity("Oclgrind", *(text for _, text in DEVICE.pairs[1:]))
+    assert all_options([], simulator, {})[-2:] == ("-D", "PYOPENCL_USING_OCLGRIND")
+
+
+def test_the_folders_of_headers() -> None:
+    """The current folder comes first, then every -I in either form, without its quotes."""
+    options = ["-I", "/a", "-I/b", "-I /c", '-I"/d e"', "-DX", "-I"]
+    assert include_path(options) == (".", "/a", "/b", "/c", "/d e")

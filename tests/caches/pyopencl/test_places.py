@@ -1,0 +1,134 @@
+"""Where PyOpenCL's caches are, and how they are recognised."""
+
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pyopencl import SYSTEM, names
+from gpucache.errors import CacheUnusableError
+from gpucache.outcomes import FindingKind, Location
+from tests.caches.pyopencl.build import opened, write
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "expected"),
+    [
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "linux", ("/x/pyopencl", "XDG_CACHE_HOME")),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "x"}, "linux", ("/h/.cache/pyopencl", "HOME")),
+        ({"HOME": "/h"}, "linux", ("/h/.cache/pyopencl", "HOME")),
+        ({"HOME": "/h"}, "darwin", ("/h/Library/Caches/pyopencl", "HOME")),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "darwin", ("/x/pyopencl", "XDG_CACHE_HOME")),
+        ({"LOCALAPPDATA": "/l"}, "win32", ("/l/pyopencl/pyopencl/Cache", "LOCALAPPDATA")),
+    ],
+)
+def test_the_folder_of_all_pythons(environ: dict[str, str], platform: str, expected: tuple[str, str]) -> None:
+    """Each platform has its folder, and the variable that decided is named."""
+    place, decided_by = names.place(environ, platform)
+    assert (place.as_posix(), decided_by) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "enabled", "told"),
+    [
+        (None, True, False),
+        ("0", True, False),
+        ("FALSE", True, False),
+        ("1", False, False),
+        ("on", False, False),
+        ("", False, True),
+        ("maybe", False, True),
+    ],
+)
+def test_the_switch(tmp_path: Path, value: str | None, enabled: bool, told: bool) -> None:
+    """The switch is read as PyOpenCL reads it, and a value that it dies of is told."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path)} | ({} if value is None else {"PYOPENCL_NO_CACHE": value})
+    (location,) = SYSTEM.locations(environ)
+    assert location.enabled is enabled
+    assert any("cannot be imported" in problem for problem in location.problems) is told
+
+
+def test_each_python_has_a_location(root: Path) -> None:
+    """This Python's folder comes first, then the newest; what is no such folder has none."""
+    for name in ("3.9.18.final.0", "3.20.0.candidate.1", "3.10.2.final.0"):
+        (root.parent / f"pyopencl-compiler-cache-v2-py{name}").mkdir()
+    (root.parent / "other").mkdir()
+    (root.parent / "pyopencl-compiler-cache-v2-py3.8.1.final.0").write_bytes(b"")
+    found = SYSTEM.locations({"XDG_CACHE_HOME": str(root.parents[1])})
+    own = f"Python {names.own_python()}"
+    assert [one.role for one in found] == [own, "Python 3.20.0rc1", "Python 3.10.2", "Python 3.9.18"]
+    assert found[0].root == str(root)
+
+
+def test_no_folder_yet(tmp_path: Path) -> None:
+    """Where no Python has a folder, the folder of all is the location and has no entries."""
+    (location,) = SYSTEM.locations({"XDG_CACHE_HOME": str(tmp_path)})
+    cache = SYSTEM.open(location)
+    assert (location.root, location.role) == (str(tmp_path / "pyopencl"), "")
+    assert (list(cache.scan()), list(cache.leftovers()), cache.find("0123")) == ([], [], [])
+
+
+def test_what_is_recognised(root: Path, key: str, tmp_path: Path) -> None:
+    """A version's folder, a folder of such, and any folder with an entry are; others are not."""
+    write(tmp_path / "mine", key)
+    (tmp_path / "other" / key).mkdir(parents=True)
+    (tmp_path / "other" / key / "something").write_bytes(b"")
+    yes = [root, root.parent, tmp_path / "mine"]
+    no = [tmp_path, tmp_path / "other", tmp_path / "none", tmp_path / "mine" / key / "info", Path("a\0b")]
+    assert [SYSTEM.recognises(path) for path in (*yes, *no)] == [True] * 3 + [False] * 5
+
+
+def test_a_folder_of_all_pythons_is_one_cache(root: Path, key: str) -> None:
+    """Opened by its place, the folder of all Pythons has the entries of each."""
+    write(root, key)
+    write(root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0", key[::-1])
+    assert [entry.key for entry in opened(root.parent).scan()] == [key, key[::-1]]
+
+
+def test_another_pythons_folder_is_an_orphan(root: Path) -> None:
+    """The folder of a Python that this is not is worth knowing, with the line that empties it."""
+    (root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0").mkdir()
+    (checked,) = opened(root.parent).leftovers()
+    (finding,) = checked.findings
+    assert (finding.kind, checked.counts) == (FindingKind.ORPHAN, False)
+    assert "evict --cache pyopencl:" in finding.detail
+    assert "3.9.18" in finding.detail
+
+
+def test_an_empty_folder_of_another_python_goes(root: Path, key: str) -> None:
+    """Once the entries of another Python are gone, so is its folder; this Python's stays."""
+    other = root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0"
+    write(other, key)
+    cache = opened(root.parent)
+    assert cache.settle() == ()
+    assert [cache.remove(entry, "test") for entry in cache.scan()] == [None]
+    assert len(cache.settle()) == 1
+    assert [path.name for path in root.parent.iterdir()] == [root.name]
+
+
+def test_a_repair_leaves_what_another_python_may_use(root: Path, key: str) -> None:
+    """A repair removes another Python's folder only when it is empty."""
+    other = root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0"
+    folder = write(other, key)
+    cache = opened(root.parent)
+    (checked,) = cache.leftovers()
+    assert not cache.repair(checked, None).findings[0].repaired
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert cache.repair(checked, None).findings[0].repaired
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("text", ["file", "a\0b"])
+def test_a_place_that_is_no_folder(tmp_path: Path, text: str) -> None:
+    """A file, or what cannot be a path, is no cache to open."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CacheUnusableError):
+        SYSTEM.open(Location("pyopencl", str(tmp_path / text), "--cache", enabled=True))
+
+
+def test_isolation_says_what_else_moves() -> None:
+    """The variable that moves the cache moves others, which is said."""
+    isolation = SYSTEM.isolation(Path("/private"))
+    assert isolation.environment == (("XDG_CACHE_HOME", "/private"),)
+    assert "every cache" in isolation.lacking

@@ -1,0 +1,197 @@
+"""Removals and repairs, under PyOpenCL's own lock."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pyopencl import locking
+from gpucache.caches.pyopencl.names import LOCK
+from gpucache.folders import Folder
+from gpucache.outcomes import FindingKind, Kept
+from tests.caches.pyopencl.build import header, info, only, opened, touch, write
+
+_MINUTE = 60
+
+
+def _locked(root: Path, age_s: int) -> Path:
+    """A lock of some age."""
+    lock = root / LOCK
+    lock.write_bytes(b"")
+    then = time.time() - age_s
+    os.utime(lock, (then, then))
+    return lock
+
+
+def test_an_entry_is_removed_whole(root: Path, key: str) -> None:
+    """A removal takes one entry's folder, leaves the others, and gives the lock back."""
+    write(root, key)
+    write(root, "f" * 32)
+    cache = opened(root)
+    assert cache.remove(cache.find(key)[0], "test") is None
+    assert [path.name for path in root.iterdir()] == ["f" * 32]
+
+
+@pytest.mark.parametrize("name", ["binary", "info"])
+def test_an_entry_that_changed_stays(root: Path, key: str, name: str) -> None:
+    """An entry that was written again since the scan is not removed."""
+    folder = write(root, key)
+    cache = opened(root)
+    entry = only(cache)
+    (folder / name).write_bytes((folder / name).read_bytes() + b"more")
+    assert cache.remove(entry, "test") == Kept()
+    assert sorted(path.name for path in folder.iterdir()) == ["binary", "info", "source.cl"]
+    assert not (root / LOCK).exists()
+
+
+def test_a_held_lock_keeps_an_entry(root: Path, key: str) -> None:
+    """Nothing is removed while a program holds the lock, which stays."""
+    write(root, key)
+    lock = _locked(root, 30)
+    cache = opened(root)
+    kept = cache.remove(only(cache), "test")
+    assert kept is not None
+    assert "lock is held" in kept.reason
+    assert (lock.exists(), len(list(cache.scan()))) == (True, 1)
+
+
+def test_a_lock_left_behind_is_told_with_the_remedy(root: Path, key: str) -> None:
+    """Where the lock was left behind, a removal says how to be rid of it."""
+    write(root, key)
+    _locked(root, 10 * _MINUTE)
+    cache = opened(root)
+    kept = cache.remove(only(cache), "test")
+    assert kept is not None
+    assert "verify --cache pyopencl --repair" in kept.reason
+
+
+def test_a_foreign_file_keeps_an_entry(root: Path, key: str) -> None:
+    """A folder that holds what is none of PyOpenCL's is left whole."""
+    folder = write(root, key)
+    (folder / "notes.txt").write_bytes(b"")
+    cache = opened(root)
+    kept = cache.remove(only(cache), "test")
+    assert kept is not None
+    assert "notes.txt" in kept.reason
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
+    """While it is held the file is there, nobody else gets it, and afterwards it is gone."""
+    with Folder.at(root) as folder:
+        with locking.held(folder, time.time_ns), pytest.raises(FileExistsError):
+            os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+        assert not (root / LOCK).exists()
+
+
+def test_a_stale_lock_is_a_finding(root: Path) -> None:
+    """A lock that nobody can hold any more is told with what it does to programs."""
+    lock = _locked(root, 10 * _MINUTE)
+    cache = opened(root)
+    (checked,) = cache.leftovers()
+    (finding,) = checked.findings
+    assert (finding.kind, checked.entry, checked.counts) == (FindingKind.LOCKED, str(lock), False)
+    assert "waits 60 s" in finding.detail
+    assert cache.repair(checked, None).findings[0].repaired
+    assert not lock.exists()
+
+
+def test_a_young_lock_is_no_finding(root: Path) -> None:
+    """A lock that a program may hold is noted, and no repair removes it."""
+    lock = _locked(root, _MINUTE)
+    cache = opened(root)
+    (checked,) = cache.leftovers()
+    assert checked.findings == ()
+    assert "holds it" in checked.notes[0]
+    cache.repair(checked, None)
+    assert lock.exists()
+
+
+def test_a_lock_that_was_taken_anew_is_not_removed(root: Path) -> None:
+    """A repair that was planned for an old lock leaves the new one of another program."""
+    lock = _locked(root, 10 * _MINUTE)
+    cache = opened(root)
+    (checked,) = cache.leftovers()
+    lock.unlink()
+    _locked(root, 1)
+    assert not cache.repair(checked, None).findings[0].repaired
+    assert lock.exists()
+
+
+def test_what_is_being_written_is_no_finding(root: Path, key: str) -> None:
+    """An entry without its info is not judged while the lock is held."""
+    (write(root, key) / "info").write_bytes(b"")
+    _locked(root, 1)
+    cache = opened(root)
+    checked = cache.check(only(cache))
+    assert (checked.findings, checked.counts) == ((), False)
+    assert "half written" in checked.notes[0]
+
+
+def test_what_changed_since_the_scan_is_no_finding(root: Path, key: str) -> None:
+    """An entry that is written while it is checked is to be checked again."""
+    folder = write(root, key)
+    cache = opened(root)
+    entry = only(cache)
+    (folder / "binary").write_bytes(b"")
+    checked = cache.check(entry)
+    assert (checked.findings, checked.counts) == ((), False)
+
+
+@pytest.mark.parametrize("name", ["info", "binary", "source.cl"])
+def test_a_broken_entry_is_repaired_by_its_removal(root: Path, key: str, name: str) -> None:
+    """An entry without one of its files is removed, also while a lock left behind is in the way."""
+    (write(root, key) / name).unlink()
+    _locked(root, 10 * _MINUTE)
+    cache = opened(root)
+    entry = only(cache)
+    checked = cache.repair(cache.check(entry), entry)
+    assert [finding.repaired for finding in checked.findings] == [True]
+    assert list(root.iterdir()) == []
+
+
+def test_a_stale_entry_is_left_to_pyopencl(root: Path, key: str, tmp_path: Path) -> None:
+    """An entry whose header changed is not removed by a repair: PyOpenCL builds it again in place."""
+    folder = write(root, key, told=info([header(tmp_path / "a.h", b"a")]))
+    (tmp_path / "a.h").unlink()
+    cache = opened(root)
+    entry = only(cache)
+    checked = cache.repair(cache.check(entry), entry)
+    assert [finding.repaired for finding in checked.findings] == [False]
+    assert folder.exists()
+
+
+def test_a_header_that_stops_programs_is_repaired(root: Path, key: str, tmp_path: Path) -> None:
+    """An entry that PyOpenCL cannot compare with its header is removed."""
+    folder = write(root, key, told=info([header(tmp_path / "a.h", b"// \xe9\n")]))
+    touch(tmp_path / "a.h")
+    cache = opened(root)
+    entry = only(cache)
+    assert cache.repair(cache.check(entry), entry).findings[0].repaired
+    assert not folder.exists()
+
+
+def test_a_repair_that_is_held_up_says_why(root: Path, key: str) -> None:
+    """A broken entry that cannot be removed stays a finding, with the reason."""
+    (write(root, key) / "binary").write_bytes(b"")
+    cache = opened(root)
+    entry = only(cache)
+    found = cache.check(entry)
+    _locked(root, _MINUTE)
+    (finding,) = cache.repair(found, entry).findings
+    assert not finding.repaired
+    assert "lock is held" in finding.detail
+
+
+def test_a_repair_of_what_was_mended_since_does_nothing(root: Path, key: str) -> None:
+    """An entry that PyOpenCL wrote anew since the check is left alone."""
+    folder = write(root, key)
+    sound = (folder / "binary").read_bytes()
+    (folder / "binary").write_bytes(b"")
+    cache = opened(root)
+    entry = only(cache)
+    found = cache.check(entry)
+    (folder / "binary").write_bytes(sound)
+    assert cache.repair(found, entry) == found
+    assert folder.exists()

@@ -1,0 +1,77 @@
+"""What is told from a source alone."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucache.caches.pyopencl import sources
+from tests.caches.pyopencl.build import DEFEAT, SOURCE
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_the_added_line_is_taken_off(source: bytes) -> None:
+    """A stored source is what its program wrote, whatever that was."""
+    assert sources.as_written(source + DEFEAT) == source
+
+
+def test_a_source_without_the_line_stays() -> None:
+    """A source that was not stored by PyOpenCL, or has the line elsewhere, is left as it is."""
+    for source in (SOURCE, DEFEAT + SOURCE, SOURCE + DEFEAT.replace(b"= 0", b"= 1")):
+        assert sources.as_written(source) == source
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (b"__kernel void show(int x) {}", ("show",)),
+        (b"kernel\nvoid  show (int x) {}", ("show",)),
+        (b"kernel __attribute__((reqd_work_group_size(1, 1, 1))) void show(int x) {}", ("show",)),
+        (b"kernel void __attribute__((vec_type_hint(int))) show(int x) {}", ("show",)),
+        (b"kernel void a() {} kernel void b() {} kernel void c() {}", ("a", "b", "c")),
+        (b"kernel void a(); kernel void a() {}", ("a",)),
+        (b"void show() {} int mykernel void_(", ()),
+    ],
+)
+def test_kernels_are_found(source: bytes, expected: tuple[str, ...]) -> None:
+    """Kernels are found in either spelling, with attributes on either side, each once."""
+    assert sources.kernels(source) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'#include "a.h" // why',
+        b"#include <a.h> /* why */",
+        b'#include "a.h";',
+        b'#include"a.h"',
+    ],
+)
+def test_an_include_that_pyopencl_does_not_see(line: bytes) -> None:
+    """An include with anything behind it, or no space before it, is one that PyOpenCL passes over."""
+    assert sources.unfollowed(line + b"\nint x;") == ("a.h",)
+
+
+def test_a_macro_that_stands_for_a_header() -> None:
+    """A header named by a macro is passed over, too."""
+    assert sources.unfollowed(b"#include HEADER\n") == ("HEADER",)
+
+
+def test_includes_that_pyopencl_sees() -> None:
+    """Plain includes are followed, in their order, and so not passed over."""
+    source = b'#include "a.h"\n  #  include <b.h>  \r\nint x;'
+    assert list(sources.followed(source)) == [b"a.h", b"b.h"]
+    assert sources.unfollowed(source) == ()
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"kernel ", b"void ", b"__attribute__((", b"))", b"(", b"#include ", b'"', b"\n"])
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read(parts: list[bytes]) -> None:
+    """Text of the words that are looked for never raises."""
+    source = b"".join(parts) * 50
+    assert isinstance(sources.kernels(source), tuple)
+    assert isinstance(sources.unfollowed(source), tuple)

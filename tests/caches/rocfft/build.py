@@ -1,0 +1,145 @@
+"""Databases as rocFFT writes them, made with SQLite from upstream's schema; and code objects for them."""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import struct
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.rocfft.cache import RocfftCache
+from gpucache.caches.rocfft.schema import CREATE
+from gpucache.outcomes import Finding, Location
+
+KERNEL = "fft_rtc_fwd_len64_factors_8_8_wgs_64_tpt_8_halfLds_dim1_sp_ip_CI_unitstride_sbrr_dirReg"
+OTHER = "fft_rtc_back_len128_factors_8_16_wgs_128_tpt_16_dim1_dp_op_CI_CI_sbcc_twdbase8_2step"
+HIP = 60241133
+SUM = hashlib.sha256(b"generator").digest()
+MACHINES = {"gfx908": 0x30, "gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41, "gfx9-generic": 0x51}
+SELECT = (
+    "SELECT code FROM cache_v1 WHERE kernel_name = ? AND arch = ? AND hip_version = ? AND generator_sum = ?"
+)
+"""What rocFFT asks at a lookup."""
+Values = tuple[object, object, object, object, object, object]
+
+
+def code(arch: str = "gfx90a", fill: bytes = b"\0", size: int = 200, machine: int = 224) -> bytes:
+    """A code object: the header of an ELF file for an AMD GPU, and bytes behind it."""
+    ident = b"\x7fELF" + bytes([2, 1, 1, 64, 3]) + bytes(7)
+    flags = MACHINES.get(arch, 0)
+    header = ident + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 0, 0, flags, 64, 0, 0, 0, 0, 0)
+    return header + fill * size
+
+
+def row(
+    name: object = KERNEL,
+    arch: object = "gfx90a",
+    version: object = HIP,
+    total: object = SUM,
+    data: object = None,
+    seconds: object = 1_700_000_000,
+) -> Values:
+    """The values of one row."""
+    return name, arch, version, total, code(str(arch)) if data is None else data, seconds
+
+
+def database(path: Path, rows: Iterable[Values] = (), *, schema: str = CREATE, wal: bool = False) -> Path:
+    """A database with some rows, closed cleanly."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        if wal:
+            connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(schema)
+        insert(connection, rows)
+    return path
+
+
+def insert(connection: sqlite3.Connection, rows: Iterable[Values]) -> None:
+    values = list(rows)
+    if not values:
+        return
+    connection.execute("BEGIN")
+    connection.executemany("INSERT OR REPLACE INTO cache_v1 VALUES (?, ?, ?, ?, ?, ?)", values)
+    connection.execute("COMMIT")
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change a database by some statements."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def live_wal(path: Path, rows: Sequence[Values]) -> sqlite3.Connection:
+    """A database all of whose rows are still in its log, held open by the connection that is returned."""
+    database(path, wal=True)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    insert(connection, rows)
+    return connection
+
+
+def dead_wal(path: Path, rows: Sequence[Values]) -> Path:
+    """A database with the log of a program that died, and no index of the log."""
+    source = path.with_name("writer.db")
+    with closing(live_wal(source, rows)):
+        _take(source, path, "", "-wal")
+    source.unlink()
+    return path
+
+
+_CHANGE = "UPDATE cache_v1 SET timestamp = -1, code = zeroblob(length(code))"
+
+
+def hot_journal(path: Path, rows: Sequence[Values], change: str = _CHANGE) -> Path:
+    """A database whose writer died in the middle of a change; the journal has what was there before."""
+    source = database(path.with_name("writer.db"), rows)
+    with closing(sqlite3.connect(source, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size=1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(change)
+        _take(source, path, "", "-journal")
+    source.unlink()
+    return path
+
+
+def _take(source: Path, path: Path, *suffixes: str) -> None:
+    for suffix in suffixes:
+        shutil.copyfile(f"{source}{suffix}", f"{path}{suffix}")
+
+
+def opened(path: Path, *, role: str = "", enabled: bool = True) -> RocfftCache:
+    """The cache at a path as ``--cache`` opens it."""
+    return SYSTEM.open(Location("rocfft", str(path), "--cache", enabled, role=role))
+
+
+def file_findings(path: Path, *, role: str = "") -> list[Finding]:
+    """What is wrong with a file as a whole."""
+    return [finding for checked in opened(path, role=role).leftovers() for finding in checked.findings]
+
+
+def row_findings(path: Path) -> list[Finding]:
+    """What is wrong with the rows of a file."""
+    cache = opened(path)
+    return [finding for entry in cache.scan() for finding in cache.check(entry).findings]
+
+
+def kinds(findings: Iterable[Finding]) -> list[str]:
+    return [str(finding.kind) for finding in findings]
+
+
+def trace(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Everything in a folder: names, bytes, times of change, and of their places in it."""
+    return {
+        entry.name: (Path(entry).read_bytes(), entry.stat().st_mtime_ns, entry.stat().st_ino)
+        for entry in os.scandir(folder)
+    }
+
+
+def answer(path: Path, values: Values) -> bytes | None:
+    """What rocFFT's own select answers for the key of a row."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute(SELECT, values[:4]).fetchone()
+        return None if found is None else bytes(found[0])

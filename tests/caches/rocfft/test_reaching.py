@@ -1,0 +1,176 @@
+"""Explanations: whether a lookup would be answered, and which of its four values is in the way."""
+
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.rocfft.schema import format_hip, parse_hip
+from gpucache.errors import UsageError
+from gpucache.keys import Difference
+from gpucache.outcomes import Reach
+from tests.caches.rocfft.build import HIP, KERNEL, OTHER, SUM, code, database, hot_journal, opened, row
+
+KEY = {
+    "kernel_name": KERNEL.encode(),
+    "arch": b"gfx90a",
+    "hip_version": b"6.2.41133",
+    "generator_sum": SUM.hex().encode(),
+}
+
+
+def ask(path: Path, *, enabled: bool = True, **other: bytes) -> Reach:
+    """The answer for the whole key, with some of its values otherwise; empty for not given."""
+    values = {**KEY, **other}
+    (reach,) = opened(path, enabled=enabled).explain(
+        {name: (value,) for name, value in values.items() if value}
+    )
+    return reach
+
+
+def test_a_row_with_the_whole_key_is_a_hit(tmp_path: Path) -> None:
+    """A lookup of a sound row is answered, and the entry is named."""
+    path = database(tmp_path / "c.db", [row("other"), row()])
+    reach = ask(path)
+    assert reach.hit
+    assert opened(path).find(reach.nearest)[0].program == KERNEL
+
+
+def test_the_hip_version_is_read_both_ways(tmp_path: Path) -> None:
+    """The integer HIP_VERSION means what its dotted form means."""
+    assert ask(database(tmp_path / "c.db", [row()]), hip_version=str(HIP).encode()).hit
+
+
+@pytest.mark.parametrize("name", list(KEY))
+def test_what_is_not_given_is_not_compared(tmp_path: Path, name: str) -> None:
+    """One value alone is enough to ask for."""
+    (reach,) = opened(database(tmp_path / "c.db", [row()])).explain({name: (KEY[name],)})
+    assert reach.hit
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx90a:sramecc+:xnack-"])
+def test_what_follows_the_architecture_is_left_out(tmp_path: Path, arch: str) -> None:
+    """An architecture with features is looked up without them, or with them where a row has them."""
+    reach = ask(database(tmp_path / "c.db", [row(arch=arch, data=code())]), arch=b"gfx90a:sramecc+:xnack-")
+    assert reach.hit
+    assert ":sramecc+:xnack-" in reach.detail
+
+
+@pytest.mark.parametrize(
+    ("values", "label", "stored", "words"),
+    [
+        (row(arch="gfx908"), "arch", "gfx908", "another GPU"),
+        (row(version=60141133), "hip_version", "6.1.41133", "other HIP version"),
+        (row(total=bytes(32)), "generator_sum", "00" * 32, "other build of rocFFT"),
+    ],
+)
+def test_the_value_in_the_way_is_named(
+    tmp_path: Path, values: tuple[object, ...], label: str, stored: str, words: str
+) -> None:
+    """Of the nearest row the one value that differs is told, with what is stored and what is wanted."""
+    path = database(tmp_path / "c.db", [values, row(OTHER)])  # type: ignore[list-item]
+    reach = ask(path)
+    wanted = {"arch": "gfx90a", "hip_version": "6.2.41133", "generator_sum": SUM.hex()}[label]
+    assert reach.verdict == "key-changed"
+    assert reach.differences == (Difference(label, stored, wanted),)
+    assert words in reach.detail
+    assert reach.nearest
+
+
+def test_the_same_kernel_is_nearer_than_a_like_one(tmp_path: Path) -> None:
+    """The kernel itself for other everything is told rather than a like one for the rest of the key."""
+    path = database(tmp_path / "c.db", [row(KERNEL + "_x"), row(KERNEL, "gfx908", 1, bytes(32))])
+    reach = ask(path)
+    assert [item.label for item in reach.differences] == ["arch", "hip_version", "generator_sum"]
+
+
+def test_the_likest_kernel_is_told(tmp_path: Path) -> None:
+    """Where no row has the kernel the one with the likest name is told."""
+    path = database(tmp_path / "c.db", [row(OTHER), row(KERNEL.replace("tpt_8", "tpt_4"))])
+    reach = ask(path)
+    assert reach.verdict == "key-changed"
+    assert [item.label for item in reach.differences] == ["kernel_name"]
+    assert "tpt_4" in reach.detail
+
+
+def test_nothing_like_it_was_never_built(tmp_path: Path) -> None:
+    """Where nothing is like what is wanted it was never built."""
+    reach = ask(database(tmp_path / "c.db", [row("transpose")]))
+    assert (reach.verdict, reach.differences, reach.nearest) == ("never-built", (), "")
+
+
+@pytest.mark.parametrize("name", ["missing.db", "empty.db", "table.db"])
+def test_a_database_without_rows_never_built_it(tmp_path: Path, name: str) -> None:
+    """A file that is missing, empty or has an empty table is nobody's fault."""
+    (tmp_path / "empty.db").touch()
+    database(tmp_path / "table.db")
+    assert ask(tmp_path / name).verdict == "never-built"
+
+
+def test_a_disabled_cache_is_not_consulted(tmp_path: Path) -> None:
+    """Where reading is switched off the row that is there does not help."""
+    assert ask(database(tmp_path / "c.db", [row()]), enabled=False).verdict == "not-consulted"
+
+
+def test_junk_is_corrupt(tmp_path: Path) -> None:
+    """A file that does not read is told as damaged, not as empty."""
+    (tmp_path / "c.db").write_bytes(b"junk" * 100)
+    reach = ask(tmp_path / "c.db")
+    assert (reach.verdict, "no SQLite database" in reach.detail) == ("corrupt", True)
+
+
+def test_a_table_with_other_columns_is_corrupt(tmp_path: Path) -> None:
+    """A table that rocFFT's select does not fit is told as damaged."""
+    reach = ask(database(tmp_path / "c.db", schema="CREATE TABLE cache_v1 (a)"))
+    assert (reach.verdict, "other columns" in reach.detail) == ("corrupt", True)
+
+
+def test_code_for_another_gpu_is_a_false_hit(tmp_path: Path) -> None:
+    """rocFFT would serve a row whose code is for another GPU, and that is no hit."""
+    reach = ask(database(tmp_path / "c.db", [row(data=code("gfx908"))]))
+    assert (reach.verdict, reach.hit) == ("false-hit", False)
+    assert "gfx908" in reach.detail
+
+
+def test_a_row_without_code_is_corrupt(tmp_path: Path) -> None:
+    """A row that has the key and no code is told as damaged."""
+    assert ask(database(tmp_path / "c.db", [row(data=b"")])).verdict == "corrupt"
+
+
+def test_rows_before_an_unfinished_change_answer(tmp_path: Path) -> None:
+    """The rows that the next writer will find after rolling back are those that are looked through."""
+    rows = [row(), *(row(f"kernel_{number}") for number in range(300))]
+    assert ask(hot_journal(tmp_path / "c.db", rows)).hit
+
+
+def test_each_kernel_is_answered(tmp_path: Path) -> None:
+    """Several kernels are asked for at once and answered in their order."""
+    cache = opened(database(tmp_path / "c.db", [row()]))
+    reaches = list(cache.explain({"kernel_name": (b"transpose", KERNEL.encode()), "arch": (b"gfx90a",)}))
+    assert [reach.hit for reach in reaches] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"colour": (b"red",)}, "it has kernel_name, arch, hip_version, generator_sum"),
+        ({"arch": (b"gfx90a", b"gfx942")}, "one arch"),
+        ({"hip_version": (b"new",)}, "not a HIP version"),
+        ({"hip_version": ("\N{FULLWIDTH DIGIT SIX}".encode(),)}, "not a HIP version"),
+        ({"generator_sum": (b"abc",)}, "64 hex digits"),
+        ({}, "nothing is asked for"),
+        ({"kernel_name": ()}, "nothing is asked for"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    tmp_path: Path, wanted: dict[str, tuple[bytes, ...]], words: str
+) -> None:
+    """A field that there is not, and a value that none can be, are refused with what there is."""
+    with pytest.raises(UsageError, match=words):
+        list(opened(tmp_path / "c.db").explain(wanted))
+
+
+def test_hip_versions_are_written_and_read() -> None:
+    """A HIP version is major, minor and patch in one integer."""
+    assert format_hip(60241133) == "6.2.41133"
+    assert parse_hip("6.2.41133") == 60241133
+    assert format_hip(-1) == "-1"

@@ -1,0 +1,190 @@
+"""Where rocFFT looks, what is wrong with those places, and the environment that redirects it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.rocfft.code import misfit, read
+from gpucache.caches.rocfft.names import decode
+from gpucache.outcomes import Location
+from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
+
+
+def where(environ: dict[str, str]) -> list[tuple[str, str]]:
+    return [(location.role, location.root) for location in SYSTEM.locations(environ)]
+
+
+def user(path: Path, **more: str) -> Location:
+    """The user's location with a path set, and no system database."""
+    environ = {"ROCFFT_RTC_CACHE_PATH": str(path), "ROCFFT_RTC_SYS_CACHE_PATH": ":memory:", **more}
+    (location,) = SYSTEM.locations(environ)
+    return location
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A folder with rocFFT's library."""
+    folder = tmp_path / "rocm" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "librocfft.so.0.3").touch()
+    return folder
+
+
+def test_without_a_path_there_is_no_users_database(tmp_path: Path) -> None:
+    """rocFFT keeps its kernels in memory unless a path is set."""
+    assert where({"ROCM_PATH": str(tmp_path)}) == []
+    assert where({"ROCFFT_RTC_CACHE_PATH": "", "ROCM_PATH": str(tmp_path)}) == []
+    assert where({"ROCFFT_RTC_CACHE_PATH": ":memory:", "ROCM_PATH": str(tmp_path)}) == []
+
+
+def test_the_user_comes_before_the_system(tmp_path: Path) -> None:
+    """Both databases are where the variables say, in the order in which rocFFT asks them."""
+    environ = {"ROCFFT_RTC_CACHE_PATH": "/a/u.db", "ROCFFT_RTC_SYS_CACHE_PATH": "/a/s.db"}
+    assert where(environ) == [("user", "/a/u.db"), ("system", "/a/s.db")]
+    assert [one.decided_by for one in SYSTEM.locations(environ)] == list(environ)
+
+
+def test_memory_means_no_system_database(library: Path) -> None:
+    """A system path of :memory: switches the library's own database off."""
+    (library / "rocfft_kernel_cache.db").touch()
+    assert where({"ROCFFT_RTC_SYS_CACHE_PATH": ":memory:", "ROCM_PATH": str(library.parent)}) == []
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "ROCM_PATH"])
+def test_system_databases_lie_beside_the_library(library: Path, variable: str) -> None:
+    """The one database and those of single architectures are found beside the library, then in rocfft/."""
+    (library / "rocfft").mkdir()
+    for name in ("rocfft_kernel_cache.db", "rocfft_kernel_cache_gfx90a.db", "other.db"):
+        (library / name).touch()
+    for name in ("rocfft_kernel_cache.db", "rocfft_kernel_cache_gfx942.db"):
+        (library / "rocfft" / name).touch()
+    value = f":/nowhere:{library}" if variable == "LD_LIBRARY_PATH" else str(library.parent)
+    assert where({variable: value}) == [
+        ("system", str(library / name))
+        for name in (
+            "rocfft_kernel_cache.db",
+            "rocfft_kernel_cache_gfx90a.db",
+            "rocfft/rocfft_kernel_cache_gfx942.db",
+        )
+    ]
+
+
+def test_a_database_without_the_library_is_not_the_systems(tmp_path: Path) -> None:
+    """A folder without rocFFT's library is passed over."""
+    (tmp_path / "rocfft_kernel_cache.db").touch()
+    assert where({"LD_LIBRARY_PATH": str(tmp_path)}) == []
+
+
+@pytest.mark.parametrize("value", ["0", "1", "no"])
+def test_any_value_switches_reading_off(tmp_path: Path, value: str) -> None:
+    """Even 0 switches reading off, which is told."""
+    location = user(tmp_path / "c.db", ROCFFT_RTC_CACHE_READ_DISABLE=value)
+    assert not location.enabled
+    assert any("even 0" in problem for problem in location.problems)
+
+
+def test_writing_switched_off_leaves_reading(tmp_path: Path) -> None:
+    """A cache that is only read is enabled, and what is wrong is told, but not of the system's."""
+    location = user(tmp_path / "c.db", ROCFFT_RTC_CACHE_WRITE_DISABLE="0")
+    assert location.enabled
+    assert any("WRITE_DISABLE" in problem for problem in location.problems)
+    environ = {"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "s.db"), "ROCFFT_RTC_CACHE_WRITE_DISABLE": "0"}
+    (system,) = SYSTEM.locations(environ)
+    assert not any("WRITE_DISABLE" in problem for problem in system.problems)
+
+
+def test_an_empty_value_switches_nothing_off(tmp_path: Path) -> None:
+    """A variable without a value is as one that is not set."""
+    assert user(tmp_path / "c.db", ROCFFT_RTC_CACHE_READ_DISABLE="").enabled
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    """rocFFT makes the file and not the folder."""
+    assert any("mkdir" in problem for problem in user(tmp_path / "no" / "c.db").problems)
+
+
+def test_damage_is_a_finding_and_no_problem_of_the_place(tmp_path: Path) -> None:
+    """What is in the file changes nothing about its place, so that nothing is told twice."""
+    before = user(tmp_path / "c.db").problems
+    (tmp_path / "c.db").write_bytes(b"junk")
+    assert user(tmp_path / "c.db").problems == before
+
+
+def test_a_place_that_was_named_is_looked_at_too(tmp_path: Path) -> None:
+    """A database opened by its path tells what is wrong with the place as one of the environment does."""
+    place = tmp_path / "no" / "c.db"
+    location = SYSTEM.open(Location("rocfft", str(place), "--cache", enabled=True)).location()
+    assert location.problems == user(place).problems
+    assert any("mkdir" in problem for problem in location.problems)
+
+
+def test_a_systems_place_is_held_to_its_owner_alone(library: Path) -> None:
+    """A folder that others may write is not believed, whoever reads from it."""
+    database(library / "rocfft_kernel_cache.db", [row()])
+    environ = {"ROCM_PATH": str(library.parent)}
+    (sound,) = SYSTEM.locations(environ)
+    library.chmod(0o777)
+    (open_to_all,) = SYSTEM.locations(environ)
+    assert sound.problems == ()
+    assert "others may write" in open_to_all.problems[0]
+
+
+def test_a_system_path_without_its_folder_is_told(tmp_path: Path) -> None:
+    """A system path in a folder that is gone is told."""
+    (location,) = SYSTEM.locations({"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "no" / "s.db")})
+    assert any("cannot be looked at" in problem for problem in location.problems)
+
+
+def test_a_read_only_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be written keeps nothing new."""
+    database(tmp_path / "c.db", [row()])
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "c.db")
+    assert any("read-only" in problem for problem in user(tmp_path / "c.db").problems)
+
+
+def test_a_missing_system_database_is_told(tmp_path: Path) -> None:
+    """A system path that leads nowhere is told."""
+    (location,) = SYSTEM.locations({"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "s.db")})
+    assert any("does not exist" in problem for problem in location.problems)
+
+
+def test_a_private_cache_is_the_only_one(tmp_path: Path) -> None:
+    """In isolation rocFFT has a database of its own and none of the system's."""
+    isolation = SYSTEM.isolation(tmp_path)
+    assert where(dict(isolation.environment)) == [("user", str(tmp_path / "rocfft_kernel_cache.db"))]
+    assert not isolation.lacking
+
+
+def test_tracing_is_the_bit_of_the_compile_log() -> None:
+    """Bit 32 of rocFFT's layers logs runtime compilation."""
+    assert SYSTEM.tracing == {"ROCFFT_LAYER": "32"}
+
+
+def test_names_are_taken_apart() -> None:
+    """A Stockham kernel's name tells its transform; what is unknown is shown as it stands."""
+    assert dict(decode(KERNEL)) == {
+        "direction": "forward",
+        "length": "64",
+        "factors": "8x8",
+        "work-group size": "64",
+        "threads per transform": "8",
+        "other parts": "halfLds dirReg",
+        "dimensions": "1",
+        "precision": "single",
+        "placement": "in place CI",
+        "strides": "unit",
+        "scheme": "sbrr",
+    }
+    assert dict(decode(OTHER))["placement"] == "out of place CI CI"
+    assert dict(decode("fft_rtc_fwd_len8x4_wgs_tpt"))["other parts"] == "wgs tpt"
+    assert decode("transpose_rtc") == ()
+
+
+def test_the_flags_of_code_win_over_its_notes() -> None:
+    """What a loader reads is the flags; the notes count where the flags name no processor."""
+    noted = b"amdgcn-amd-amdhsa--gfx90a:xnack-"
+    assert read(code("gfx942", fill=noted, size=1)).architecture == "gfx942"
+    assert read(code("gfx9-generic", fill=noted, size=1)).architecture == "gfx90a"
+    assert misfit(read(code("gfx9-generic")), "gfx906") is None

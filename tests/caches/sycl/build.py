@@ -1,0 +1,144 @@
+"""Caches of libsycl, built from its format: folders named by hashes, and the files of an entry."""
+
+import os
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.sycl.cache import SyclCache
+from gpucache.caches.sycl.murmur import murmur64a
+from gpucache.outcomes import CacheEntry, Checked, Finding, Location
+
+DEVICE = b"Some OpenCL/Some GPU/OpenCL 3.0/1.2.3"
+NOW_NS = 1_700_000_000_000_000_000
+
+
+def spirv(*names: str, words: int = 8) -> bytes:
+    """A SPIR-V module with these entry points and an empty function behind them."""
+    module = struct.pack("<5I", 0x07230203, 0x00010400, 0x0006000E, 99, 0)
+    for number, name in enumerate(names):
+        text = name.encode() + b"\0"
+        text += bytes(-len(text) % 4)
+        module += struct.pack("<3I", (3 + len(text) // 4) << 16 | 15, 6, number) + text
+    return module + struct.pack("<5I", 5 << 16 | 54, 1, 2, 0, 3) + struct.pack("<I", 1 << 16) * words
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an entry is made from."""
+
+    image: bytes = spirv("first_kernel")
+    device: bytes = DEVICE
+    options: bytes = b"-cl-fast"
+    spec: bytes = b""
+    payload: bytes = spirv("first_kernel", words=20)
+    """SPIR-V, as a binary that is sound to every check without being one."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(str(murmur64a(one)) for one in (self.device, self.image, self.spec, self.options))
+
+    @property
+    def source(self) -> bytes:
+        return b"".join(map(framed, (self.device, self.options, self.spec, self.image)))
+
+    @property
+    def binary(self) -> bytes:
+        return (1).to_bytes(8, "little") + framed(self.payload)
+
+
+def framed(data: bytes) -> bytes:
+    """A length and what it counts."""
+    return len(data).to_bytes(8, "little") + data
+
+
+def put(root: Path, made: Made | None = None, number: int = 0) -> Path:
+    """Write an entry where libsycl would, and give its folder."""
+    made = made or Made()
+    folder = root.joinpath(*made.parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{number}.bin").write_bytes(made.binary)
+    (folder / f"{number}.src").write_bytes(made.source)
+    (folder / f"{number}_access_time.txt").write_text(str(NOW_NS + number))
+    return folder
+
+
+def copy(folder: Path, number: int, onto: int) -> None:
+    """Another copy of an entry in its folder."""
+    for suffix in (".bin", ".src", "_access_time.txt"):
+        (folder / f"{onto}{suffix}").write_bytes((folder / f"{number}{suffix}").read_bytes())
+
+
+def collide(root: Path, count: int) -> Path:
+    """Different binaries under different images in one folder, as if their hashes collided."""
+    folder = put(root)
+    for number in range(count):
+        made = Made(image=spirv(f"kernel_{number}"), payload=spirv(f"kernel_{number}", words=30))
+        (folder / f"{number}.bin").write_bytes(made.binary)
+        (folder / f"{number}.src").write_bytes(made.source)
+        (folder / f"{number}_access_time.txt").write_text(str(NOW_NS + number))
+    return folder
+
+
+def names(folder: Path) -> dict[str, str]:
+    """Which kernel lies at each number of a folder, told from both of its files."""
+    found = {}
+    for path in sorted(folder.glob("*.bin")):
+        binary, source = (kernels(path.with_suffix(suffix).read_bytes()) for suffix in (".bin", ".src"))
+        found[path.stem] = binary if binary == source else f"{binary} with the key of {source}"
+    return found
+
+
+def kernels(data: bytes) -> str:
+    """The name of the kernel in a file."""
+    start = data.index(b"kernel_")
+    return data[start : data.index(b"\0", start)].decode()
+
+
+def lock(path: Path, *, age_s: float = 3600) -> None:
+    """A lock of some age."""
+    path.touch()
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+
+
+def kernel_folder(root: Path) -> Path:
+    """A folder of kernel_compiler entries."""
+    names = [str(murmur64a(one)) for one in (DEVICE, b"-O2", b"source text")]
+    folder = root.joinpath("ext_kernel_compiler", *names)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def opened(root: Path, *, enabled: bool = True) -> SyclCache:
+    """The cache at a root."""
+    return SYSTEM.open(Location("sycl", str(root), "--cache", enabled=enabled))
+
+
+def verified(cache: SyclCache) -> list[tuple[Checked, CacheEntry | None]]:
+    """Everything checked, as verify does it."""
+    entries = list(cache.scan())
+    return [*((cache.check(entry), entry) for entry in entries), *((one, None) for one in cache.leftovers())]
+
+
+def findings(root: Path) -> list[Finding]:
+    """All findings of a cache."""
+    return [finding for checked, _ in verified(opened(root)) for finding in checked.findings]
+
+
+def told(root: Path) -> list[str]:
+    """All findings of a cache as text."""
+    return [f"{finding.kind}: {finding.detail}" for finding in findings(root)]
+
+
+def repaired(root: Path) -> list[Checked]:
+    """All findings after a repair, as verify shows them."""
+    cache = opened(root)
+    return [cache.repair(checked, entry) for checked, entry in verified(cache) if checked.findings]
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    """Every file below a root, with what it holds."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}

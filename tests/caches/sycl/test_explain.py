@@ -1,0 +1,202 @@
+"""Why a program would be answered from the cache, or not."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.interface import Wanted
+from gpucache.caches.sycl import SYSTEM
+from gpucache.errors import UsageError
+from gpucache.outcomes import Reach, Served, Verdict
+from tests.caches.sycl.build import DEVICE, Made, copy, lock, opened, put, spirv
+
+
+def _wanted(made: Made) -> dict[str, tuple[bytes, ...]]:
+    return {
+        "device": (made.device,),
+        "options": (made.options,),
+        "spec": (made.spec,),
+        "image": (made.image,),
+    }
+
+
+def _ask(root: Path, wanted: Wanted, *, enabled: bool = True) -> Reach:
+    (reach,) = opened(root, enabled=enabled).explain(wanted)
+    return reach
+
+
+def test_what_is_stored_and_reached_is_a_hit(tmp_path: Path) -> None:
+    """With the key of the entry."""
+    put(tmp_path)
+    (entry,) = opened(tmp_path).scan()
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert (reach.verdict, reach.nearest, reach.differences) == (Served.HIT, entry.key, ())
+    assert reach.wanted.startswith("first_kernel (")
+
+
+def test_fields_that_are_not_given_are_not_compared(tmp_path: Path) -> None:
+    """And the answer says so."""
+    put(tmp_path)
+
+    reach = _ask(tmp_path, {"image": (Made().image,)})
+
+    assert reach.verdict is Served.HIT
+    assert "device, options, spec were not asked for" in reach.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        ({"device": DEVICE.replace(b"1.2.3", b"1.2.4")}, ["driver version"]),
+        ({"device": b"Other/Some GPU/OpenCL 3.0/9"}, ["platform name", "driver version"]),
+        ({"options": b"-cl-slow"}, ["build options"]),
+        ({"spec": b"\x01"}, ["spec constants"]),
+        ({"image": spirv("first_kernel", words=7)}, ["image size", "image SHA-256"]),
+        ({"image": spirv("other_kernel")}, ["image SHA-256", "entry points (0 in common)"]),
+    ],
+)
+def test_the_field_that_changed_is_named(change: dict[str, bytes], labels: list[str], tmp_path: Path) -> None:
+    """The device by its parts, the image by size, digest and names."""
+    put(tmp_path)
+    wanted = _wanted(Made()) | {name: (value,) for name, value in change.items()}
+
+    reach = _ask(tmp_path, wanted)
+
+    assert reach.verdict is Verdict.KEY_CHANGED
+    assert [one.label for one in reach.differences] == labels
+
+
+def test_left_is_stored_and_right_is_wanted(tmp_path: Path) -> None:
+    """As for every cache."""
+    put(tmp_path)
+
+    (difference,) = _ask(tmp_path, _wanted(Made(options=b"-new"))).differences
+
+    assert (difference.left, difference.right) == ("-cl-fast", "-new")
+
+
+def test_the_nearest_differs_in_the_fewest_fields(tmp_path: Path) -> None:
+    """And among those in the least of the device."""
+    put(tmp_path, Made(device=b"A/B/C/D"))
+    near = put(tmp_path, Made(device=DEVICE.replace(b"1.2.3", b"1.2.2")))
+    put(tmp_path, Made(device=b"A/B/C/D", options=b"none"))
+    key = next(entry.key for entry in opened(tmp_path).scan() if entry.path.startswith(str(near)))
+
+    assert _ask(tmp_path, _wanted(Made())).nearest == key
+
+
+def test_an_empty_cache_never_built_it(tmp_path: Path) -> None:
+    """Also where there is no cache yet."""
+    assert _ask(tmp_path / "none", _wanted(Made())).verdict is Verdict.NEVER_BUILT
+
+
+def test_an_entry_behind_a_hole_is_not_served(tmp_path: Path) -> None:
+    """The missing number is named."""
+    put(tmp_path, number=2)
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert reach.verdict is Verdict.CORRUPT
+    assert "it is present as 2, but programs stop looking at 0, which is missing" in reach.detail
+
+
+def test_a_cut_entry_is_not_served(tmp_path: Path) -> None:
+    """With the consequence and the remedy."""
+    os.truncate(put(tmp_path) / "0.bin", 50)
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert reach.verdict is Verdict.CORRUPT
+    assert "run 'gpucache verify --repair --cache sycl'" in reach.detail
+
+
+def test_a_locked_entry_is_not_served(tmp_path: Path) -> None:
+    """The lock is named."""
+    lock(put(tmp_path) / "0.lock")
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert reach.verdict is Verdict.CORRUPT
+    assert "0.lock" in reach.detail
+
+
+def test_a_copy_that_is_reached_makes_it_a_hit(tmp_path: Path) -> None:
+    """Programs pass a locked one over."""
+    folder = put(tmp_path)
+    copy(folder, 0, 1)
+    lock(folder / "0.lock")
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert reach.verdict is Served.HIT
+    assert reach.nearest.endswith("-1")
+
+
+def test_a_cache_that_is_off_is_not_consulted(tmp_path: Path) -> None:
+    """What it would answer is told all the same."""
+    put(tmp_path)
+
+    reach = _ask(tmp_path, _wanted(Made()), enabled=False)
+
+    assert reach.verdict is Verdict.NOT_CONSULTED
+    assert "export SYCL_CACHE_PERSISTENT=1" in reach.detail
+    assert reach.nearest
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "100000"), ("SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE", "10")],
+)
+def test_an_image_outside_the_bounds_is_uncacheable(variable: str, value: str, tmp_path: Path) -> None:
+    """The variable is named."""
+    environ = {"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": str(tmp_path), variable: value}
+    (location,) = SYSTEM.locations(environ)
+
+    (reach,) = SYSTEM.open(location).explain(_wanted(Made()))
+
+    assert reach.verdict is Verdict.UNCACHEABLE
+    assert variable in reach.detail
+
+
+def test_several_images_are_put_into_order(tmp_path: Path) -> None:
+    """libsycl sorts them by their first kernel."""
+    first, second = spirv("a_kernel"), spirv("b_kernel")
+    put(tmp_path, Made(image=first + second))
+
+    assert _ask(tmp_path, {"image": (second, first)}).hit
+
+
+def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
+    """It names those there are."""
+    with pytest.raises(UsageError, match="knows no field kernel; it knows device, options, spec, image"):
+        _ask(tmp_path, {"kernel": (b"x",)})
+
+
+@pytest.mark.parametrize("wanted", [{}, {"image": ()}])
+def test_nothing_wanted_is_a_usage_error(wanted: Wanted, tmp_path: Path) -> None:
+    """It names the fields."""
+    with pytest.raises(UsageError, match="device, options, spec, image"):
+        _ask(tmp_path, wanted)
+
+
+def test_two_devices_are_a_usage_error(tmp_path: Path) -> None:
+    """A key has one."""
+    with pytest.raises(UsageError, match="one device"):
+        _ask(tmp_path, {"device": (b"a", b"b")})
+
+
+def test_the_system_says_what_can_be_wanted() -> None:
+    """The four parts of a key."""
+    assert list(SYSTEM.wanted) == ["device", "options", "spec", "image"]
+
+
+def test_an_unreadable_neighbour_does_not_matter(tmp_path: Path) -> None:
+    """It answers nothing."""
+    put(tmp_path)
+    (put(tmp_path, replace(Made(), options=b"2")) / "0.src").write_bytes(b"")
+
+    assert _ask(tmp_path, _wanted(Made())).hit

@@ -1,0 +1,61 @@
+"""Names of folders and files, and the keys made of them."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.sycl import naming
+from gpucache.caches.sycl.naming import Family, Group
+
+_IR_KEY = base64.b64encode(bytes(range(200, 232))).decode().replace("/", "-")
+
+
+def test_a_key_begins_with_the_image() -> None:
+    """Image, options, spec constants and device, 16 digits each, then the number."""
+    group = Group(Family.PROGRAM, ("1", "2", "3", "4"))
+
+    assert group.key("7") == f"{2:016x}{4:016x}{3:016x}{1:016x}-7"
+
+
+def test_a_kernel_key_begins_with_the_source() -> None:
+    """Source, options and device."""
+    group = naming.group_of((naming.KERNELS, "1", "2", "3"))
+
+    assert group is not None
+    assert group.key("0") == f"{3:016x}{2:016x}{1:016x}-0"
+
+
+def test_an_ir_key_is_shown_as_hex() -> None:
+    """The 256 bits that the folder's name has in Base64."""
+    group = naming.group_of((naming.KERNELS, _IR_KEY))
+
+    assert group is not None
+    assert (group.family, group.key("ir")) == (Family.IR, bytes(range(200, 232)).hex() + "-ir")
+
+
+@pytest.mark.parametrize(
+    "parts", [("1", "2", "3", "x"), ("1", "2", "3", str(1 << 64)), ("01", "2", "3", "4"), ("1", "2", "3"), ()]
+)
+def test_other_folders_hold_no_entries(parts: tuple[str, ...]) -> None:
+    """A name that is no unsigned 64-bit number without leading zeros is foreign, as is another depth."""
+    assert naming.group_of(parts) is None
+
+
+@given(
+    st.lists(st.text(max_size=24) | st.just(naming.KERNELS) | st.integers(0, 1 << 70).map(str), max_size=5)
+)
+def test_any_names_give_a_group_with_a_key_or_none(names: list[str]) -> None:
+    """No name raises, and every group has hex digits for a key."""
+    group = naming.group_of(tuple(names))
+
+    assert group is None or int(group.hex, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    "name", ["00.bin", "-1.bin", "0.BIN", "0.bin2", "0bin", "x_access_time.txt", "1e3.src"]
+)
+def test_foreign_file_names_belong_to_no_entry(name: str) -> None:
+    """Only what libsycl writes is taken for its own."""
+    assert naming.split_file(name) is None

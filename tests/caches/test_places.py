@@ -1,0 +1,84 @@
+"""What is wrong with the place of a cache, on real mounts where this user may make them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.places import problems
+
+_MOVE = "set X_CACHE_DIR"
+_ASK = """
+import sys
+from pathlib import Path
+from gpucache.caches.places import problems
+print(*problems(Path(sys.argv[1]), move="set X_CACHE_DIR", runs=True), sep="\\n")
+"""
+
+
+def _mounted(script: str, folder: Path) -> str:
+    """What is said of a folder, ``$F`` in the script, after it mounted there in a namespace of its own."""
+    unshare = shutil.which("unshare")
+    if unshare is None or os.geteuid() != 0:
+        pytest.skip("mounting needs unshare and the administrator")
+    ask = f'set -e; {script}; exec {sys.executable} -c "$ASK" $F'
+    environ = {**os.environ, "F": str(folder), "ASK": _ASK}
+    done = subprocess.run(
+        [unshare, "-m", "sh", "-c", ask], env=environ, capture_output=True, text=True, check=False
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip(f"this machine does not allow it: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("mount -t tmpfs -o size=256m tmpfs $F", "it lies in memory (tmpfs) and is lost at the next start"),
+        ("mount -t tmpfs -o size=256m,noexec tmpfs $F", "is mounted noexec"),
+        ("mount -t tmpfs -o size=256m,ro tmpfs $F", "it is on a read-only file system"),
+        ("mount -t tmpfs -o size=1m tmpfs $F", "are free on its file system or quota"),
+        ("mount -t tmpfs -o size=256m,nr_inodes=100 tmpfs $F", "more files fit on its file system"),
+        (
+            "mount -t tmpfs tmpfs $F; mkdir $F/l $F/u $F/w $F/m; "
+            "mount -t overlay -o lowerdir=$F/l,upperdir=$F/u,workdir=$F/w overlay $F/m; F=$F/m",
+            "it lies in the container's own layer",
+        ),
+    ],
+)
+def test_a_real_mount_is_told(script: str, words: str, tmp_path: Path) -> None:
+    """Each kind of place that loses or refuses a cache is named, with the remedy."""
+    said = [line for line in _mounted(script, tmp_path).splitlines() if words in line]
+    assert len(said) == 1 and _MOVE in said[0]
+
+
+def test_a_good_place_has_nothing_wrong(tmp_path: Path) -> None:
+    """A folder of one's own, outside /tmp, is not complained of."""
+    assert [one for one in problems(tmp_path, move=_MOVE) if "/tmp" not in one and "memory" not in one] == []
+
+
+def test_a_missing_place_that_its_owner_makes_is_fine(tmp_path: Path) -> None:
+    """A cache that was never used has no folder, which is no problem."""
+    assert problems(tmp_path / "new", move=_MOVE) == ()
+
+
+def test_a_missing_place_that_nobody_makes_is_told(tmp_path: Path) -> None:
+    """Where the owner wants the folder to be there, the line that makes it is given."""
+    [said] = problems(tmp_path / "new", move=_MOVE, makes=False)
+    assert f"mkdir -p {tmp_path / 'new'}" in said
+
+
+def test_a_place_below_a_file_is_told(tmp_path: Path) -> None:
+    """A path that leads through a file can hold nothing, and asking does not raise."""
+    (tmp_path / "file").write_bytes(b"")
+    assert isinstance(problems(tmp_path / "file" / "cache", move=_MOVE), tuple)
+
+
+def test_a_place_that_others_may_write_is_told(tmp_path: Path) -> None:
+    """What anybody can write cannot be believed."""
+    tmp_path.chmod(0o777)
+    assert any("others may write" in one for one in problems(tmp_path, move=_MOVE))

@@ -1,0 +1,191 @@
+"""The caches of others through the verbs, by name, place and kind of question."""
+
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.registry import NAMES, SYSTEMS
+from tests.caches.futhark.build import OPTIONS, PTX, SOURCE, cuda_log, file_bytes
+from tests.caches.rocfft.build import OTHER, database, row
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def futhark(tmp_path: Path) -> Path:
+    """A folder with a sound cache file and one that was cut off."""
+    folder = tmp_path / "futhark"
+    folder.mkdir()
+    (folder / "good.cache").write_bytes(file_bytes())
+    (folder / "bad.cache").write_bytes(file_bytes()[:60])
+    return folder
+
+
+@pytest.fixture
+def rocfft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's rocFFT database, where rocFFT's variable puts it."""
+    path = tmp_path / "rocfft.db"
+    monkeypatch.setenv("ROCFFT_RTC_CACHE_PATH", str(path))
+    return database(path, [row(), row(OTHER), row(arch="gfx908", seconds=1_800_000_000)])
+
+
+def test_a_place_is_recognised(run: Run, futhark: Path) -> None:
+    """--cache takes a folder of another system's, and its entries are listed."""
+    answer = run("--json", "inspect", "--list", "--cache", futhark)
+    assert {entry["program"] for entry in answer.document["outcomes"]} == {"good", "bad"}
+    assert {entry["cache"] for entry in answer.document["outcomes"]} == {"futhark"}
+
+
+def test_a_place_can_be_named_with_its_system(run: Run, tmp_path: Path) -> None:
+    """What nobody recognises is opened as what it is said to be, and what is wrong is a finding."""
+    junk = tmp_path / "junk"
+    junk.write_bytes(b"no cache at all")
+    assert run("verify", "--cache", junk).code == 2
+    answer = run("--json", "verify", "--cache", f"futhark:{junk}")
+    assert (answer.code, answer.document["summary"]["sound"]) == (3, 0)
+
+
+def test_a_system_without_a_place_says_so(run: Run) -> None:
+    """Futhark keeps no place of its own, and the way to name one is told."""
+    answer = run("inspect", "--cache", "futhark")
+    assert answer.code == 2 and "--cache futhark:PLACE" in answer.err
+
+
+def test_an_unknown_name_lists_the_known(run: Run) -> None:
+    """A name that no system has is answered with those that are."""
+    answer = run("inspect", "--cache", "nonesuch")
+    assert answer.code == 2 and "gpucache, " in answer.err and "rocfft" in answer.err
+
+
+def test_inspect_shows_each_cache_on_a_line(run: Run, rocfft: Path) -> None:
+    """Without arguments every cache that is here has a line, after our own state."""
+    answer = run("inspect", at=None)
+    [line] = [line for line in answer.out.splitlines() if str(rocfft) in line and "rocfft" in line]
+    assert line.split()[:3] == ["rocfft", "(user)", "3"]
+
+
+def test_inspect_has_each_cache_in_its_document(run: Run, rocfft: Path) -> None:
+    """The summary holds the state of every cache of others."""
+    caches = run("--json", "inspect").document["summary"]["caches"]
+    [own] = [one for one in caches if one["root"] == str(rocfft)]
+    assert (own["cache"], own["entries"], own["role"]) == ("rocfft", 3, "user")
+
+
+def test_one_cache_tells_how_to_redirect_and_trace_it(run: Run, rocfft: Path) -> None:
+    """A system's own variables are shown with its cache."""
+    out = run("inspect", "--cache", "rocfft").out
+    assert "ROCFFT_RTC_CACHE_PATH=DIR" in out and "ROCFFT_LAYER=32" in out
+
+
+def test_verify_of_all_covers_every_cache(run: Run, rocfft: Path) -> None:
+    """--cache all checks our own and every other."""
+    assert run("--json", "verify", "--cache", "all").document["summary"]["checked"] >= 3
+
+
+def test_verify_finds_and_repairs(run: Run, futhark: Path) -> None:
+    """A file that was cut off is wrong; repaired it is gone and the sound one stays."""
+    [finding] = run("--json", "verify", "--cache", futhark).document["outcomes"]
+    assert (finding["kind"], finding["program"]) == ("truncated", "bad")
+    assert run("verify", "--cache", futhark, "--repair").code == 0
+    assert [path.name for path in futhark.iterdir()] == ["good.cache"]
+
+
+def test_read_only_repairs_nothing(run: Run, futhark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUCACHE_READ_ONLY keeps the caches of others as they are, too."""
+    monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
+    assert run("verify", "--cache", futhark, "--repair").code == 5
+    assert run("evict", "--cache", futhark, "--all", "--yes").code == 5
+    assert len(list(futhark.iterdir())) == 2
+
+
+def test_evict_removes_what_is_unlike(run: Run, rocfft: Path) -> None:
+    """Rows whose key field has another value go, the others stay."""
+    summary = run("--json", "evict", "--cache", "rocfft", "--unlike", "arch=gfx90a").document["summary"]
+    assert (summary["removed"], summary["kept"]) == (1, 2)
+    left = run("--json", "inspect", "--cache", "rocfft", "--list").document["outcomes"]
+    assert {entry["fields"]["arch"] for entry in left} == {"gfx90a"}
+
+
+def test_evict_by_size_takes_the_oldest(run: Run, rocfft: Path) -> None:
+    """A bound in bytes keeps the newest rows."""
+    run("evict", "--cache", "rocfft", "--max-size", "500")
+    [left] = run("--json", "inspect", "--cache", "rocfft", "--list").document["outcomes"]
+    assert left["fields"]["arch"] == "gfx908"
+
+
+def test_evict_without_a_bound_is_refused(run: Run, rocfft: Path) -> None:
+    """A system without a limit of its own has none to apply."""
+    answer = run("evict", "--cache", "rocfft")
+    assert answer.code == 2 and "--max-size" in answer.err
+
+
+def test_unlike_wants_field_and_value(run: Run, rocfft: Path) -> None:
+    """A filter that cannot be read removes nothing."""
+    assert run("evict", "--cache", "rocfft", "--unlike", "gfx90a").code == 2
+    assert run("--json", "inspect", "--cache", "rocfft").document["summary"]["caches"][0]["entries"] == 3
+
+
+def test_why_answers_for_what_is_wanted(run: Run, futhark: Path, tmp_path: Path) -> None:
+    """A wanted source and log hit, and a changed option is named with exit 3."""
+    (tmp_path / "source").write_bytes(SOURCE)
+    (tmp_path / "log").write_bytes(cuda_log())
+    (tmp_path / "other").write_bytes(cuda_log([*OPTIONS, b"-lineinfo"]))
+    ask = (
+        "--json",
+        "inspect",
+        "--why",
+        "--cache",
+        futhark / "good.cache",
+        "--want",
+        f"source=@{tmp_path}/source",
+    )
+    hit = run(*ask, "--want", f"log=@{tmp_path}/log")
+    assert (hit.code, hit.document["outcomes"][0]["verdict"]) == (0, "hit")
+    miss = run(*ask, "--want", f"log=@{tmp_path}/other")
+    [outcome] = miss.document["outcomes"]
+    assert (miss.code, outcome["verdict"]) == (3, "key-changed")
+    assert outcome["differences"][0]["now"] == "-lineinfo"
+
+
+@pytest.mark.parametrize("text", ["source", "=x", "source=@nowhere"])
+def test_a_want_that_cannot_be_read_is_refused(run: Run, futhark: Path, text: str) -> None:
+    """What is wanted is a field with a value or a file that is there."""
+    answer = run("inspect", "--why", "--cache", futhark, "--want", text)
+    assert (answer.code, answer.out) == (2, "")
+
+
+def test_want_needs_why(run: Run, futhark: Path) -> None:
+    """A wanted field without the question is a mistake."""
+    assert run("inspect", "--cache", futhark, "--want", "source=x").code == 2
+
+
+def test_an_unknown_field_lists_the_known(run: Run, rocfft: Path) -> None:
+    """Each system tells which fields it can be asked for."""
+    answer = run("inspect", "--why", "--cache", "rocfft", "--want", "colour=red")
+    assert answer.code == 2 and "kernel" in answer.err
+
+
+def test_extract_writes_the_payload(run: Run, futhark: Path, tmp_path: Path) -> None:
+    """The compiled bytes of an entry of any cache can be had."""
+    assert run("inspect", "--cache", futhark, "good", "--extract", tmp_path / "out").code == 0
+    assert (tmp_path / "out").read_bytes() == PTX
+
+
+def test_options_of_our_own_cache_are_refused_for_others(run: Run, futhark: Path) -> None:
+    """What only our own entries can answer is not asked of others."""
+    for options in (("verify", "--load"), ("verify", "--rebuild"), ("inspect", "--misses")):
+        answer = run(*options, "--cache", futhark)
+        assert answer.code == 2 and "gpucache's own cache" in answer.err
+
+
+def test_every_system_is_named_in_the_help(run: Run) -> None:
+    """--cache tells all its names."""
+    out = run("inspect", "--help").out
+    assert [name for name in NAMES if name not in out] == []
+
+
+def test_every_system_tells_its_places_without_failing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without a home, a cache folder or any variable is told what is there, not a traceback."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in SYSTEMS:
+        assert run("inspect", "--cache", name).code in (0, 2), name
