@@ -218,9 +218,14 @@ def _launches(wanted: Prepare) -> tuple[Launch, ...]:
 
 
 def _sample(timed: Timed) -> Sample:
-    os.environ.update(timed.job.environment)
+    began_ns = time.time_ns()
+    for name, value in timed.job.environment:
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     backend = load_backend(timed.job.request.target.backend)
-    return take_sample(timed.job, backend, _at(timed.root), os.environ)
+    return take_sample(timed.job, backend, _at(timed.root), os.environ, began_ns)
 
 
 def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:

@@ -25,6 +25,7 @@ _CLI = frozenset(
         "render",
         "assembly",
         "exports",
+        "surroundings",
         "examples",
         "backends.options",
         "caches.interface",
@@ -61,6 +62,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
         {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
     ),
     "exports": frozenset({"leaves", "caches", "backends"}),
+    "surroundings": frozenset({"leaves", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

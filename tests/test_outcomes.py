@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from gpucache.outcomes import (
+    Arm,
     CacheEntry,
     Checked,
     EvictOutcome,
@@ -17,7 +18,6 @@ from gpucache.outcomes import (
     Removal,
     Sample,
     Spread,
-    Temperature,
     WarmOutcome,
     WarmResult,
     summarise_evict,
@@ -148,7 +148,25 @@ def test_a_spread_is_median_and_extremes() -> None:
     assert Spread.of([7]) == Spread(7, 7, 7, 1)
 
 
+def test_outliers_are_counted_and_kept() -> None:
+    """A duration beyond three scaled deviations counts as one, and is still the highest of all."""
+    near = [100, 101, 102, 103, 104, 105, 106]
+    spread = Spread.of([*near, 900])
+    assert (spread.outliers, spread.high_ns, spread.runs) == (1, 900, 8)
+    assert Spread.of([*near, 108]).outliers == 0
+
+
+def test_of_few_durations_none_is_an_outlier() -> None:
+    """Fewer than eight do not tell which of them lies apart."""
+    assert Spread.of([100, 101, 102, 103, 104, 105, 900]).outliers == 0
+
+
+def test_durations_that_do_not_differ_have_no_outliers() -> None:
+    """Where most durations are the same there is no deviation to measure by."""
+    assert Spread.of([5, 5, 5, 5, 5, 5, 5, 9]).outliers == 0
+
+
 def test_a_samples_total_is_the_sum_of_its_phases() -> None:
     """A start costs what its phases cost together."""
-    assert Sample(Temperature.COLD, (("compile", 5), ("load", 2))).total_ns == 7
-    assert Sample(Temperature.WARM).total_ns == 0
+    assert Sample(Arm.COLD, (("compile", 5), ("load", 2))).total_ns == 7
+    assert Sample(Arm.WARM).total_ns == 0

@@ -47,6 +47,14 @@ class Session(Protocol):
         """Build from source as a program without any cache does; raises CompileError."""
         ...
 
+    def load_peer(self, peer: str) -> None:
+        """Load the library of a peer, ``pyopencl`` or ``cuda.core``; raises TargetError or NoDeviceError."""
+        ...
+
+    def use_peer(self, folder: str) -> None:
+        """Have ``build`` go through the peer's cache; ``folder`` is for one that no variable moves."""
+        ...
+
     def load(self, artifact: Artifact) -> bool:
         """Load a compiled artifact; False where there is no device to load it on."""
         ...

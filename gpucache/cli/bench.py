@@ -1,5 +1,6 @@
 """``gpucache bench``: start-up with and without the cache."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,13 @@ from gpucache.cli.parameters import source_options
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
+    from gpucache.engine.bench import Extent
     from gpucache.engine.warm import WarmItem
+    from gpucache.model import Device
     from gpucache.outcomes import BenchCase
+
+PAIRS = 5
+PEERS = ("pyopencl", "cuda.core", "driver")
 
 
 @click.command(short_help="Time starts with nothing cached against starts with everything cached.")
@@ -20,9 +26,13 @@ if TYPE_CHECKING:
     "--runs",
     metavar="N",
     type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    help="Pairs of starts, one cold and one warm.",
+    help=f"Pairs of starts, one cold and one warm; {PAIRS} when nothing is said.",
+)
+@click.option(
+    "--budget",
+    metavar="S",
+    type=click.FloatRange(0, min_open=True),
+    help="Take as many pairs as fit into S seconds for each program and target, and no fewer than --runs.",
 )
 @click.option(
     "--timeout",
@@ -32,7 +42,32 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds for each start.",
 )
-@global_options
+@click.option(
+    "--against",
+    metavar="PEER",
+    multiple=True,
+    type=click.Choice(PEERS),
+    help=f"Time another cache in the same run: {', '.join(PEERS)}; may be given again.",
+)
+@click.option(
+    "--fail-below",
+    metavar="X",
+    type=click.FloatRange(0, min_open=True),
+    help="Exit 3 unless every warm start is surely X times as fast, by the low end of its interval.",
+)
+@click.option(
+    "--export",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the figures as well: .json with every sample, .md, or .svg.",
+)
+@click.option(
+    "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."
+)
+@click.option("--same-output", is_flag=True, help="With a command: every start has to print the same.")
+@click.option("--as-is", is_flag=True, help="With a command: time it with your own caches, too.")
+@global_options  # fmt: skip
 def bench(
     sources: tuple[Path, ...],
     manifest: Path | None,
@@ -42,32 +77,94 @@ def bench(
     defines: tuple[str, ...],
     options: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
-    runs: int,
+    runs: int | None,
+    budget: float | None,
     timeout: float,
+    against: tuple[str, ...],
+    fail_below: float | None,
+    file: Path | None,
+    prepare: str | None,
+    same_output: bool,
+    as_is: bool,
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare.
 
     Cold: no cache at any layer, drivers' own caches in empty folders. Warm: everything cached, in a
-    cache of the benchmark's own. Medians, spread and the ratio of pairs are shown, and the phases
-    of a start: context, key, lookup or compile, load, kernels, first launch.
+    cache of the benchmark's own. Medians, spread and the ratio of pairs with its 95 % interval are
+    shown, and the phases of a start: process, context, key, lookup or compile, load, kernels, first
+    launch. Figures that cannot be believed are called degraded, with the reason.
+
+    With -- COMMAND the command is started instead, with every known cache that can be moved in
+    folders of the benchmark's own.
     """
+    named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
+    if file is not None:
+        from gpucache.cli.fingerprint import check_export
+
+        check_export(file)
+    if given().command:
+        _refuse_beside_command(bool(named.anything or targets or against))
+        from gpucache.cli.bench_command import bench_command
+
+        case = bench_command(
+            runs=runs or PAIRS,
+            budget=budget,
+            timeout=timeout,
+            prepare=prepare,
+            same_output=same_output,
+            as_is=as_is,
+        )
+        _finish([case], fail_below, file, None)
+        return
+    _refuse_without_command(bool(prepare or same_output or as_is))
+    _programs(named, targets, _extent(runs, budget, against), timeout, fail_below, file)
+
+
+def _programs(
+    named: Named,
+    targets: tuple[str, ...],
+    extent: "Extent",
+    timeout: float,
+    fail_below: float | None,
+    file: Path | None,
+) -> None:
     from gpucache.cli.warm import machine_for, plan
     from gpucache.outcomes import ExitCode
-    from gpucache.render import document, tables
 
-    specs = read_programs(Named(sources, manifest, example, include_dirs, defines, options, local_sizes))
-    items = plan(specs, targets, machine_for(specs, targets).devices)
-    cases = _run(items, runs, timeout)
-    failed = sum(case.verdict == "failed" for case in cases)
-    summary = {"cases": len(cases), "failed": failed}
-    given().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
-    given().show(tables.bench(cases))
-    if items and all(item.request is None for item in items):
-        leave(ExitCode.NOTHING_ATTEMPTED)
-    leave(ExitCode.FINDINGS if failed else ExitCode.DONE)
+    specs = read_programs(named)
+    devices = machine_for(specs, targets).devices
+    items = plan(specs, targets, devices)
+    nothing = bool(items) and all(item.request is None for item in items)
+    _finish(
+        _run(items, extent, timeout), fail_below, file, devices,
+        otherwise=ExitCode.NOTHING_ATTEMPTED if nothing else None,
+    )  # fmt: skip
 
 
-def _run(items: "list[WarmItem]", runs: int, timeout: float) -> "list[BenchCase]":
+def _refuse_beside_command(programs: bool) -> None:
+    from gpucache.errors import UsageError
+
+    if programs:
+        raise UsageError(
+            "a command after '--' is timed alone; leave sources, targets, build options and --against out"
+        )
+
+
+def _refuse_without_command(asked: bool) -> None:
+    from gpucache.errors import UsageError
+
+    if asked:
+        raise UsageError("--prepare, --same-output and --as-is are for a command; give one after '--'")
+
+
+def _extent(runs: int | None, budget: float | None, against: tuple[str, ...]) -> "Extent":
+    from gpucache.engine.bench import Extent
+    from gpucache.outcomes import Arm
+
+    return Extent(runs, budget, tuple(Arm(name) for name in dict.fromkeys(against)))
+
+
+def _run(items: "list[WarmItem]", extent: "Extent", timeout: float) -> "list[BenchCase]":
     from gpucache.assembly import backends, bench_workers
     from gpucache.engine.bench import run_bench
     from gpucache.engine.pool import Bounds
@@ -79,8 +176,45 @@ def _run(items: "list[WarmItem]", runs: int, timeout: float) -> "list[BenchCase]
         def progress(sentence: str) -> None:
             bar.show(len(cases), len(items), sentence)
 
-        for case in run_bench(
-            items, bench_workers(), Bounds(timeout_s=timeout), backends(), runs=runs, progress=progress
-        ):
+        bounds = Bounds(timeout_s=timeout)
+        for case in run_bench(items, bench_workers(), bounds, backends(), extent, progress=progress):
             cases.append(case)
     return cases
+
+
+def _finish(
+    cases: "Sequence[BenchCase]",
+    fail_below: float | None,
+    file: Path | None,
+    devices: "Sequence[Device] | None",
+    *,
+    otherwise: int | None = None,
+) -> None:
+    """Show, export and judge what was measured, and leave."""
+    from gpucache.engine.verdicts import below
+    from gpucache.outcomes import BenchVerdict, ExitCode
+    from gpucache.render import document, exports, timings
+
+    short = () if fail_below is None else tuple(below(cases, fail_below))
+    summary = {**exports.summary(cases), "fail_below": fail_below, "below": list(short)}
+    given().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
+    given().show(timings.bench(cases, whole=given().verbose > 0))
+    if file is not None:
+        _export(file, cases, devices)
+    for sentence in short:
+        click.echo(f"gpucache: {sentence}", err=True)
+    if otherwise is not None:
+        leave(otherwise)
+    failed = any(case.verdict is BenchVerdict.FAILED for case in cases)
+    leave(ExitCode.FINDINGS if failed or short else ExitCode.DONE)
+
+
+def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device] | None") -> None:
+    from gpucache.cli.fingerprint import write_export
+
+    if devices is None:
+        from gpucache.probe import ask
+
+        devices = ask()
+    write_export(file, cases, devices)
+    given().say(f"Written to {file}.")

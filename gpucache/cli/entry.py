@@ -1,7 +1,7 @@
 """The process: arguments in, exit code out. The one place where exceptions become sentences.
 
 What follows ``--`` is a command of somebody else's and never ours to read. Click drops the mark
-itself, so it is looked for before Click sees the arguments.
+itself, so it is looked for before Click sees the arguments, and the command travels beside them.
 """
 
 import errno
@@ -20,17 +20,22 @@ from gpucache.cli.group import gpucache
 from gpucache.errors import CompileError, GpucacheError
 
 INTERRUPTED = 130
-NO_COMMAND = "no verb runs a command yet, so nothing may follow '--'; name sources, folders or a manifest"
+COMMANDED = ("warm", "bench")
+NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
+EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache bench -- ./app'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     own = list(sys.argv[1:] if arguments is None else arguments)
     _end_as_interrupted()
-    if "--" in own:
-        return _fail(own[: own.index("--")], NO_COMMAND, 2)
+    own, command, wrong = _split(own)
+    if wrong:
+        return _fail(own, wrong, 2)
     try:
-        code = gpucache.main(args=own, prog_name="gpucache", standalone_mode=False, obj=Globals())
+        code = gpucache.main(
+            args=own, prog_name="gpucache", standalone_mode=False, obj=Globals(command=command)
+        )
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -49,6 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _unread()
     except Exception as error:  # the last line of defence
         return _unexpected(own, error)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
+    """Our arguments, the command after ``--``, and what is wrong with that."""
+    if "--" not in arguments:
+        return arguments, (), ""
+    place = arguments.index("--")
+    own, command = arguments[:place], tuple(arguments[place + 1 :])
+    if not any(verb in own for verb in COMMANDED):
+        return own, command, NO_COMMAND
+    return own, command, "" if command else EMPTY_COMMAND
 
 
 def _words(error: GpucacheError) -> str:

@@ -30,6 +30,8 @@ class Globals:
     json: bool = False
     quiet: bool = False
     verbose: int = 0
+    command: tuple[str, ...] = ()
+    """What followed ``--``: a command of somebody else's."""
 
     def settings(self) -> "Settings":
         """Option over environment over default."""

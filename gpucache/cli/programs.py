@@ -29,6 +29,12 @@ class Named:
     options: tuple[str, ...]
     local_sizes: tuple[tuple[int, ...], ...]
 
+    @property
+    def anything(self) -> bool:
+        """Whether any program or build was named at all."""
+        named = (self.sources, self.manifest, self.example, self.include_dirs, self.defines, self.options)
+        return any((*named, self.local_sizes))
+
 
 def read_programs(named: Named) -> "list[ProgramSpec]":
     """Programs with their sources read; raises UsageError, SourceError or ManifestError."""

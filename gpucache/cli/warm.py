@@ -10,6 +10,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.parameters import profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.warm_command import warm_command
 
 if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
@@ -44,6 +45,12 @@ NEXT = (
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
 @profile_option
 @click.option("--retry", is_flag=True, help="Try items on the poison list again.")
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="With a command: keep every cache that can be moved below DIR, with DIR/gpucache.env to use it.",
+)
 @global_options
 def warm(
     sources: tuple[Path, ...],
@@ -60,12 +67,16 @@ def warm(
     check: bool,
     profile: Path | None,
     retry: bool,
+    into: Path | None,
 ) -> None:
     """Compile programs into the cache: sources (.cl, .cu), folders of them, or a manifest.
 
     Without --target, OpenCL programs are built for every OpenCL device here and CUDA programs for
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
+
+    With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
+    run added is told.
     """
     from gpucache.assembly import open_store, remember_targets
     from gpucache.errors import UsageError
@@ -77,6 +88,9 @@ def warm(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
     named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
+    if _is_command(into, alone=not (named.anything or targets or shared or check or retry)):
+        warm_command(timeout, into)
+        return
     specs = read_programs(named)
     settings = given().settings()
     _check_root(settings, shared=shared, check=check)
@@ -102,6 +116,17 @@ def warm(
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]
     leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
+
+
+def _is_command(into: Path | None, *, alone: bool) -> bool:
+    """Whether a command is warmed; raises UsageError for what does not go together."""
+    from gpucache.errors import UsageError
+
+    if given().command and not alone:
+        raise UsageError("a command after '--' is warmed alone; leave sources and build options out")
+    if into is not None and not given().command:
+        raise UsageError("--into keeps the caches of a command; give one after '--'")
+    return bool(given().command)
 
 
 def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:

@@ -1,38 +1,36 @@
-"""Starts with nothing cached against starts with everything cached, in turn.
+"""Starts with nothing cached against starts with everything cached, and beside them those of peers.
 
-Owns the plan, the isolation of driver caches, and folding samples into a case. What one start does
-is in ``samples``. Timings are shown as medians with their spread; a ratio is paired.
+Owns the plan of a run: building once, a start of every arm that is not counted, then rounds of one start
+of each arm in an order drawn anew, so that no arm is always first. What one start does is in
+``samples``, where its caches lie in ``isolation``, what samples come to in ``cases``.
 """
 
+import random
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import TypeVar
 
 from gpucache.backends.interface import Backend, Launch
+from gpucache.engine import peers
+from gpucache.engine.cases import PAIR, Measured, fold
+from gpucache.engine.isolation import REDIRECTS, make_place
+from gpucache.engine.load import measure_load
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
-from gpucache.engine.samples import PHASES, SampleJob
+from gpucache.engine.samples import SampleJob
+from gpucache.engine.verdicts import FEWEST_PAIRS
 from gpucache.engine.warm import Job, WarmItem
+from gpucache.engine.watch import growth
 from gpucache.model import BuildRequest, Toolchain
-from gpucache.outcomes import BenchCase, Built, Hit, Ratio, Sample, Spread, Temperature
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample
 
 J = TypeVar("J")
 R = TypeVar("R")
 
-NO_LAUNCH = (
-    "this compiler builds late and no local size is declared, so the cost at first launch is not known; "
-    "give --local-size, or local_sizes in a manifest"
-)
-# What each driver reads to find its own cache, given a folder of its own for every cold start.
-_PLACES = (
-    "POCL_CACHE_DIR",
-    "CUDA_CACHE_PATH",
-    "NEO_CACHE_DIR",
-    "MESA_SHADER_CACHE_DIR",
-    "AMD_COMGR_CACHE_DIR",
-)
+_SEED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,111 +58,137 @@ class Workers:
     sample: Callable[[Timed], Sample]
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many pairs are taken for each case, and which peers beside them."""
+
+    runs: int | None = None
+    """Pairs; with a budget the least number of them."""
+    budget_s: float | None = None
+    against: tuple[Arm, ...] = ()
+
+    def is_enough(self, pairs: int, elapsed_s: float) -> bool:
+        """Whether to stop after some pairs, which with the uncounted one before took so long."""
+        if pairs < (FEWEST_PAIRS if self.runs is None else self.runs):
+            return False
+        return self.budget_s is None or elapsed_s * (pairs + 2) / (pairs + 1) > self.budget_s
+
+
 def run_bench(
     items: Sequence[WarmItem],
     workers: Workers,
     bounds: Bounds,
     backends: Mapping[str, Backend],
+    extent: Extent,
     *,
-    runs: int,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[BenchCase]:
     """One case for each item, in a cache of its own that goes afterwards."""
     for item in items:
-        with tempfile.TemporaryDirectory(prefix="gpucache-bench-") as place:
+        case = BenchCase(item.program, item.target, BenchVerdict.FAILED, variant=item.variant)
+        if item.request is None or item.toolchain is None:
+            yield replace(case, reason=item.skipped)
+            continue
+        with tempfile.TemporaryDirectory(prefix="gpucache-bench-", ignore_cleanup_errors=True) as place:
+            job = SampleJob(item.request, item.toolchain)
             alone = replace(bounds, fresh=True, jobs=1)
-            yield _case(item, workers, alone, backends, runs, Path(place), progress)
+            bench = _Bench(job, Path(place), workers, alone, extent, progress)
+            yield _case(replace(case, redirects=REDIRECTS), bench, backends)
 
 
-def _case(
-    item: WarmItem,
-    workers: Workers,
-    bounds: Bounds,
-    backends: Mapping[str, Backend],
-    runs: int,
-    place: Path,
-    progress: Callable[[str], None],
-) -> BenchCase:
-    if item.request is None or item.toolchain is None:
-        return BenchCase(item.program, item.target, "failed", item.skipped)
-    label = f"{item.program} on {item.target}"
-    progress(f"{label}: building once")
-    wanted = Prepare(Job(item.request, item.toolchain, bounds.timeout_s), str(place / "root"))
-    built = _one(workers.build, wanted, bounds)
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """One case while it is measured."""
+
+    job: SampleJob
+    place: Path
+    workers: Workers
+    bounds: Bounds
+    extent: Extent
+    progress: Callable[[str], None]
+
+    @property
+    def wanted(self) -> Prepare:
+        return Prepare(Job(self.job.request, self.job.toolchain, self.bounds.timeout_s), self._root)
+
+    @property
+    def _root(self) -> str:
+        return str(self.place / "root")
+
+    def say(self, what: str) -> None:
+        self.progress(f"{self.job.request.program.name} on {self.job.request.target}: {what}")
+
+    def rounds(self, arms: tuple[Arm, ...]) -> Iterator[tuple[Sample, ...]]:
+        """The uncounted round, then the counted ones; ends early where a cold or warm start fails."""
+        draw = random.Random(_SEED)
+        started = time.monotonic()
+        number = 0
+        while not number or not self.extent.is_enough(number - 1, time.monotonic() - started):
+            taken = []
+            for arm in draw.sample(arms, len(arms)):
+                self.say(f"{arm} start {number}" if number else f"first {arm} start, which is not counted")
+                taken.append(self._start(arm, number))
+                if taken[-1].error and arm in PAIR:
+                    break
+            yield tuple(taken)
+            failed = {sample.arm for sample in taken if sample.error}
+            if failed & set(PAIR):
+                return
+            arms = tuple(arm for arm in arms if arm not in failed)
+            number += 1
+
+    def _start(self, arm: Arm, number: int) -> Sample:
+        """Cold starts get empty folders each; the others share the ones that their first start filled."""
+        folder = self.place / (f"{arm}-{number}" if arm is Arm.COLD else arm.value)
+        place = make_place(arm, folder)
+        job = replace(self.job, arm=arm, environment=place.environment, peer_folder=place.peer)
+        before = place.look()
+        sample = one(
+            self.workers.sample, Timed(replace(job, asked_ns=time.time_ns()), self._root), self.bounds
+        )
+        added = growth(before, place.look())
+        if arm is Arm.COLD:
+            shutil.rmtree(folder, ignore_errors=True)
+        return Sample(arm, error=sample) if isinstance(sample, str) else replace(sample, growth=added)
+
+
+def _case(case: BenchCase, bench: _Bench, backends: Mapping[str, Backend]) -> BenchCase:
+    bench.say("building once")
+    began = time.perf_counter_ns()
+    built = one(bench.workers.build, bench.wanted, bench.bounds)
+    warming_ns = time.perf_counter_ns() - began
     if isinstance(built, str):
-        return BenchCase(item.program, item.target, "failed", built)
+        return replace(case, reason=built)
     if isinstance(built, Built) and built.key is None:
-        return BenchCase(item.program, item.target, "failed", f"nothing was kept: {built.note}")
-    launches = _one(workers.launches, wanted, bounds)
-    job = SampleJob(
-        item.request, item.toolchain, () if isinstance(launches, str) else launches, Temperature.COLD
+        return replace(case, reason=f"nothing was kept: {built.note}")
+    launches = one(bench.workers.launches, bench.wanted, bench.bounds)
+    notes: tuple[str, ...] = ()
+    if isinstance(launches, str):
+        notes = (f"no first launch: {launches}",)
+    else:
+        bench = replace(bench, job=replace(bench.job, launches=launches))
+    target = bench.job.request.target
+    against = peers.taking_part(bench.extent.against, target)
+    bench = replace(bench, job=replace(bench.job, peers=peers.libraries(against)))
+    end_load = measure_load()
+    first, *rest = bench.rounds((*PAIR, *against))
+    measured = Measured(
+        first=first,
+        samples=tuple(sample for taken in rest for sample in taken),
+        late=_is_late(bench.job.request, bench.job.toolchain, backends),
+        warming_ns=warming_ns,
+        foreign_load=end_load(),
+        against=against,
+        notes=(*notes, *peers.notes(bench.extent.against, target)),
     )
-    jobs = [_timed(job, place, run, temperature) for run in range(runs + 1) for temperature in Temperature]
-    samples: list[Sample] = []
-    for number, timed in enumerate(jobs):
-        progress(f"{label}: {timed.job.temperature} start {number // 2} of {runs}")
-        sample = _one(workers.sample, timed, bounds)
-        samples.append(Sample(timed.job.temperature, error=sample) if isinstance(sample, str) else sample)
-    late = _is_late(item.request, item.toolchain, backends)
-    case = fold(item.program, item.target, samples[2:], late=late)
-    return replace(case, reason=f"no first launch: {launches}") if isinstance(launches, str) else case
+    return fold(case, measured)
 
 
 def _is_late(request: BuildRequest, toolchain: Toolchain, backends: Mapping[str, Backend]) -> bool:
     return backends[request.target.backend].plan(request, toolchain, {}).late
 
 
-def _timed(job: SampleJob, place: Path, run: int, temperature: Temperature) -> Timed:
-    """Cold starts get empty driver caches each; warm ones share the ones that the first of them filled."""
-    drivers = place / (f"cold-{run}" if temperature is Temperature.COLD else "warm")
-    drivers.mkdir(exist_ok=True)
-    environment = tuple((name, str(drivers / name.lower())) for name in _PLACES)
-    for _, path in environment:
-        Path(path).mkdir(exist_ok=True)  # some drivers cache only where the folder is there
-    extra = (("PYOPENCL_NO_CACHE", "1"),)
-    return Timed(replace(job, temperature=temperature, environment=environment + extra), str(place / "root"))
-
-
-def fold(program: str, target: str, samples: Sequence[Sample], *, late: bool) -> BenchCase:
-    """The case that samples make; the first failed sample makes it failed."""
-    failed = next((sample for sample in samples if sample.error), None)
-    if failed is not None:
-        reason = f"a {failed.temperature} start failed: {failed.error}"
-        return BenchCase(program, target, "failed", reason, samples=tuple(samples))
-    cold = [sample for sample in samples if sample.temperature is Temperature.COLD]
-    warm = [sample for sample in samples if sample.temperature is Temperature.WARM]
-    launched = all(any(name == "first launch" for name, _ in sample.phases) for sample in samples)
-    case = BenchCase(
-        program,
-        target,
-        "measured",
-        cold=Spread.of(sample.total_ns for sample in cold),
-        warm=Spread.of(sample.total_ns for sample in warm),
-        phases=_phases(cold, warm),
-        samples=tuple(samples),
-    )
-    if late and not launched:
-        return replace(case, verdict="no-ratio", reason=NO_LAUNCH)
-    ratios = [one.total_ns / other.total_ns for one, other in zip(cold, warm, strict=True)]
-    return replace(case, ratio=Ratio(median(ratios), min(ratios), max(ratios)), reason=_left_out(samples))
-
-
-def _left_out(samples: Sequence[Sample]) -> str:
-    loaded = any(name == "kernels" for sample in samples for name, _ in sample.phases)
-    return "" if loaded else "nothing was loaded, as no device of this target is here"
-
-
-def _phases(cold: Sequence[Sample], warm: Sequence[Sample]) -> tuple[tuple[str, int | None, int | None], ...]:
-    rows = ((name, _median_of(name, cold), _median_of(name, warm)) for name in PHASES)
-    return tuple(row for row in rows if row[1] is not None or row[2] is not None)
-
-
-def _median_of(name: str, samples: Sequence[Sample]) -> int | None:
-    durations = [duration for sample in samples for phase, duration in sample.phases if phase == name]
-    return round(median(durations)) if durations else None
-
-
-def _one(function: Callable[[J], R], item: J, bounds: Bounds) -> R | str:
+def one(function: Callable[[J], R], item: J, bounds: Bounds) -> R | str:
     """One item in a fresh process; a sentence where it failed."""
     for _, answer in run_isolated(function, [item], bounds):
         if isinstance(answer, Done):

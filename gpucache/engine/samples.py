@@ -1,8 +1,9 @@
 """One start of a program, timed phase by phase, in the process that it is called in.
 
 Owns the order of a start. Cold is what a program without any cache does: build from source, create
-kernels, launch. Warm asks the cache: key, lookup, load, create kernels, launch. Bench calls it in a
-fresh process for every sample.
+kernels, launch. Warm asks the cache: key, lookup, load, create kernels, launch; where the cache misses it
+says so and builds, keeping nothing, so that every warm start finds what was prepared. Peers build as a
+program does that uses their cache. Bench calls it in a fresh process for every sample.
 """
 
 import time
@@ -14,11 +15,20 @@ from gpucache.backends.interface import Backend, Launch, Session
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find
 from gpucache.engine.prepare import prepare
-from gpucache.errors import GpucacheError
+from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Toolchain
-from gpucache.outcomes import Miss, Sample, Temperature
+from gpucache.outcomes import Arm, Hit, Sample, Verdict
 
-PHASES = ("context", "key", "lookup", "compile", "load", "kernels", "first launch")
+PHASES = (
+    "process start",
+    "context",
+    "key",
+    "lookup",
+    "compile",
+    "load",
+    "kernels",
+    "first launch",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +37,16 @@ class SampleJob:
 
     request: BuildRequest
     toolchain: Toolchain
-    launches: tuple[Launch, ...]
-    temperature: Temperature
-    environment: tuple[tuple[str, str], ...] = ()
-    """Variables set before any driver is loaded, which give driver caches a place of their own."""
+    launches: tuple[Launch, ...] = ()
+    arm: Arm = Arm.COLD
+    environment: tuple[tuple[str, str | None], ...] = ()
+    """Variables set, or unset, before any driver is loaded: they give caches a place of their own."""
+    peers: tuple[str, ...] = ()
+    """Peers of the run whose library every start loads, as programs do that use it."""
+    peer_folder: str = ""
+    """Where a peer is to keep a cache that no variable moves."""
+    asked_ns: int = 0
+    """When the process was asked for, by the system's clock: the one that two processes share."""
 
 
 @dataclass(slots=True)
@@ -47,21 +63,29 @@ class _Timer:
         self.phases.pop()
 
 
-def take_sample(job: SampleJob, backend: Backend, layers: Layers, environ: Mapping[str, str]) -> Sample:
-    """Start the program once; what goes wrong is the sample's error."""
-    timer = _Timer()
+def take_sample(
+    job: SampleJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
+) -> Sample:
+    """Start the program once; what goes wrong is its error. ``began_ns`` is when this process began."""
+    # A clock that was set back meanwhile does not make a start shorter.
+    timer = _Timer([("process start", max(0, began_ns - job.asked_ns))])
+    missed = ""
     try:
         with timer.phase("context"):
             session = backend.open_session(job.request.target)
-        if job.temperature is Temperature.COLD:
+            for peer in job.peers:
+                session.load_peer(peer)
+            if job.arm.value in job.peers:
+                session.use_peer(job.peer_folder)
+        if job.arm is Arm.WARM:
+            missed = _from_cache(job, backend, layers, environ, session, timer)
+        else:
             with timer.phase("compile"):
                 session.build(job.request, backend.plan(job.request, job.toolchain, environ))
-        else:
-            _from_cache(job, backend, layers, environ, session, timer)
         _finish(session, job.launches, timer)
     except GpucacheError as error:
-        return Sample(job.temperature, tuple(timer.phases), error=str(error))
-    return Sample(job.temperature, tuple(timer.phases), hit=job.temperature is Temperature.WARM)
+        return Sample(job.arm, tuple(timer.phases), missed=missed, error=str(error))
+    return Sample(job.arm, tuple(timer.phases), hit=job.arm is Arm.WARM and not missed, missed=missed)
 
 
 def _from_cache(
@@ -71,18 +95,34 @@ def _from_cache(
     environ: Mapping[str, str],
     session: Session,
     timer: _Timer,
-) -> None:
+) -> str:
+    """Load what the cache answers, or build; why it missed, empty where it did not."""
     with timer.phase("key"):
         toolchain = backend.toolchain(job.request.target)
         prepared = prepare(backend, job.request, toolchain, environ)
     with timer.phase("lookup"):
         found = find(layers, prepared)
-    if isinstance(found, Miss):
-        raise GpucacheError(f"the warm start missed: {found.verdict}: {found.detail}")
-    with timer.phase("load"):
-        loaded = session.load(Artifact(ArtifactKind(found.head.artifact_kind), found.payload))
+    if isinstance(found, Hit):
+        missed = _load(session, found, timer)
+        if not missed:
+            return ""
+    else:
+        missed = f"{found.verdict}: {found.detail}"
+    with timer.phase("compile"):
+        session.build(job.request, prepared.compilation)
+    return missed
+
+
+def _load(session: Session, found: Hit, timer: _Timer) -> str:
+    """Load what was found; why the driver would not have it, empty where it did."""
+    try:
+        with timer.phase("load"):
+            loaded = session.load(Artifact(ArtifactKind(found.head.artifact_kind), found.payload))
+    except CompileError as error:
+        return f"{Verdict.REJECTED}: {error}"
     if not loaded:
         timer.drop_last()
+    return ""
 
 
 def _finish(session: Session, launches: Sequence[Launch], timer: _Timer) -> None:

@@ -4,10 +4,13 @@
 // Each stage is a Stockham step: every work item reads the inputs of its butterflies, all wait, and
 // the results go back to where the next stage expects them, so nothing is reordered at the end. Every
 // size is a kernel of its own with all its loops known to the compiler, as FFT libraries do for speed;
-// that is what makes compilers slow here. It is the example whose start a cache changes most.
+// that is what makes compilers slow here. It is the example whose start a cache changes most. LARGEST is
+// the size up to which there are kernels.
 
 #define ITEMS 64
+#ifndef LARGEST
 #define LARGEST 4096
+#endif
 
 #define FORWARD (-1.0f)
 #define INVERSE (1.0f)
@@ -129,12 +132,20 @@ DEFINE_STAGE(8)
     }
 
 DEFINE_FFT(fft_256, 256, FORWARD, 1.0f)
-DEFINE_FFT(fft_512, 512, FORWARD, 1.0f)
-DEFINE_FFT(fft_1024, 1024, FORWARD, 1.0f)
-DEFINE_FFT(fft_2048, 2048, FORWARD, 1.0f)
-DEFINE_FFT(fft_4096, 4096, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_256, 256, INVERSE, 1.0f / 256)
+#if LARGEST >= 512
+DEFINE_FFT(fft_512, 512, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_512, 512, INVERSE, 1.0f / 512)
+#endif
+#if LARGEST >= 1024
+DEFINE_FFT(fft_1024, 1024, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_1024, 1024, INVERSE, 1.0f / 1024)
+#endif
+#if LARGEST >= 2048
+DEFINE_FFT(fft_2048, 2048, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_2048, 2048, INVERSE, 1.0f / 2048)
+#endif
+#if LARGEST >= 4096
+DEFINE_FFT(fft_4096, 4096, FORWARD, 1.0f)
 DEFINE_FFT(inverse_fft_4096, 4096, INVERSE, 1.0f / 4096)
+#endif

@@ -12,14 +12,30 @@ from gpucache.outcomes.exits import ExitCode
 from gpucache.outcomes.exports import Exported
 from gpucache.outcomes.lookups import Built, Hit, Miss, Verdict
 from gpucache.outcomes.reaches import Reach, Served
-from gpucache.outcomes.timings import BenchCase, Ratio, Sample, Spread, Temperature
+from gpucache.outcomes.timings import (
+    Arm,
+    ArmResult,
+    BenchCase,
+    BenchVerdict,
+    BreakEven,
+    Growth,
+    Ratio,
+    Sample,
+    SettleRun,
+    SettleSummary,
+    Spread,
+)
 from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
 
 __all__ = [
     "Advice",
     "AdviceKind",
     "Answer",
+    "Arm",
+    "ArmResult",
     "BenchCase",
+    "BenchVerdict",
+    "BreakEven",
     "Built",
     "CacheEntry",
     "CacheState",
@@ -33,6 +49,7 @@ __all__ = [
     "Exported",
     "Finding",
     "FindingKind",
+    "Growth",
     "Hit",
     "Kept",
     "Layer",
@@ -44,8 +61,9 @@ __all__ = [
     "Removal",
     "Sample",
     "Served",
+    "SettleRun",
+    "SettleSummary",
     "Spread",
-    "Temperature",
     "Verdict",
     "VerifySummary",
     "WarmOutcome",

@@ -1,26 +1,67 @@
-"""Outcomes of bench."""
+"""Outcomes of bench, and of warming by a command."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
+FEWEST_FOR_OUTLIERS = 8
+"""Of fewer durations nobody can say which lie far from the others."""
 
-class Temperature(StrEnum):
-    """Whether a start finds anything cached."""
+
+class Arm(StrEnum):
+    """What a start finds cached, and by whom."""
 
     COLD = "cold"
+    """Nothing at any layer."""
     WARM = "warm"
+    """Everything, in caches of the benchmark's own."""
+    AS_IS = "as-is"
+    """Whatever the user's own caches hold."""
+    PYOPENCL = "pyopencl"
+    """PyOpenCL's own cache, warm, and nothing else."""
+    CUDA_CORE = "cuda.core"
+    """cuda.core's program cache, warm, and nothing else."""
+    DRIVER = "driver"
+    """The driver's cache alone, warm."""
+
+
+class BenchVerdict(StrEnum):
+    """What a comparison comes to."""
+
+    FASTER = "faster"
+    NO_DIFFERENCE = "no-difference"
+    DEGRADED = "degraded"
+    """The figures do not say what they seem to say; the reason tells why."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a cache gained: entries that were not there, and bytes."""
+
+    cache: str
+    entries: int
+    size_bytes: int
+    names: tuple[str, ...] = ()
+    """Some of the entries, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One start in a fresh process: phases in order, in ns, or why it failed."""
 
-    temperature: Temperature
+    arm: Arm
     phases: tuple[tuple[str, int], ...] = ()
     hit: bool = False
+    """Whether our own cache answered."""
+    missed: str = ""
+    """Why our own cache did not answer a start that asked it: verdict and detail."""
     error: str = ""
+    growth: tuple[Growth, ...] = ()
+    """What it wrote into each known cache."""
+    output: str = ""
+    """SHA-256 of what it printed; empty where that was not kept."""
 
     @property
     def total_ns(self) -> int:
@@ -30,23 +71,28 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, lowest and highest of some durations in ns."""
+    """Median, lowest and highest of some durations in ns, and those that lie far from the others."""
 
     median_ns: int
     low_ns: int
     high_ns: int
     runs: int
+    outliers: int = 0
 
     @classmethod
     def of(cls, durations_ns: Iterable[int]) -> "Spread":
-        """The spread of at least one duration."""
+        """The spread of at least one duration; outliers lie beyond 3 scaled median deviations."""
         values = sorted(durations_ns)
-        return cls(round(median(values)), values[0], values[-1], len(values))
+        middle = median(values)
+        deviation = 1.4826 * median(abs(value - middle) for value in values)
+        enough = deviation and len(values) >= FEWEST_FOR_OUTLIERS
+        outliers = sum(abs(value - middle) > 3 * deviation for value in values) if enough else 0
+        return cls(round(middle), values[0], values[-1], len(values), outliers)
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Cold divided by warm, pair by pair."""
+    """One arm's durations divided by another's, pair by pair: median, and the ends of its 95 % interval."""
 
     median: float
     low: float
@@ -54,17 +100,74 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
+class ArmResult:
+    """An arm beside the cold and the warm one, with how many times it is as fast as a cold start."""
+
+    arm: Arm
+    spread: Spread
+    ratio: Ratio
+    reason: str = ""
+    """Why it is not what it seems to be; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """What warming cost, what a warm start saves, and after how many starts it has paid."""
+
+    warming_ns: int
+    saving_ns: int
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
 class BenchCase:
-    """One program on one target, cold against warm."""
+    """One program on one target, or one command, cold against warm."""
 
     program: str
     target: str
-    verdict: str
-    """``measured``, ``no-ratio`` or ``failed``."""
+    verdict: BenchVerdict
     reason: str = ""
+    variant: str = ""
+    """What tells it from other builds of its program, such as ``T=float``."""
     cold: Spread | None = None
     warm: Spread | None = None
     ratio: Ratio | None = None
+    """Cold divided by warm."""
     phases: tuple[tuple[str, int | None, int | None], ...] = ()
     """Phase, its cold median and its warm median in ns."""
+    arms: tuple[ArmResult, ...] = ()
+    break_even: BreakEven | None = None
+    notes: tuple[str, ...] = ()
+    """What else is worth knowing, a sentence each: a first-run effect, what could not be redirected."""
+    growth: tuple[Growth, ...] = ()
+    """What a cold start writes into each cache, by the median start."""
+    redirects: tuple[tuple[str, str], ...] = ()
+    """The variables that put caches elsewhere, with what they stood for."""
     samples: tuple[Sample, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRun:
+    """One run of a command that is repeated until it adds nothing to any cache."""
+
+    number: int
+    duration_ns: int
+    growth: tuple[Growth, ...] = ()
+    error: str = ""
+    """Why it failed; empty where it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSummary:
+    """What the runs of a command added, and whether they came to rest."""
+
+    runs: int
+    settled: bool
+    failed: str
+    growth: tuple[Growth, ...]
+    """All that was added to each cache."""
+    restless: tuple[Growth, ...] = ()
+    """What the last run still added."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What makes a program use what was warmed; empty where the user's own caches were."""
+    notes: tuple[str, ...] = ()

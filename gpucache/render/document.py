@@ -11,7 +11,6 @@ from gpucache.model import Device
 from gpucache.outcomes import (
     Advice,
     Answer,
-    BenchCase,
     CacheEntry,
     CacheState,
     Checked,
@@ -24,13 +23,12 @@ from gpucache.outcomes import (
     Finding,
     Hit,
     Miss,
-    Ratio,
     Reach,
-    Spread,
     VerifySummary,
     WarmOutcome,
     WarmSummary,
 )
+from gpucache.render.measured import bench_case as bench_case
 from gpucache.units import format_instant, to_ms
 
 SCHEMA = 1
@@ -218,31 +216,6 @@ def evict_plan(plan: EvictPlan) -> dict[str, Any]:
     }
 
 
-def bench_case(case: BenchCase) -> dict[str, Any]:
-    """A case of bench with its raw samples."""
-    return {
-        "program": case.program,
-        "target": case.target,
-        "verdict": case.verdict,
-        "reason": case.reason,
-        "cold": _spread(case.cold),
-        "warm": _spread(case.warm),
-        "ratio": _ratio(case.ratio),
-        "phases": [
-            {"phase": name, "cold_ms": _ms(cold), "warm_ms": _ms(warm)} for name, cold, warm in case.phases
-        ],
-        "samples": [
-            {
-                "temperature": sample.temperature.value,
-                "total_ms": to_ms(sample.total_ns),
-                "phases": {name: to_ms(duration) for name, duration in sample.phases},
-                "error": sample.error or None,
-            }
-            for sample in case.samples
-        ],
-    }
-
-
 def difference(item: Difference) -> dict[str, Any]:
     """A field that differs, with both values."""
     return {"field": item.label, "before": item.left, "now": item.right}
@@ -279,23 +252,6 @@ def answer(one: Answer) -> dict[str, Any]:
             {"cache": layer.cache, "state": layer.state.value, "detail": layer.detail} for layer in one.layers
         ],
     }
-
-
-def _spread(spread: Spread | None) -> dict[str, Any] | None:
-    if spread is None:
-        return None
-    return {
-        "median_ms": to_ms(spread.median_ns),
-        "low_ms": to_ms(spread.low_ns),
-        "high_ms": to_ms(spread.high_ns),
-        "runs": spread.runs,
-    }
-
-
-def _ratio(ratio: Ratio | None) -> dict[str, float] | None:
-    if ratio is None:
-        return None
-    return {"median": round(ratio.median, 3), "low": round(ratio.low, 3), "high": round(ratio.high, 3)}
 
 
 def _ms(duration_ns: int | None) -> float | None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from gpucache.model import Device
 from gpucache.outcomes import (
     Advice,
     AdviceKind,
-    BenchCase,
     CacheEntry,
     CacheState,
     Checked,
@@ -17,7 +16,6 @@ from gpucache.outcomes import (
     EvictOutcome,
     EvictPlan,
     EvictSummary,
-    Spread,
     VerifySummary,
     WarmOutcome,
     WarmResult,
@@ -237,53 +235,6 @@ def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[R
         f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
         "bold",
     )
-
-
-def bench(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
-    """A row for each case, then its phases."""
-    grid = table("program", "target", "cold", "warm", "ratio", numeric=("cold", "warm", "ratio"))
-    for case in cases:
-        ratio = case.ratio
-        grid.add_row(
-            plain(case.program),
-            plain(case.target),
-            _median(case.cold),
-            _median(case.warm),
-            f"{ratio.median:.1f}x" if ratio else "-",
-        )
-    yield grid
-    for case in cases:
-        yield from _case(case)
-
-
-def _case(case: BenchCase) -> Iterator[RenderableType]:
-    yield plain(f"\n{case.program} on {case.target}", "bold")
-    if case.reason:
-        yield plain(f"{case.verdict}: {case.reason}", "red" if case.verdict == "failed" else "yellow")
-    if case.cold is None or case.warm is None:
-        return
-    grid = table("phase", "cold", "warm", numeric=("cold", "warm"))
-    for name, cold, warm_ns in case.phases:
-        grid.add_row(name, _duration(cold), _duration(warm_ns))
-    grid.add_row(
-        "total", format_duration(case.cold.median_ns), format_duration(case.warm.median_ns), style="bold"
-    )
-    spread = f"medians of {case.cold.runs} starts each; cold {_range(case.cold)}, warm {_range(case.warm)}"
-    if case.ratio:
-        spread += f", ratio {case.ratio.low:.1f} to {case.ratio.high:.1f}"
-    yield Group(grid, plain(spread, "dim"))
-
-
-def _range(spread: Spread) -> str:
-    return f"{format_duration(spread.low_ns)} to {format_duration(spread.high_ns)}"
-
-
-def _median(spread: Spread | None) -> str:
-    return "-" if spread is None else format_duration(spread.median_ns)
-
-
-def _duration(duration_ns: int | None) -> str:
-    return "-" if duration_ns is None else format_duration(duration_ns)
 
 
 def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from gpucache.engine import bench
+from gpucache.engine.pool import Bounds
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
@@ -14,6 +19,14 @@ if TYPE_CHECKING:
 Write = Callable[..., Path]
 TWICE_CL = "__kernel void twice(__global float *a) { a[get_global_id(0)] *= 2; }\n"
 VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+INCLUDING = '#include "value.h"\n' + VECTOR
+CUBIN = ("--runs", "1", "--target", "cuda:sm_90")
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others do on this machine meanwhile is no part of these tests."""
+    monkeypatch.setattr("gpucache.engine.bench.measure_load", lambda: lambda: 0.0)
 
 
 def _case(answer: Answer) -> Any:
@@ -27,24 +40,29 @@ def _phases(case: Any) -> tuple[list[str], list[str]]:
     return cold, [row["phase"] for row in case["phases"] if row["warm_ms"] is not None]
 
 
-def test_a_cold_start_compiles_and_a_warm_one_loads(run: Run, root: Path, write: Write, pocl: str) -> None:
-    """With a local size both starts reach their first launch, so a ratio of pairs is given."""
+def _samples(case: Any, arm: str) -> list[Any]:
+    return [sample for sample in case["samples"] if sample["arm"] == arm]
+
+
+def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: Write, pocl: str) -> None:
+    """With a local size both starts reach their first launch; PoCL's own cache proves who compiled."""
     source = write({"twice.cl": TWICE_CL}) / "twice.cl"
-    answer = run("--json", "bench", source, "--target", pocl, "--local-size", "64", "--runs", "1")
+    answer = run("--json", "bench", source, "--target", pocl, "--local-size", "64", "--runs", "2")
     case = _case(answer)
-    assert (answer.code, case["verdict"], case["program"], case["target"]) == (
-        0,
-        "measured",
-        "twice.cl",
-        pocl,
-    )
+    assert (answer.code, case["program"], case["target"]) == (0, "twice.cl", pocl)
+    assert case["verdict"] in {"faster", "no-difference", "degraded"}
+    assert "missed" not in case["reason"] and "not cold" not in case["reason"]
     assert _phases(case) == (
-        ["context", "compile", "kernels", "first launch"],
-        ["context", "key", "lookup", "load", "kernels", "first launch"],
+        ["process start", "context", "compile", "kernels", "first launch"],
+        ["process start", "context", "key", "lookup", "load", "kernels", "first launch"],
     )
-    assert case["cold"]["runs"] == case["warm"]["runs"] == 1
-    assert case["ratio"]["low"] == case["ratio"]["median"] == case["ratio"]["high"] > 0
-    assert [sample["temperature"] for sample in case["samples"]] == ["cold", "warm"]
+    assert case["cold"]["runs"] == case["warm"]["runs"] == 2
+    assert case["ratio"]["low"] <= case["ratio"]["median"] <= case["ratio"]["high"]
+    cold, warm = _samples(case, "cold"), _samples(case, "warm")
+    assert all(not sample["hit"] and sample["growth"][0]["cache"] == "pocl" for sample in cold)
+    assert all(sample["hit"] and sample["growth"] == [] for sample in warm)
+    assert case["growth"][0]["entries"] > 0
+    assert case["redirects"]["POCL_CACHE_DIR"] == "pocl"
     assert not root.exists()
 
 
@@ -52,8 +70,9 @@ def test_without_a_local_size_pocl_gives_no_ratio(run: Run, write: Write, pocl: 
     """PoCL compiles at the first launch, which is not known without a local size: no ratio, and why."""
     answer = run("--json", "bench", write({"twice.cl": TWICE_CL}), "--target", pocl, "--runs", "1")
     case = _case(answer)
-    assert (answer.code, case["verdict"], case["ratio"]) == (0, "no-ratio", None)
+    assert (answer.code, case["verdict"], case["ratio"]) == (0, "degraded", None)
     assert "--local-size" in case["reason"]
+    assert case["break_even"] is None
     assert "first launch" not in _phases(case)[0]
 
 
@@ -61,21 +80,90 @@ def test_without_a_cuda_device_nothing_is_loaded(run: Run, write: Write, nvrtc: 
     """For a CUDA target that is not here compiling is timed against looking up, and the text says so."""
     if any(device.backend == "cuda" and device.present for device in devices):
         pytest.skip("a CUDA device is here")
-    answer = run("bench", write({"vector.cu": VECTOR}), "--target", nvrtc, "--runs", "1")
+    answer = run("--json", "bench", write({"vector.cu": VECTOR}), *CUBIN)
+    case = _case(answer)
     assert answer.code == 0
-    assert "nothing was loaded, as no device of this target is here" in answer.out
-    assert "compile" in answer.out and "lookup" in answer.out and "first launch" not in answer.out
+    assert "nothing was loaded, as no device of this target is here" in case["notes"]
+    assert _phases(case) == (
+        ["process start", "context", "compile"],
+        ["process start", "context", "key", "lookup"],
+    )
+
+
+@pytest.fixture
+def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a program was built its entry is damaged, before any start is made."""
+    real = bench.one
+
+    def damaging(function: Any, item: Any, bounds: Bounds) -> Any:
+        answer = real(function, item, bounds)
+        if isinstance(item, bench.Prepare):
+            for entry in Path(item.root).rglob("*.gpc"):
+                entry.write_bytes(entry.read_bytes()[:-1])
+        return answer
+
+    monkeypatch.setattr(bench, "one", damaging)
+
+
+def test_a_cache_that_does_not_answer_degrades_the_case(
+    run: Run, write: Write, nvrtc: str, spoil: None
+) -> None:
+    """Warm starts that miss compile as programs do; the case says what they missed, and is no failure."""
+    answer = run("--json", "bench", write({"vector.cu": VECTOR}), "--target", nvrtc, "--runs", "2")
+    case = _case(answer)
+    assert (answer.code, case["verdict"]) == (0, "degraded")
+    assert case["reason"].startswith("the warm starts missed: ")
+    assert all(not sample["hit"] and sample["missed"] for sample in _samples(case, "warm"))
+    assert "compile" in _phases(case)[1]
+
+
+@pytest.mark.parametrize("peer", ["pyopencl", "driver"])
+def test_a_peer_of_pocl_is_pocls_own_cache(run: Run, write: Write, pocl: str, peer: str) -> None:
+    """Filled by its first start and left alone by later ones; PyOpenCL leaves PoCL's programs to PoCL."""
+    sized = ("--target", pocl, "--local-size", "64", "--runs", "1")
+    case = _case(run("--json", "bench", write({"twice.cl": TWICE_CL}), *sized, "--against", peer))
+    (arm,) = case["arms"]
+    assert (arm["arm"], arm["runs"]) == (peer, 1)
+    assert ("leaves that to pocl" in arm["reason"]) is (peer == "pyopencl")
+    (sample,) = _samples(case, peer)
+    assert (sample["growth"], sample["hit"]) == ([], False)
+
+
+def test_pyopencls_own_cache_answers_for_intel(run: Run, write: Write, intel: str) -> None:
+    """Where the platform has no cache PyOpenCL's is filled once and answers from then on."""
+    options = ("--target", intel, "--runs", "1", "--against", "pyopencl", "--against", "driver")
+    case = _case(run("--json", "bench", write({"twice.cl": TWICE_CL}), *options))
+    reasons = {arm["arm"]: arm["reason"] for arm in case["arms"]}
+    assert reasons == {"pyopencl": "", "driver": "nothing is cached here, so these are cold starts"}
+
+
+def test_cuda_cores_cache_answers_for_a_cubin(run: Run, write: Write, nvrtc: str) -> None:
+    """Its cache is filled once and answers from then on; what is for another language stays away."""
+    options = (*CUBIN, "--against", "cuda.core", "--against", "pyopencl")
+    case = _case(run("--json", "bench", write({"vector.cu": VECTOR}), *options))
+    assert [(arm["arm"], arm["reason"]) for arm in case["arms"]] == [("cuda.core", "")]
+    assert "pyopencl does not take part: its cache is for OpenCL programs" in case["notes"]
+
+
+def test_what_a_peer_refuses_is_told_in_its_own_words(run: Run, write: Write, nvrtc: str) -> None:
+    """cuda.core's cache takes no program with headers; the case is measured without it."""
+    sources = write({"vector.cu": INCLUDING, "value.h": "#define VALUE 1\n"})
+    case = _case(run("--json", "bench", sources / "vector.cu", *CUBIN, "--against", "cuda.core"))
+    assert (case["arms"], case["cold"]["runs"]) == ([], 1)
+    (note,) = (note for note in case["notes"] if note.startswith("cuda.core does not take part"))
+    assert "include" in note
 
 
 def test_a_program_that_does_not_compile_is_exit_3(run: Run, write: Write, nvrtc: str) -> None:
     """A case that fails says why, and the others are measured."""
     sources = write({"bad.cu": "nonsense\n", "vector.cu": VECTOR})
     answer = run("--json", "bench", sources, "--target", nvrtc, "--runs", "1")
-    verdicts = {case["program"]: case["verdict"] for case in answer.document["outcomes"]}
-    assert (answer.code, verdicts) == (3, {"bad.cu": "failed", "vector.cu": "measured"})
-    (failed,) = (case for case in answer.document["outcomes"] if case["verdict"] == "failed")
-    assert "bad.cu does not compile" in failed["reason"]
-    assert answer.document["summary"] == {"cases": 2, "failed": 1}
+    cases = {case["program"]: case for case in answer.document["outcomes"]}
+    assert (answer.code, cases["bad.cu"]["verdict"]) == (3, "failed")
+    assert "bad.cu does not compile" in cases["bad.cu"]["reason"]
+    assert cases["vector.cu"]["cold"]["runs"] == 1
+    summary = answer.document["summary"]
+    assert (summary["cases"], summary["failed"], summary["below"]) == (2, 1, [])
 
 
 def test_nothing_to_start_is_exit_4(run: Run, write: Write, devices: Any) -> None:
@@ -85,3 +173,164 @@ def test_nothing_to_start_is_exit_4(run: Run, write: Write, devices: Any) -> Non
     answer = run("--json", "bench", write({"vector.cu": VECTOR}), "--runs", "1")
     assert answer.code == 4
     assert "--target cuda:sm_90" in _case(answer)["reason"]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[BenchCase]:
+    """What every run comes to; nothing is started."""
+    cases = [BenchCase("p.cu", "cuda:sm_90", BenchVerdict.FASTER, ratio=Ratio(6, 5, 7))]
+
+    def answer(*_: object, **__: object) -> Iterator[BenchCase]:
+        yield from cases
+
+    monkeypatch.setattr("gpucache.engine.bench.run_bench", answer)
+    return cases
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("5", 0), ("5.5", 3)])
+def test_a_gate_goes_by_the_low_end(
+    run: Run, write: Write, nvrtc: str, measured: list[BenchCase], wanted: str, code: int
+) -> None:
+    """A case whose interval reaches below the mark is exit 3, and is named."""
+    answer = run("--json", "bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--fail-below", wanted)
+    below = answer.document["summary"]["below"]
+    assert (answer.code, len(below)) == (code, 1 if code else 0)
+    assert ("p.cu on cuda:sm_90 is 5.00 times as fast" in answer.err) is bool(code)
+
+
+def test_a_gate_does_not_believe_a_degraded_case(
+    run: Run, write: Write, nvrtc: str, measured: list[BenchCase]
+) -> None:
+    """However high its ratio, a case that is not faster is exit 3; without a gate it is exit 0."""
+    measured[:] = [BenchCase("p.cu", "t", BenchVerdict.DEGRADED, "it missed", ratio=Ratio(60, 50, 70))]
+    command = ("bench", write({"p.cu": VECTOR}), "--target", nvrtc)
+    assert run(*command).code == 0
+    answer = run("--quiet", *command, "--fail-below", "2")
+    assert (answer.code, answer.out) == (3, "")
+    assert "p.cu on t is degraded, not 2 times as fast" in answer.err
+
+
+def test_the_extent_reaches_the_run(
+    run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs, budget and peers are handed on as given, each peer once; without a word they are left open."""
+    seen: list[bench.Extent] = []
+
+    def note(*arguments: Any, **_: object) -> list[BenchCase]:
+        seen.append(arguments[4])
+        return []
+
+    monkeypatch.setattr("gpucache.engine.bench.run_bench", note)
+    command = ("bench", write({"p.cu": VECTOR}), "--target", nvrtc)
+    run(*command)
+    run(*command, "--runs", "7", "--budget", "30", *("--against", "driver") * 2, "--against", "cuda.core")
+    assert seen == [bench.Extent(), bench.Extent(7, 30.0, (Arm.DRIVER, Arm.CUDA_CORE))]
+
+
+def test_an_export_holds_figures_samples_and_the_machine(
+    run: Run, write: Write, nvrtc: str, tmp_path: Path
+) -> None:
+    """The JSON file has every sample, and what they were measured on: software, devices and toolchain."""
+    file = tmp_path / "figures.json"
+    answer = run("bench", write({"vector.cu": VECTOR}), *CUBIN, "--export", file)
+    assert answer.code == 0
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert [sample["arm"] for sample in written["outcomes"][0]["samples"]].count("warm") == 1
+    machine = written["fingerprint"]
+    assert {"gpucache", "Python", "platform", "CPU", "devices", "toolchains", "redirects"} <= set(machine)
+    assert "NVRTC version" in machine["toolchains"]["cuda:sm_90"]
+    assert "cuda:sm_80" not in machine["devices"]
+    assert machine["redirects"]["CUDA_CACHE_PATH"] == "cuda"
+    assert str(file) in answer.err
+
+
+@pytest.mark.parametrize("ending", [".md", ".svg", ".SVG"])
+def test_an_export_is_written_by_its_ending(
+    run: Run, write: Write, nvrtc: str, measured: list[BenchCase], tmp_path: Path, ending: str
+) -> None:
+    """Every format names the case."""
+    file = tmp_path / f"figures{ending}"
+    run("bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--export", file)
+    assert "p.cu" in file.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any start of a run fails the test."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise AssertionError("something was measured")
+
+    monkeypatch.setattr("gpucache.engine.bench.run_bench", refuse)
+    monkeypatch.setattr("gpucache.cli.bench_command.bench_command", refuse)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("figures.txt", ".json, .md or .svg"),
+        ("figures", ".json, .md or .svg"),
+        ("missing/figures.json", "cannot be written"),
+    ],
+)
+def test_a_place_for_an_export_is_tried_first(
+    run: Run, write: Write, nvrtc: str, nothing_runs: None, tmp_path: Path, place: str, words: str
+) -> None:
+    """Another ending, or a place that cannot be written, is said before anything is measured."""
+    answer = run("bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--export", tmp_path / place)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert words in answer.err and place in answer.err
+    assert not (tmp_path / place).exists()
+
+
+def test_trying_an_export_leaves_what_is_there(
+    run: Run, write: Write, nvrtc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of an earlier run stays as it was until there are new figures."""
+    file = tmp_path / "figures.md"
+    file.write_text("earlier", encoding="utf-8")
+    monkeypatch.setattr("gpucache.cli.bench._programs", lambda *_: None)
+    assert run("bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--export", file).code == 0
+    assert file.read_text(encoding="utf-8") == "earlier"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("bench p.cu --same-output", "are for a command"),
+        ("bench p.cu --as-is", "are for a command"),
+        ("bench p.cu --prepare x", "are for a command"),
+        ("bench p.cu -- ./app", "timed alone"),
+        ("bench --target cuda:sm_90 -- ./app", "timed alone"),
+        ("bench --against driver -- ./app", "timed alone"),
+        ("bench --budget 9 -- ./app", "--runs"),
+        ("bench p.cu --fail-below 0", "--fail-below"),
+        ("bench p.cu --budget 0", "--budget"),
+        ("bench p.cu --against futhark", "--against"),
+    ],
+)
+def test_what_does_not_go_together_is_a_usage_error(
+    run: Run, nothing_runs: None, arguments: str, words: str
+) -> None:
+    """Options of a command need one, and a command takes no programs; one sentence says so."""
+    answer = run(*arguments.split())
+    assert answer.code == 2
+    assert words in answer.err
+
+
+def test_a_command_is_judged_and_exported_like_a_program(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: Any
+) -> None:
+    """What a command comes to goes through the same gate and into the same file."""
+    asked: dict[str, Any] = {}
+
+    def measured(**plan: Any) -> BenchCase:
+        asked.update(plan)
+        return BenchCase("./app -x", "", BenchVerdict.FASTER, ratio=Ratio(3, 2, 4))
+
+    monkeypatch.setattr("gpucache.cli.bench_command.bench_command", measured)
+    file = tmp_path / "app.json"
+    answer = run("bench", "--as-is", "--fail-below", "2.5", "--export", file, "--", "./app", "-x")
+    assert (answer.code, asked["runs"], asked["as_is"], asked["same_output"]) == (3, 5, True, False)
+    assert "./app -x is 2.00 times as fast" in answer.err
+    assert json.loads(file.read_text(encoding="utf-8"))["outcomes"][0]["program"] == "./app -x"

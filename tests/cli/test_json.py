@@ -36,8 +36,13 @@ STATE = {
     "programs", "damaged", "role", "findings",
 }  # fmt: skip
 FINDING = {"cache", "entry", "kind", "wrong", "program", "target", "detail", "repaired"}
-CASE = {"program", "target", "verdict", "reason", "cold", "warm", "ratio", "phases", "samples"}
-SPREAD = {"median_ms", "low_ms", "high_ms", "runs"}
+CASE = {
+    "program", "target", "variant", "verdict", "reason", "cold", "warm", "ratio", "phases", "samples",
+    "arms", "break_even", "growth", "notes", "redirects",
+}  # fmt: skip
+SAMPLE = {"arm", "total_ms", "phases", "hit", "missed", "growth", "output", "error"}
+SPREAD = {"median_ms", "low_ms", "high_ms", "runs", "outliers"}
+BENCHED = {"cases", "faster", "no_difference", "degraded", "failed", "fail_below", "below"}
 
 
 def _whole(document: Any, command: str) -> tuple[Any, Any]:
@@ -122,7 +127,8 @@ def test_bench(run: Run, write: Write, nvrtc: str) -> None:
     assert set(case["cold"]) == set(case["warm"]) == SPREAD
     assert set(case["ratio"]) == {"median", "low", "high"}
     assert all(set(row) == {"phase", "cold_ms", "warm_ms"} for row in case["phases"])
-    assert set(summary) == {"cases", "failed"}
+    assert all(set(sample) == SAMPLE for sample in case["samples"])
+    assert set(summary) == BENCHED
 
 
 @pytest.mark.parametrize("place", [["--json"], []])

@@ -1,45 +1,63 @@
-"""Samples folded into a case: medians, paired ratios, and when there is none."""
+"""Samples folded into a case: medians, ratio, break-even, and what is said beside them."""
+
+from collections.abc import Sequence
 
 import pytest
 
-from gpucache.engine.bench import NO_LAUNCH, fold
-from gpucache.outcomes import Ratio, Sample, Spread, Temperature
+from gpucache.engine.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
+from gpucache.engine.verdicts import Evidence
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 
-COLD, WARM = Temperature.COLD, Temperature.WARM
+COLD, WARM, PEER = Arm.COLD, Arm.WARM, Arm.PYOPENCL
+EMPTY = BenchCase("p", "t", BenchVerdict.FAILED)
+MS = 1_000_000
 
 
-def _sample(temperature: Temperature, **phases: int) -> Sample:
-    return Sample(temperature, tuple((name.replace("_", " "), ns) for name, ns in phases.items()))
+def _sample(arm: Arm, *written: Growth, **phases: int) -> Sample:
+    named = tuple((name.replace("_", " "), ns) for name, ns in phases.items())
+    return Sample(arm, named, hit=arm is WARM, growth=written)
 
 
-_PAIRS = [
-    _sample(COLD, context=10, compile=90, kernels=10, first_launch=90),
-    _sample(WARM, context=10, key=5, lookup=5, load=10, kernels=10, first_launch=10),
-    _sample(COLD, context=10, compile=290, kernels=10, first_launch=90),
-    _sample(WARM, context=10, key=5, lookup=15, load=10, kernels=10, first_launch=50),
-    _sample(COLD, context=10, compile=190, kernels=10, first_launch=90),
-    _sample(WARM, context=10, key=5, lookup=5, load=10, kernels=10, first_launch=60),
-]
+FIRST = (_sample(COLD, compile=200, kernels=1), _sample(WARM, load=50, kernels=1))
+_PAIRS = (
+    _sample(COLD, process_start=10, compile=90, kernels=10, first_launch=90),
+    _sample(WARM, process_start=10, key=5, lookup=5, load=10, kernels=10, first_launch=10),
+    _sample(WARM, process_start=10, key=5, lookup=15, load=10, kernels=10, first_launch=50),
+    _sample(COLD, process_start=10, compile=290, kernels=10, first_launch=90),
+    _sample(COLD, process_start=10, compile=190, kernels=10, first_launch=90),
+    _sample(WARM, process_start=10, key=5, lookup=5, load=10, kernels=10, first_launch=60),
+)
+
+
+def _fold(samples: Sequence[Sample] = _PAIRS, **more: object) -> BenchCase:
+    return fold(EMPTY, Measured(**{"first": FIRST, "samples": tuple(samples), **more}))  # type: ignore[arg-type]
+
+
+def _starts(cold_ns: int, warm_ns: int, pairs: int = 5) -> list[Sample]:
+    pair = [_sample(COLD, compile=cold_ns, kernels=0), _sample(WARM, load=warm_ns, kernels=0)]
+    return pair * pairs
 
 
 def test_cold_and_warm_have_their_spread() -> None:
-    """Each side is the median and the extremes of its whole starts."""
-    case = fold("p", "t", _PAIRS, late=True)
-    assert (case.program, case.target, case.verdict, case.reason) == ("p", "t", "measured", "")
+    """Each side is the median and the extremes of its whole starts; the samples stay in their order."""
+    case = _fold(late=True)
+    assert (case.program, case.target, case.verdict, case.reason) == ("p", "t", BenchVerdict.FASTER, "")
     assert case.cold == Spread(300, 200, 400, 3)
     assert case.warm == Spread(100, 50, 100, 3)
-    assert case.samples == tuple(_PAIRS)
+    assert case.samples == _PAIRS
 
 
-def test_the_ratio_is_paired() -> None:
-    """Each cold start is divided by the warm one beside it, and the median is of those ratios."""
-    assert fold("p", "t", _PAIRS, late=False).ratio == Ratio(4.0, 3.0, 4.0)
+def test_the_ratio_is_of_pairs_in_whatever_order_they_were_taken() -> None:
+    """The first cold start is divided by the first warm one, and so on."""
+    ratio = _fold().ratio
+    assert ratio is not None
+    assert (ratio.median, ratio.low, ratio.high) == pytest.approx((4, 3, 4))
 
 
 def test_phases_are_medians_in_the_order_of_a_start() -> None:
     """Each phase that occurred has both medians, and none on the side where it does not occur."""
-    assert fold("p", "t", _PAIRS, late=True).phases == (
-        ("context", 10, 10),
+    assert _fold(late=True).phases == (
+        ("process start", 10, 10),
         ("key", None, 5),
         ("lookup", None, 5),
         ("compile", 190, None),
@@ -51,28 +69,141 @@ def test_phases_are_medians_in_the_order_of_a_start() -> None:
 
 def test_a_late_compiler_without_launch_has_no_ratio() -> None:
     """Where compiling goes on at the first launch and none was made, a ratio would mislead."""
-    samples = [_sample(COLD, context=1, compile=9, kernels=1), _sample(WARM, context=1, load=1, kernels=1)]
-    case = fold("p", "t", samples, late=True)
-    assert (case.verdict, case.reason, case.ratio) == ("no-ratio", NO_LAUNCH, None)
-    assert case.cold is not None
-    assert case.warm is not None
-    assert fold("p", "t", samples, late=False).ratio is not None
+    case = _fold(_starts(90, 9), late=True, warming_ns=5, foreign_load=1.0)
+    assert (case.verdict, case.reason, case.ratio) == (BenchVerdict.DEGRADED, NO_LAUNCH, None)
+    assert (case.cold, case.break_even) == (Spread(90, 90, 90, 5), None)
+    assert _fold(_starts(90, 9), late=False).ratio is not None
 
 
-def test_what_was_not_loaded_is_said() -> None:
-    """Where no device of the target is here the case is measured, and says what it leaves out."""
-    samples = [_sample(COLD, context=1, compile=99), _sample(WARM, context=1, key=4, lookup=5)]
-    case = fold("p", "t", samples, late=False)
-    assert (case.verdict, case.ratio) == ("measured", Ratio(10.0, 10.0, 10.0))
-    assert case.reason == "nothing was loaded, as no device of this target is here"
+def test_a_warm_start_that_missed_degrades_it() -> None:
+    """A miss among the counted warm starts is the verdict, however fast they were, and nothing fails."""
+    missed = Sample(WARM, (("compile", 1),), missed="corrupt: the payload does not match")
+    case = _fold([*_starts(900, 9), _sample(COLD, compile=900), missed])
+    assert (case.verdict, case.reason) == (
+        BenchVerdict.DEGRADED,
+        "the warm starts missed: corrupt: the payload does not match",
+    )
+    assert case.ratio is not None
 
 
-@pytest.mark.parametrize("temperature", Temperature)
-def test_a_failed_start_fails_the_case(temperature: Temperature) -> None:
+def test_whether_cold_starts_write_is_learnt_from_the_first() -> None:
+    """Cold starts that wrote nothing are doubted only where the first one wrote something."""
+    wrote = (_sample(COLD, Growth("pocl", 1, 9), compile=9), _sample(WARM, load=9))
+    samples = _starts(90, 9)
+    assert _fold(samples).verdict is BenchVerdict.FASTER
+    case = _fold(samples, first=wrote)
+    assert (case.verdict, case.reason.partition(":")[0]) == (
+        BenchVerdict.DEGRADED,
+        "the cold starts were not cold",
+    )
+
+
+def test_what_the_first_warm_start_writes_is_no_miss() -> None:
+    """It fills the driver's cache, which is what it is for."""
+    first = (_sample(COLD, compile=9), _sample(WARM, Growth("pocl", 1, 9), load=9))
+    assert _fold(first=first).verdict is BenchVerdict.FASTER
+
+
+@pytest.mark.parametrize("arm", [COLD, WARM])
+def test_a_failed_start_fails_the_case(arm: Arm) -> None:
     """The first failed start is the case's reason, and nothing is measured; the samples stay."""
-    broken = Sample(temperature, (("context", 1),), error="the driver crashed")
-    samples = [*_PAIRS, broken, Sample(COLD, error="later")]
-    case = fold("p", "t", samples, late=False)
-    assert (case.verdict, case.reason) == ("failed", f"a {temperature} start failed: the driver crashed")
+    samples = (*_PAIRS, Sample(arm, (("context", 1),), error="the driver crashed"), Sample(COLD, error="b"))
+    case = _fold(samples)
+    assert (case.verdict, case.reason) == (
+        BenchVerdict.FAILED,
+        f"a {arm} start failed: the driver crashed",
+    )
     assert (case.cold, case.warm, case.ratio) == (None, None, None)
-    assert case.samples == tuple(samples)
+    assert case.samples == samples
+
+
+def test_a_first_start_that_fails_fails_the_case() -> None:
+    """Where not even the uncounted starts succeed there is nothing to count."""
+    case = _fold((), first=(Sample(COLD, error="no device"),))
+    assert (case.verdict, case.reason) == (BenchVerdict.FAILED, "a cold start failed: no device")
+
+
+def test_warming_pays_after_so_many_starts() -> None:
+    """The starts are counted up: after two a warming of 200 that saves 90 each has not yet paid."""
+    assert _fold(_starts(100, 10), warming_ns=200).break_even == BreakEven(200, 90, 3)
+    assert _fold(_starts(100, 10), warming_ns=180).break_even == BreakEven(180, 90, 2)
+
+
+def test_where_nothing_is_saved_nothing_pays() -> None:
+    """There is no break-even where a warm start takes as long or longer, or building was not timed."""
+    assert _fold(_starts(100, 100), warming_ns=200).break_even is None
+    assert _fold(_starts(100, 110), warming_ns=200).break_even is None
+    assert _fold(_starts(100, 10)).break_even is None
+
+
+def _notes(samples: Sequence[Sample], **more: object) -> str:
+    return "\n".join(_fold(samples, **more).notes)
+
+
+def test_a_first_start_far_slower_than_the_others_is_named() -> None:
+    """One and a half times the median is still usual; beyond that it is told with both figures."""
+    usual = (_sample(COLD, compile=150 * MS), FIRST[1])
+    slow = (_sample(COLD, compile=230 * MS), FIRST[1])
+    assert "first start" not in _notes(_starts(100 * MS, 10 * MS), first=usual)
+    assert "the first start took 2.3 times the median of the others (230 ms)" in _notes(
+        _starts(100 * MS, 10 * MS), first=slow
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"), [(1, "1 pair of starts is"), (4, "4 pairs of starts are"), (5, "")]
+)
+def test_few_pairs_are_told(pairs: int, said: str) -> None:
+    """Fewer pairs than five say little."""
+    notes = _notes(_starts(100, 10, pairs))
+    assert (f"{said} too few" in notes) is bool(said)
+    assert ("too few" in notes) is bool(said)
+
+
+def test_what_was_not_loaded_is_told() -> None:
+    """Where no device of the target is here the case is measured, and says what it leaves out."""
+    samples = [_sample(COLD, compile=100), _sample(WARM, lookup=5)] * 5
+    assert NOT_LOADED in _fold(samples).notes
+    assert NOT_LOADED not in _fold().notes
+
+
+def test_a_warm_start_that_is_still_slow_names_the_phase_that_holds_the_time() -> None:
+    """More than half of a cold start is slow, and so is more than a second; the longest phase is named."""
+    half = [_sample(COLD, compile=100 * MS), _sample(WARM, context=20 * MS, load=40 * MS)] * 5
+    long = [_sample(COLD, compile=9000 * MS), _sample(WARM, process_start=700 * MS, load=600 * MS)] * 5
+    assert "a warm start still takes 60 ms; most of it is load (40 ms)" in _notes(half)
+    assert "a warm start still takes 1.30 s; most of it is process start (700 ms)" in _notes(long)
+    assert "still takes" not in _notes(_starts(100 * MS, 50 * MS))
+
+
+def test_what_a_cold_start_writes_is_that_of_the_middle_one() -> None:
+    """Of starts that wrote one, two and three entries the second is shown."""
+    written = [Growth("pocl", count, 10 * count) for count in (3, 1, 2)]
+    cold = [_sample(COLD, one, compile=100) for one in written]
+    warm = [_sample(WARM, load=10)] * 3
+    assert _fold([*cold, *warm]).growth == (Growth("pocl", 2, 20),)
+
+
+def test_a_peer_stands_beside_the_pair() -> None:
+    """A peer has its own spread and its own ratio to the cold starts, and moves neither cold nor warm."""
+    peer = [_sample(PEER, compile=20)] * 5
+    first = (*FIRST, _sample(PEER, Growth("pyopencl", 1, 1), compile=50))
+    case = _fold([*_starts(100, 10), *peer], against=(PEER,), first=first)
+    (arm,) = case.arms
+    assert (arm.arm, arm.spread, arm.reason) == (PEER, Spread(20, 20, 20, 5), "")
+    assert arm.ratio.median == pytest.approx(5)
+    assert case.warm == Spread(10, 10, 10, 5)
+
+
+def test_a_peer_that_fails_costs_its_own_arm_alone() -> None:
+    """The case is measured without it, and a note has its words."""
+    first = (*FIRST, Sample(PEER, error="it is not installed"))
+    case = _fold(first=first, against=(PEER,))
+    assert (case.verdict, case.arms) == (BenchVerdict.FASTER, ())
+    assert "pyopencl does not take part: it is not installed" in case.notes
+
+
+def test_a_loaded_machine_reaches_the_verdict() -> None:
+    """What others used meanwhile is part of the evidence."""
+    assert _fold(_starts(100, 10), foreign_load=0.9).verdict is BenchVerdict.DEGRADED
+    assert Evidence().foreign_load == 0

@@ -41,7 +41,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         [sys.executable, str(_PROCESS), name, str(place / "arrays.npz")],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(place)},
         check=True,
-        timeout=120,
+        timeout=300,
     )
     with np.load(place / "arrays.npz", allow_pickle=False) as archive:
         arrays = {key: archive[key] for key in archive.files}

@@ -9,7 +9,6 @@ from rich.console import Console, RenderableType
 
 from gpucache.model import Device, KeyField, Target
 from gpucache.outcomes import (
-    BenchCase,
     CacheEntry,
     CacheState,
     Checked,
@@ -21,9 +20,7 @@ from gpucache.outcomes import (
     FindingKind,
     Kept,
     Location,
-    Ratio,
     Removal,
-    Spread,
     Verdict,
     WarmOutcome,
     WarmResult,
@@ -166,24 +163,6 @@ def test_evict_names_what_could_not_be_removed() -> None:
     text = _text(tables.evict(outcomes, EvictSummary(1, 4096, 1, 8192)))
     assert f"{KEYS[1][:12]} was not removed: it changed since the scan" in text and KEYS[0][:12] not in text
     assert "1 entry removed, 4.0 KiB freed; 1 stay (8.0 KiB)" in text
-
-
-def test_bench_shows_ratio_phases_and_spread() -> None:
-    """A case has its medians and ratio in the table, then each phase, then the spread."""
-    case = BenchCase(
-        PROGRAM,
-        TARGET,
-        "measured",
-        cold=Spread.of([6 * SECOND_NS, 4 * SECOND_NS]),
-        warm=Spread.of([SECOND_NS, 2 * SECOND_NS]),
-        ratio=Ratio(3.5, 2.0, 6.0),
-        phases=(("compile", 4 * SECOND_NS, None), ("first launch", SECOND_NS, SECOND_NS)),
-    )
-    failed = BenchCase("other.cl", TARGET, "failed", "it does not compile")
-    text = _text(tables.bench([case, failed]))
-    assert all(part in text for part in ("5.00 s", "1.50 s", "3.5x", "2.0 to 6.0"))
-    assert re.search(r"compile +4\.00 s +-", text) and re.search(r"first launch +1\.00 s +1\.00 s", text)
-    assert "failed: it does not compile" in text
 
 
 def test_devices_show_targets_whole_and_errors_as_sentences() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.backends.interface import Compilation, Launch
-from gpucache.errors import CompileError, GpucacheError, NoDeviceError
+from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Target
 
 NO_DRIVER = "no CUDA driver is installed; programs can be built for named architectures, not loaded"
@@ -45,6 +45,7 @@ class CUDASession:
         self._artifact: Artifact | None = None
         self._library: Any = None
         self._driver: Any = None
+        self._peer_folder = ""
         nvrtc.check_target(target)
         with suppress(NoDeviceError):
             driver = _driver()
@@ -53,7 +54,24 @@ class CUDASession:
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Compile with NVRTC, and load where there is a GPU."""
+        if self._peer_folder:
+            from gpucache.backends.cuda import peers
+
+            self.load(peers.compile_with_cuda_core(request, compilation, self._peer_folder))
+            return
         self.load(nvrtc.compile_source(request, compilation))
+
+    def load_peer(self, peer: str) -> None:
+        """Load cuda.core, which is more than NVRTC's bindings."""
+        if peer != "cuda.core":
+            raise TargetError(f"{peer} has no cache of CUDA programs; leave it out")
+        from gpucache.backends.cuda import peers
+
+        peers.load()
+
+    def use_peer(self, folder: str) -> None:
+        """Compile with cuda.core and its cache in a folder."""
+        self._peer_folder = folder
 
     def load(self, artifact: Artifact) -> bool:
         """Load as a CUDA library; False without a GPU."""

@@ -13,7 +13,8 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.interface import Compilation, Launch
-from gpucache.backends.opencl import compiler
+from gpucache.backends.opencl import compiler, peers
+from gpucache.errors import TargetError
 from gpucache.model import Artifact, BuildRequest
 
 _BUFFER_BYTES = 16 * 1024 * 1024
@@ -29,13 +30,26 @@ class OpenCLSession:
         self._context = compiler.context_of(device)
         self._queue = cl.CommandQueue(self._context)
         self._program: Any = None
+        self._as_pyopencl = False
         self._kernels: dict[str, Any] = {}
         # Held here, since setting an argument does not keep its buffer alive.
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Build from source and stay with that program."""
+        if self._as_pyopencl:
+            self._program = peers.build_with_pyopencl(self._context, request, compilation)
+            return
         self._program = cl.Program(compiler.build_source(self._context, self._device, request, compilation))
+
+    def load_peer(self, peer: str) -> None:
+        """Nothing: PyOpenCL is what sessions are made of."""
+        if peer != "pyopencl":
+            raise TargetError(f"{peer} has no cache of OpenCL programs; leave it out")
+
+    def use_peer(self, folder: str) -> None:  # noqa: ARG002 - a variable moves PyOpenCL's
+        """Build with PyOpenCL's own cache."""
+        self._as_pyopencl = True
 
     def load(self, artifact: Artifact) -> bool:
         """Create and build the program from its binary."""

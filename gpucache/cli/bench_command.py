@@ -1,0 +1,39 @@
+"""``gpucache bench -- COMMAND``: start-up of any command, cold against warm."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucache.cli.globals import given
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import BenchCase
+
+
+def bench_command(
+    *,
+    runs: int,
+    budget: float | None,
+    timeout: float,
+    prepare: str | None,
+    same_output: bool,
+    as_is: bool,
+) -> "BenchCase":
+    """The case of the command after ``--``; raises UsageError where it cannot be started."""
+    from gpucache.engine import bench_command as engine
+    from gpucache.engine.load import measure_load
+    from gpucache.render.progress import display
+    from gpucache.surroundings import surroundings
+
+    plan = engine.CommandPlan(given().command, runs, timeout, prepare or "", same_output, as_is, budget)
+    with (
+        tempfile.TemporaryDirectory(prefix="gpucache-bench-", ignore_cleanup_errors=True) as place,
+        display(quiet=given().quiet or given().json) as bar,
+    ):
+        return engine.bench_command(
+            plan,
+            surroundings(os.environ, measure_load),
+            Path(place),
+            lambda sentence: bar.show(0, 1, sentence),
+        )

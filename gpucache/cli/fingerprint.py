@@ -1,0 +1,86 @@
+"""What figures were measured on, and the file they are exported to."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpucache.model import Device
+    from gpucache.outcomes import BenchCase
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def check_export(file: Path) -> None:
+    """Raise UsageError for a file that could not be written in the end, before anything is measured."""
+    from gpucache.errors import UsageError
+    from gpucache.render.exports import SUFFIXES
+
+    if file.suffix.lower() not in SUFFIXES:
+        raise UsageError(
+            f"--export writes {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, told by the ending; "
+            f"{str(file)!r} has another"
+        )
+    new = not file.exists()
+    try:
+        with file.open("ab"):  # what is there stays until the end
+            pass
+        if new:
+            file.unlink()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
+
+
+def write_export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> None:
+    """Write cases in the format of the file's ending; raises UsageError where it cannot be written."""
+    from gpucache.errors import UsageError
+    from gpucache.render.exports import export
+
+    text = export(file.suffix.lower(), cases, fingerprint(cases, devices))
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
+
+
+def fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> dict[str, object]:
+    """The environment of a run: software, processor, the targets measured or present, what was redirected."""
+    from gpucache import __version__
+
+    targets = {case.target for case in cases}
+    shown = [device for device in devices if device.present or str(device.target) in targets]
+    return {
+        "command": ["gpucache", *sys.argv[1:]],
+        "gpucache": __version__,
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "CPU": f"{_cpu_model()}, {os.cpu_count()} cores",
+        "devices": {_label(device): _device(device) for device in shown},
+        "toolchains": {_label(device): _toolchain(device) for device in shown if device.toolchain},
+        "redirects": dict(pair for case in cases for pair in case.redirects),
+    }
+
+
+def _label(device: "Device") -> str:
+    return device.name if device.target is None else str(device.target)
+
+
+def _device(device: "Device") -> str:
+    driver = f", driver {device.driver_version}" if device.driver_version else ""
+    return f"{device.name}{driver}: {device.detail}"
+
+
+def _toolchain(device: "Device") -> Mapping[str, str]:
+    return dict(device.toolchain.fields) if device.toolchain else {}
+
+
+def _cpu_model() -> str:
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

@@ -1,0 +1,152 @@
+"""Samples folded into a case: medians, paired ratios, the verdict, and what else is worth knowing.
+
+Pure. Owns the notes and the break-even. Must not know how samples were taken.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, median_low
+
+from gpucache.engine import peers
+from gpucache.engine.samples import PHASES
+from gpucache.engine.statistics import paired_ratio
+from gpucache.engine.verdicts import FEWEST_PAIRS, Evidence, judge
+from gpucache.outcomes import Arm, BenchCase, BreakEven, Growth, Sample, Spread
+from gpucache.units import format_duration
+
+PAIR = (Arm.COLD, Arm.WARM)
+NO_LAUNCH = (
+    "this compiler builds late and no local size is declared, so the cost at first launch is not known; "
+    "give --local-size, or local_sizes in a manifest"
+)
+NOT_LOADED = "nothing was loaded, as no device of this target is here"
+_FIRST_RUN = 1.5
+"""How many times the median a first start may take before that is told."""
+_SLOW_NS = 1_000_000_000
+"""A warm start that takes longer is slow, however long a cold one takes."""
+
+Row = tuple[str, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that was found out about one program on one target."""
+
+    first: tuple[Sample, ...]
+    """A start of each arm that is not counted, which fills the caches of those that are warm."""
+    samples: tuple[Sample, ...] = ()
+    """The counted ones, in the order they were taken."""
+    late: bool = False
+    """Whether the compiler goes on compiling at first launches."""
+    warming_ns: int | None = None
+    """What building once cost."""
+    foreign_load: float = 0.0
+    against: tuple[Arm, ...] = ()
+    """The peers that took part."""
+    notes: tuple[str, ...] = ()
+
+
+def fold(case: BenchCase, measured: Measured) -> BenchCase:
+    """The case of what was measured; the first failed cold or warm start makes it failed."""
+    taken = measured.samples or measured.first
+    case = replace(case, samples=taken)
+    cold, warm = _of(Arm.COLD, taken), _of(Arm.WARM, taken)
+    pair = tuple(sample for sample in taken if sample.arm in PAIR)
+    if not measured.samples or any(sample.error for sample in pair):
+        verdict, reason = judge(pair, None, Evidence())
+        return replace(case, verdict=verdict, reason=reason, notes=measured.notes)
+    cold_ns, warm_ns = _totals(cold), _totals(warm)
+    unknown = measured.late and not all(_has("first launch", sample) for sample in pair)
+    ratio = None if unknown else paired_ratio(cold_ns, warm_ns)
+    evidence = Evidence(
+        foreign_load=measured.foreign_load,
+        cold_writes=any(sample.growth for sample in _of(Arm.COLD, measured.first)),
+        no_ratio=NO_LAUNCH if unknown else "",
+    )
+    verdict, reason = judge(pair, ratio, evidence)
+    case = replace(
+        case,
+        verdict=verdict,
+        reason=reason,
+        cold=Spread.of(cold_ns),
+        warm=Spread.of(warm_ns),
+        ratio=ratio,
+        phases=_phases(cold, warm),
+        arms=tuple(peers.results(measured.against, measured.first, taken, cold_ns)),
+        growth=_typical(cold),
+    )
+    return replace(case, break_even=_break_even(case, measured), notes=tuple(_notes(case, measured)))
+
+
+def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
+    """None where nothing is saved, or where it is not known what is."""
+    if case.cold is None or case.warm is None or case.ratio is None or measured.warming_ns is None:
+        return None
+    saving_ns = case.cold.median_ns - case.warm.median_ns
+    if saving_ns <= 0:
+        return None
+    return BreakEven(measured.warming_ns, saving_ns, -(-measured.warming_ns // saving_ns))
+
+
+def _notes(case: BenchCase, measured: Measured) -> Iterator[str]:
+    yield from _first_run(case, measured)
+    pairs = len(_of(Arm.COLD, measured.samples))
+    if pairs < FEWEST_PAIRS:
+        counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
+        yield f"{counted} too few to tell noise from effect; take {FEWEST_PAIRS} or more"
+    if not any(_has("kernels", sample) for sample in measured.samples):
+        yield NOT_LOADED
+    yield from _slow(case)
+    yield from measured.notes
+    yield from peers.failures(measured.against, (*measured.first, *measured.samples))
+
+
+def _first_run(case: BenchCase, measured: Measured) -> Iterator[str]:
+    for sample in _of(Arm.COLD, measured.first):
+        if case.cold is not None and sample.total_ns > _FIRST_RUN * case.cold.median_ns:
+            times = sample.total_ns / max(case.cold.median_ns, 1)
+            yield (
+                f"the first start took {times:.1f} times the median of the others "
+                f"({format_duration(sample.total_ns)}); it is not counted, as it may read from disk what "
+                "later ones find in memory"
+            )
+
+
+def _slow(case: BenchCase) -> Iterator[str]:
+    rows = [(duration, name) for name, _, duration in case.phases if duration is not None]
+    if case.cold is None or case.warm is None or not rows:
+        return
+    if case.warm.median_ns > case.cold.median_ns / 2 or case.warm.median_ns > _SLOW_NS:
+        duration, name = max(rows)
+        yield (
+            f"a warm start still takes {format_duration(case.warm.median_ns)}; most of it is "
+            f"{name} ({format_duration(duration)})"
+        )
+
+
+def _of(arm: Arm, samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.arm is arm]
+
+
+def _totals(samples: Sequence[Sample]) -> list[int]:
+    return [sample.total_ns for sample in samples]
+
+
+def _has(phase: str, sample: Sample) -> bool:
+    return any(name == phase for name, _ in sample.phases)
+
+
+def _typical(cold: Sequence[Sample]) -> tuple[Growth, ...]:
+    """What the cold start that wrote the middle number of entries wrote."""
+    entries = {sum(one.entries for one in sample.growth): sample.growth for sample in cold}
+    return entries[median_low(sum(one.entries for one in sample.growth) for sample in cold)]
+
+
+def _phases(cold: Sequence[Sample], warm: Sequence[Sample]) -> tuple[Row, ...]:
+    rows = ((name, _median_of(name, cold), _median_of(name, warm)) for name in PHASES)
+    return tuple(row for row in rows if row[1] is not None or row[2] is not None)
+
+
+def _median_of(name: str, samples: Sequence[Sample]) -> int | None:
+    durations = [duration for sample in samples for phase, duration in sample.phases if phase == name]
+    return round(median(durations)) if durations else None

@@ -1,0 +1,89 @@
+"""What a comparison comes to: a result, no difference, or figures that do not say what they seem to say.
+
+Pure. Owns the rules and their order: a start that failed, a warm start that missed, a cold start that was
+not cold, output that differs, a ratio that cannot be told, a loaded machine, noise larger than the effect;
+and what a gate lets through. Must not know how samples were taken.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio, Sample
+
+LOADED = 0.25
+"""The share of all cores that others may use before figures are not believed."""
+NARROW = 1.25
+"""An interval around 1 whose ends differ by less than this says that there is no difference."""
+FEWEST_PAIRS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for or against a comparison, beside its durations."""
+
+    foreign_load: float = 0.0
+    """The share of all cores that other processes used meanwhile; 0 to 1."""
+    cold_writes: bool = True
+    """Whether a cold start is known to write into some cache below (it did while warming)."""
+    same_output: bool = False
+    """Whether all starts must print the same."""
+    no_ratio: str = ""
+    """Why there is no ratio; empty where there is one."""
+
+
+def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) -> tuple[BenchVerdict, str]:
+    """The verdict of cold against warm, with its reason; the first that holds."""
+    failed = next((sample for sample in samples if sample.error), None)
+    if failed is not None:
+        return BenchVerdict.FAILED, f"a {failed.arm} start failed: {failed.error}"
+    doubt = next(_doubts(samples, ratio, evidence), None)
+    if doubt is not None or ratio is None:
+        return BenchVerdict.DEGRADED, doubt or "there is no ratio"
+    if ratio.low > 1:
+        return BenchVerdict.FASTER, ""
+    return BenchVerdict.NO_DIFFERENCE, ""
+
+
+def _doubts(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) -> Iterator[str]:
+    cold = [sample for sample in samples if sample.arm is Arm.COLD]
+    warm = [sample for sample in samples if sample.arm is Arm.WARM]
+    missed = next((sample.missed for sample in warm if sample.missed), None)
+    if missed is not None:
+        yield f"the warm starts missed: {missed}"
+    wrote = sorted({growth.cache for sample in warm for growth in sample.growth})
+    if wrote:
+        yield f"the warm starts missed: they wrote into {', '.join(wrote)}"
+    if evidence.cold_writes and any(not sample.growth for sample in cold):
+        yield "the cold starts were not cold: they wrote nothing into their empty caches, so another answered"
+    if evidence.same_output and len({sample.output for sample in samples}) > 1:
+        yield "the output differs from start to start"
+    if evidence.no_ratio:
+        yield evidence.no_ratio
+    if evidence.foreign_load > LOADED:
+        share = round(100 * evidence.foreign_load)
+        yield f"the machine was loaded: other processes used {share} % of its cores; run it on a quiet one"
+    if ratio is not None:
+        yield from _noise(ratio, len(cold))
+
+
+def _noise(ratio: Ratio, pairs: int) -> Iterator[str]:
+    if ratio.high < 1:
+        yield "the warm starts are slower than the cold ones"
+    elif ratio.low <= 1 and ratio.high / ratio.low > NARROW:
+        more = f"; {pairs} pairs are few, give more --runs" if pairs < 2 * FEWEST_PAIRS else ""
+        ends = f"{ratio.low:.2f} and {ratio.high:.2f}"
+        yield f"the noise is larger than the effect: the ratio lies between {ends}{more}"
+
+
+def below(cases: Iterable[BenchCase], wanted: float) -> Iterator[str]:
+    """A sentence for each case that is not surely so many times as fast."""
+    for case in cases:
+        program = f"{case.program} ({case.variant})" if case.variant else case.program
+        name = f"{program} on {case.target}" if case.target else program
+        if case.verdict is not BenchVerdict.FASTER or case.ratio is None:
+            yield f"{name} is {case.verdict.replace('-', ' ')}, not {wanted:g} times as fast"
+        elif case.ratio.low < wanted:
+            yield (
+                f"{name} is {case.ratio.low:.2f} times as fast at the low end of the interval, "
+                f"below {wanted:g}"
+            )

@@ -1,0 +1,146 @@
+"""Bench cases as a file for others: JSON with every sample, Markdown for a report, SVG for a page.
+
+Owns which ending stands for what, and the first two; the picture is drawn in ``plots``.
+"""
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpucache.outcomes import BenchCase, BenchVerdict
+from gpucache.render.document import SCHEMA, bench_case
+from gpucache.render.figures import (
+    Bar,
+    bars,
+    interval_words,
+    name_of,
+    remarks,
+    times,
+    verdict_name,
+    verdict_words,
+)
+from gpucache.render.plots import plot
+from gpucache.units import format_duration
+
+SUFFIXES = (".json", ".md", ".svg")
+_MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
+
+
+def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
+    """The text of a file with one of ``SUFFIXES``, to be written as UTF-8; another raises ValueError.
+
+    The fingerprint is what is known of the machine and its software, as JSON values. Its ``command``, a
+    sentence or a list of words, is shown as what reproduces the figures.
+    """
+    match suffix.lower():
+        case ".json":
+            return _json(cases, fingerprint)
+        case ".md":
+            return _encodable("\n".join(_markdown(cases, fingerprint)))
+        case ".svg":
+            return plot(cases, _command(fingerprint))
+    raise ValueError(f"{suffix!r} is none of {', '.join(SUFFIXES)}")
+
+
+def summary(cases: Sequence[BenchCase]) -> dict[str, int]:
+    """How many cases there are, and how many came to each verdict."""
+    counts = Counter(BenchVerdict(case.verdict) for case in cases)
+    named = {verdict.value.replace("-", "_"): counts[verdict] for verdict in BenchVerdict}
+    return {"cases": len(cases), **named}
+
+
+def _json(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
+    whole = {
+        "schema": SCHEMA,
+        "command": "bench",
+        "fingerprint": dict(fingerprint),
+        "outcomes": [bench_case(case) for case in cases],
+        "summary": summary(cases),
+    }
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def _command(fingerprint: Mapping[str, object]) -> str:
+    command = fingerprint.get("command", "")
+    return shlex.join(map(str, command)) if isinstance(command, list | tuple) else str(command)
+
+
+def _markdown(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> Iterator[str]:
+    yield from ("# Start-up times: nothing cached against everything cached", "")
+    yield "| program | target | start | median | lowest | highest | starts | as fast as cold | verdict |"
+    yield "|---|---|---|--:|--:|--:|--:|--:|---|"
+    for case in cases:
+        yield from _rows(case)
+    yield from (
+        "",
+        "Each start is a fresh process. The ratio is the median of pairs, with its 95 % interval.",
+    )
+    command = _command(fingerprint)
+    if command:
+        yield from ("", "Reproduce it with:", "", *_fenced(command, "sh"))
+    for case in cases:
+        yield from ("", *_section(case))
+    yield from ("", "<details>", "<summary>Environment</summary>", "")
+    yield from _fenced(json.dumps(dict(fingerprint), indent=2, ensure_ascii=False), "json")
+    yield from ("", "</details>", "")
+
+
+def _rows(case: BenchCase) -> Iterator[str]:
+    verdict = verdict_name(BenchVerdict(case.verdict))
+    if case.verdict in (BenchVerdict.DEGRADED, BenchVerdict.FAILED):
+        verdict = f"**{verdict}**"
+    names = (_code(case.program), _code(case.target) if case.target else "-")
+    drawn = bars(case)
+    if not drawn:
+        yield _row(*names, *["-"] * 6, verdict)
+    for number, bar in enumerate(drawn):
+        leading, ending = (("", ""), "") if number else (names, verdict)
+        yield _row(*leading, *_cells(bar), ending)
+
+
+def _cells(bar: Bar) -> Iterator[str]:
+    yield bar.arm.value
+    yield from map(format_duration, (bar.spread.median_ns, bar.spread.low_ns, bar.spread.high_ns))
+    yield str(bar.spread.runs)
+    ratio = bar.ratio
+    yield f"**{times(ratio.median, ratio)}** ({interval_words(ratio)})" if ratio else "1x"
+
+
+def _section(case: BenchCase) -> Iterator[str]:
+    """What a case came to, its phases, and what else is worth knowing."""
+    yield from (f"## {_text(name_of(case))}", "", _text(verdict_words(case)))
+    if len(case.phases) > 1:
+        yield from ("", "| phase | cold | warm |", "|---|--:|--:|")
+        for name, cold, warm in case.phases:
+            yield _row(_text(name), *("-" if ns is None else format_duration(ns) for ns in (cold, warm)))
+    said = list(remarks(case))
+    if said:
+        yield from ("", *(f"- {_text(remark)}" for remark in said))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _text(text: str) -> str:
+    """Text on one line in which nothing is read as Markdown."""
+    return _MARKS.sub(lambda match: f"\\{match[0]}", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """A code span, which holds back quotes, inside a table."""
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    edge = " " if "`" in text else ""
+    return f"{fence}{edge}{' '.join(text.split())}{edge}{fence}".replace("|", "\\|")
+
+
+def _fenced(text: str, language: str) -> tuple[str, str, str]:
+    fence = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    return f"{fence}{language}", text, fence
+
+
+def _encodable(text: str) -> str:
+    """Undecodable bytes of paths, escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

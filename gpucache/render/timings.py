@@ -1,0 +1,222 @@
+"""Bench and warming by a command, for people: tables, sentences, and bars of block characters.
+
+Owns the layout on a terminal. What a case says in words, and what its bars consist of, is in ``figures``.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.text import Text
+
+from gpucache.outcomes import BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
+from gpucache.render.console import plain, table
+from gpucache.render.figures import (
+    Bar,
+    Look,
+    bare,
+    bars,
+    case_phases,
+    growth_words,
+    interval_words,
+    looks,
+    name_of,
+    ratio_words,
+    remarks,
+    times,
+    verdict_name,
+    verdict_words,
+)
+from gpucache.units import format_duration
+
+WIDEST = 120
+"""Longer bars are no easier to read."""
+_NARROW = 110
+_STYLES = {
+    BenchVerdict.FASTER: "green",
+    BenchVerdict.NO_DIFFERENCE: "",
+    BenchVerdict.DEGRADED: "yellow",
+    BenchVerdict.FAILED: "red",
+}
+
+
+def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[RenderableType]:
+    """A row for each case, then all about each; which variables moved caches only if ``whole``."""
+    yield _Overview(tuple(cases))
+    for case in cases:
+        yield from _case(case, whole=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Overview:
+    """A row for each case; where there is little room the interval stands below its ratio."""
+
+    cases: tuple[BenchCase, ...]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        named = ("program", "target") if any(case.target for case in self.cases) else ("program",)
+        figures = ("cold", "warm", "ratio")
+        grid = table(*named, *figures, "verdict", numeric=figures, short=("verdict",))
+        apart = "\n" if options.max_width < _NARROW else " "
+        for case in self.cases:
+            ratio = "-"
+            if case.ratio:
+                ratio = f"{times(case.ratio.median, case.ratio)}{apart}({interval_words(case.ratio)})"
+            grid.add_row(
+                plain(case.program),
+                *([plain(case.target or "-")] if "target" in named else []),
+                "-" if case.cold is None else format_duration(case.cold.median_ns),
+                "-" if case.warm is None else format_duration(case.warm.median_ns),
+                ratio,
+                plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
+            )
+        yield grid
+
+
+def _case(case: BenchCase, *, whole: bool) -> Iterator[RenderableType]:
+    yield plain(f"\n{name_of(case)}", "bold")
+    yield plain(verdict_words(case), _STYLES[BenchVerdict(case.verdict)])
+    drawn = bars(case)
+    if drawn:
+        yield Text()
+        if len(case.phases) > 1:
+            yield Group(_phases(case), Text())
+        yield Group(_starts(drawn), Text(), _Bars(drawn, looks(case_phases([case]))), Text())
+    yield from (plain(remark) for remark in remarks(case))
+    if whole and case.redirects:
+        yield plain("kept apart from your own caches by, for a folder DIR of each start's own:", "dim")
+        yield from (plain(f"  {name}={value}", "dim") for name, value in case.redirects)
+
+
+def _phases(case: BenchCase) -> RenderableType:
+    grid = table("phase", "cold", "warm", numeric=("cold", "warm"), short=("phase",))
+    for name, cold, warm in case.phases:
+        grid.add_row(plain(name), _duration(cold), _duration(warm))
+    if case.cold and case.warm:
+        totals = (format_duration(spread.median_ns) for spread in (case.cold, case.warm))
+        grid.add_row("total", *totals, style="bold")
+    return grid
+
+
+def _starts(drawn: Sequence[Bar]) -> RenderableType:
+    figures = ("median", "lowest", "highest", "starts", "as fast as cold")
+    grid = table("start", *figures, numeric=figures, short=("start",))
+    for bar in drawn:
+        spread = bar.spread
+        durations = (spread.median_ns, spread.low_ns, spread.high_ns)
+        alone = "1x" if bar.arm is Arm.COLD else "-"
+        ratio = alone if bar.ratio is None else ratio_words(bar.ratio)
+        grid.add_row(bar.arm.value, *map(format_duration, durations), str(spread.runs), ratio)
+    return grid
+
+
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """A line for each arm, all to one scale, then what the characters stand for."""
+
+    drawn: tuple[Bar, ...]
+    shown_as: Mapping[str, Look]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        labels = max(len(bar.arm) for bar in self.drawn) + 2
+        ends = max(len(format_duration(bar.spread.median_ns)) for bar in self.drawn) + 1
+        cells = max(min(options.max_width, WIDEST) - labels - ends, 8)
+        longest = max(max(bar.spread.median_ns for bar in self.drawn), 1)
+        seen: set[str] = set()
+        for bar in self.drawn:
+            line = Text(f"{bar.arm:<{labels}}", no_wrap=True, overflow="crop")
+            shares = _shares([part for _, part in bar.parts], bar.spread.median_ns / longest * cells)
+            for (phase, _part), share in zip(bar.parts, shares, strict=True):
+                if share:
+                    seen.add(phase)
+                    line.append(self._mark(phase, options) * share, self.shown_as[phase].colour)
+            line.append(f" {format_duration(bar.spread.median_ns)}")
+            yield line
+        yield from self._legend(seen, options)
+
+    def _mark(self, phase: str, options: ConsoleOptions) -> str:
+        return self.shown_as[phase].letter if options.ascii_only else self.shown_as[phase].block
+
+    def _legend(self, seen: set[str], options: ConsoleOptions) -> Iterator[RenderableType]:
+        if len(self.shown_as) < 2:
+            return
+        line = Text()
+        for phase in (phase for phase in self.shown_as if phase in seen):
+            if line and len(line) + len(phase) + 4 > options.max_width:
+                yield line
+                line = Text()
+            line.append("  " if line else "")
+            line.append(self._mark(phase, options), self.shown_as[phase].colour)
+            line.append(f" {phase}")
+        yield line
+        unseen = [phase for phase in self.shown_as if phase not in seen]
+        if unseen:
+            yield plain(f"too short to be drawn: {', '.join(unseen)}", "dim")
+
+
+def _shares(parts: Sequence[float], cells: float) -> list[int]:
+    """Whole cells for each part, by the largest remainder; one at least for all."""
+    total, whole = sum(parts), max(round(cells), 1)
+    exact = [part / total * whole if total else 0 for part in parts]
+    shares = [int(share) for share in exact]
+    behind = sorted(range(len(parts)), key=lambda index: shares[index] - exact[index])
+    for index in behind[: whole - sum(shares)]:
+        shares[index] += 1
+    return shares
+
+
+def settle(runs: Iterable[SettleRun], summary: SettleSummary) -> Iterator[RenderableType]:
+    """Each run of a command with what it added, then how it ended."""
+    yield from map(settle_run, runs)
+    yield from settle_end(summary)
+
+
+def settle_run(run: SettleRun) -> RenderableType:
+    """What one run added to which cache, and how long it took."""
+    took = format_duration(run.duration_ns)
+    if run.error:
+        return plain(f"run {run.number}: failed after {took}", "red")
+    return plain(f"run {run.number}: {growth_words(run.growth)}; {took}")
+
+
+def settle_end(summary: SettleSummary) -> Iterator[RenderableType]:
+    """Whether the runs came to rest, what is worth knowing, and what makes a program use it."""
+    yield plain(f"\n{settle_sentence(summary)}", _settle_style(summary))
+    yield from (plain(note, "yellow") for note in summary.notes)
+    if summary.environment:
+        yield plain("\nPrograms find what was warmed with:")
+        for name, value in summary.environment:
+            yield plain(f"export {name}={shlex.quote(value)}")
+
+
+def settle_sentence(summary: SettleSummary) -> str:
+    """The end in one sentence."""
+    last = summary.runs
+    if summary.failed:
+        where = f" in run {last}" if last else ""
+        return f"it failed{where}: {bare(summary.failed)}"
+    if not summary.settled:
+        named = "; ".join(filter(None, map(_names, summary.restless)))
+        which = f": {named}" if named else ""
+        return f"it never settled: run {last} still added {growth_words(summary.restless)}{which}"
+    if last < 2:
+        return (
+            f"nothing new was written in run {last}: it was warm already, or it uses no cache that is known"
+        )
+    added = f"; {growth_words(summary.growth)} in all" if summary.growth else ""
+    return f"warm after run {last - 1}; nothing new was written in run {last}{added}"
+
+
+def _settle_style(summary: SettleSummary) -> str:
+    return "bold red" if summary.failed else "bold" if summary.settled else "bold yellow"
+
+
+def _names(one: Growth) -> str:
+    more = one.entries - len(one.names)
+    rest = f" and {more} more" if one.names and more > 0 else ""
+    return f"{', '.join(one.names)}{rest}"
+
+
+def _duration(duration_ns: int | None) -> str:
+    return "-" if duration_ns is None else format_duration(duration_ns)

@@ -1,0 +1,110 @@
+"""Any command cold against warm, with a real command that keeps a cache of its own."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpucache.engine.bench_command import CommandPlan, Surroundings, bench_command
+from gpucache.engine.watch import Snapshot
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict
+
+# It works hard unless its cache has the answer; PLACE is where the cache is.
+_APP = """
+import os, pathlib, sys
+place = pathlib.Path(os.environ.get("PINNED") or os.environ["PLACE"])
+entry = place / "entry"
+if not entry.exists() or os.environ.get("FORGETFUL"):
+    total = sum(i * i for i in range(6_000_000))
+    place.mkdir(exist_ok=True)
+    name = f"entry-{os.getpid()}" if os.environ.get("FORGETFUL") else "entry"
+    (place / name).write_text(str(total))
+print("sum", os.getpid() if os.environ.get("RESTLESS") else "")
+"""
+
+
+def _look(environ: Mapping[str, str], private: bool) -> Snapshot:
+    place = Path(environ["PLACE"])
+    files = place.iterdir() if place.is_dir() else ()
+    return {"app": {path.name: path.stat().st_size for path in files}}
+
+
+def _bench(
+    tmp_path: Path, *, load: float = 0.0, argv: tuple[str, ...] = (), same_output: bool = False,
+    as_is: bool = False, **environ: str,
+) -> BenchCase:  # fmt: skip
+    around = Surroundings(
+        environ={**os.environ, "PLACE": str(tmp_path / "own"), **environ},
+        isolate=lambda folder: {"PLACE": str(folder)},
+        look=_look,
+        load=lambda: lambda: load,
+        lacking=("futhark: cannot be moved",),
+    )
+    command = argv or (sys.executable, "-c", _APP)
+    plan = CommandPlan(command, 3, 60.0, same_output=same_output, as_is=as_is)
+    return bench_command(plan, around, tmp_path / "bench")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+
+
+def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
+    """Every cold start wrote the entry and no warm one did."""
+    case = _bench(tmp_path)
+    cold = [sample for sample in case.samples if sample.arm is Arm.COLD]
+    warm = [sample for sample in case.samples if sample.arm is Arm.WARM]
+    assert [[one.entries for one in sample.growth] for sample in cold] == [[1]] * 3
+    assert [(sample.growth, sample.hit) for sample in warm] == [((), True)] * 3
+    assert case.verdict is not BenchVerdict.FAILED and case.growth[0].cache == "app"
+    assert any("fully warm after run 1" in note for note in case.notes)
+    assert "futhark: cannot be moved" in case.notes
+    assert case.redirects == (("PLACE", "DIR"),)
+
+
+def test_a_cold_start_that_another_cache_answers_is_found_out(tmp_path: Path) -> None:
+    """A command that keeps to a place of its own writes nothing into the empty folders."""
+    case = _bench(tmp_path, PINNED=str(tmp_path / "pinned"))
+    assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
+
+
+def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
+    """A command that adds an entry at every start is never warm."""
+    case = _bench(tmp_path, FORGETFUL="1")
+    assert case.verdict is BenchVerdict.DEGRADED and "the warm starts missed" in case.reason
+    assert any("never came to rest" in note for note in case.notes)
+
+
+def test_a_loaded_machine_is_told(tmp_path: Path) -> None:
+    """Figures that were taken while others used the cores are not believed."""
+    case = _bench(tmp_path, load=0.6)
+    assert case.verdict is BenchVerdict.DEGRADED and "60 %" in case.reason
+
+
+def test_output_that_differs_is_told_on_request(tmp_path: Path) -> None:
+    """With the same output asked for, a start that prints something else spoils the comparison."""
+    case = _bench(tmp_path, RESTLESS="1", same_output=True)
+    assert case.verdict is BenchVerdict.DEGRADED and "output differs" in case.reason
+
+
+def test_a_failing_command_is_not_averaged(tmp_path: Path) -> None:
+    """The command's own failure is shown, with its words."""
+    case = _bench(tmp_path, argv=(sys.executable, "-c", "raise SystemExit('no device')"))
+    assert case.verdict is BenchVerdict.FAILED and "no device" in case.reason
+    assert case.cold is None and case.ratio is None
+
+
+def test_the_users_own_caches_can_stand_beside(tmp_path: Path) -> None:
+    """The as-is arm runs among the user's own caches, which no other arm touched before."""
+    case = _bench(tmp_path, as_is=True)
+    assert [result.arm for result in case.arms] == [Arm.AS_IS]
+    assert (tmp_path / "own" / "entry").exists()
+
+
+def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
+    """Only the warm folder is left of all starts."""
+    _bench(tmp_path)
+    assert [path.name for path in (tmp_path / "bench").iterdir()] == ["warm"]

@@ -1,0 +1,71 @@
+"""Which peers take part, what they make every start load, and when they are not what they claim to be."""
+
+import pytest
+
+from gpucache.engine.peers import PEERS, libraries, notes, results, taking_part
+from gpucache.model import Target
+from gpucache.outcomes import Arm, Growth, Sample
+
+OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
+
+
+def test_a_peer_takes_part_where_its_library_builds() -> None:
+    """Each of the two libraries is for one language, the driver's cache for both; the order is fixed."""
+    assert taking_part(reversed(PEERS), OPENCL) == (Arm.PYOPENCL, Arm.DRIVER)
+    assert taking_part(PEERS, CUDA) == (Arm.CUDA_CORE, Arm.DRIVER)
+    assert taking_part((), CUDA) == ()
+
+
+def test_a_peer_that_stays_away_is_told() -> None:
+    """A sentence says whose programs it is for, once."""
+    assert list(notes([Arm.CUDA_CORE, Arm.CUDA_CORE, Arm.DRIVER], OPENCL)) == [
+        "cuda.core does not take part: its cache is for CUDA programs"
+    ]
+    assert list(notes([Arm.PYOPENCL], OPENCL)) == []
+
+
+def test_every_start_loads_a_peers_library() -> None:
+    """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
+    assert libraries((Arm.CUDA_CORE, Arm.DRIVER)) == ("cuda.core",)
+    assert list(notes([Arm.CUDA_CORE], CUDA)) == [
+        "every start loads cuda.core, so that its loading is not taken for its cache's"
+    ]
+
+
+def _doubt(arm: Arm, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
+    filled, wrote = (tuple(Growth(cache, 1, 1) for cache in caches) for caches in (first, later))
+    own = [Sample(arm, (("compile", 5),), growth=wrote)] * 2
+    (result,) = results([arm], [Sample(arm, growth=filled)], own, [10, 10])
+    return result.reason
+
+
+@pytest.mark.parametrize(
+    ("arm", "first", "later", "doubt"),
+    [
+        (Arm.PYOPENCL, ("pyopencl",), (), ""),
+        (Arm.PYOPENCL, ("pyopencl", "mesa"), (), ""),
+        (Arm.CUDA_CORE, ("cuda.core",), (), ""),
+        (Arm.DRIVER, ("pocl",), (), ""),
+        (
+            Arm.PYOPENCL,
+            ("pocl",),
+            (),
+            "it keeps nothing of its own for this platform and leaves that to pocl",
+        ),
+        (Arm.DRIVER, (), (), "nothing is cached here, so these are cold starts"),
+        (Arm.DRIVER, ("pocl",), ("pocl",), "its starts missed: they wrote into pocl"),
+    ],
+)
+def test_a_peer_is_what_filled_its_own_cache_once(
+    arm: Arm, first: tuple[str, ...], later: tuple[str, ...], doubt: str
+) -> None:
+    """What a peer's first start wrote, and what later ones did, tells whose cache was timed."""
+    assert _doubt(arm, first, later) == doubt
+
+
+def test_a_peer_that_failed_later_has_no_figures() -> None:
+    """Fewer starts than pairs, or a failed one among them, give no arm."""
+    good, bad = Sample(Arm.DRIVER, (("compile", 5),)), Sample(Arm.DRIVER, error="it crashed")
+    assert list(results([Arm.DRIVER], [], [good], [10, 10])) == []
+    assert list(results([Arm.DRIVER], [], [good, bad], [10, 10])) == []
+    assert list(results([Arm.DRIVER], [], [], [])) == []

@@ -1,0 +1,221 @@
+"""A run of bench with starts that only write files: order, isolation, and when it ends."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.backends.registry import load_backend
+from gpucache.engine import bench
+from gpucache.engine.bench import Extent, Prepare, Timed, Workers, run_bench
+from gpucache.engine.pool import Bounds
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.warm import WarmItem
+from gpucache.model import Artifact, ArtifactKind, CacheKey
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Miss, Sample, Verdict
+
+DEFAULT = Extent()
+BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), CacheKey("0" * 64))
+
+
+@dataclass(slots=True)
+class Starts:
+    """Takes samples as told, and remembers what it was asked for."""
+
+    build: Any = BUILT
+    failing: frozenset[Arm] = frozenset()
+    prepared: list[Prepare] = field(default_factory=list)
+    asked: list[Timed] = field(default_factory=list)
+
+    def workers(self) -> Workers:
+        return Workers(self.build_once, lambda _: (), self.sample)
+
+    def build_once(self, wanted: Prepare) -> Any:
+        self.prepared.append(wanted)
+        return self.build
+
+    def sample(self, timed: Timed) -> Sample:
+        self.asked.append(timed)
+        job = timed.job
+        folder = Path(dict(job.environment)["POCL_CACHE_DIR"] or "")
+        if not (folder / "program").exists():
+            (folder / "program").write_bytes(b"compiled")
+        if job.arm in self.failing:
+            return Sample(job.arm, error="no such device")
+        return Sample(job.arm, (("compile", 80 if job.arm is Arm.COLD else 20),))
+
+    @property
+    def arms(self) -> list[Arm]:
+        return [timed.job.arm for timed in self.asked]
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is started, and nobody else uses the machine."""
+
+    def call(function: Callable[[Any], Any], item: Any, _: Bounds) -> Any:
+        return function(item)
+
+    monkeypatch.setattr(bench, "one", call)
+    monkeypatch.setattr(bench, "measure_load", lambda: lambda: 0.0)
+
+
+@pytest.fixture
+def run(ready: Callable[..., Prepared]) -> Callable[..., BenchCase]:
+    """Bench one program with these starts."""
+    made = ready()
+
+    def one(starts: Starts, extent: Extent = DEFAULT, item: WarmItem | None = None) -> BenchCase:
+        toolchain = made.compilation.inputs.toolchain
+        wanted = WarmItem("show", "cuda:compute_90", "T=int", made.request, toolchain)
+        backends = {"cuda": load_backend("cuda")}
+        (case,) = run_bench([item or wanted], starts.workers(), Bounds(), backends, extent)
+        return case
+
+    return one
+
+
+Run = Callable[..., BenchCase]
+
+
+def test_every_round_has_one_start_of_each_arm(run: Run) -> None:
+    """Five pairs follow the uncounted one, whose starts are not among the samples."""
+    starts = Starts()
+    case = run(starts)
+    rounds = [starts.arms[number : number + 2] for number in range(0, 12, 2)]
+    assert all(set(one) == {Arm.COLD, Arm.WARM} for one in rounds)
+    assert len(starts.arms) == 12
+    assert [sample.arm for sample in case.samples] == starts.arms[2:]
+    assert (case.program, case.target, case.variant) == ("show", "cuda:compute_90", "T=int")
+
+
+def test_no_arm_is_always_first(run: Run) -> None:
+    """The order within a round is drawn, and drawn alike in every run."""
+    first, second = Starts(), Starts()
+    run(first, Extent(runs=20))
+    run(second, Extent(runs=20))
+    assert {first.arms[number] for number in range(0, 40, 2)} == {Arm.COLD, Arm.WARM}
+    assert first.arms == second.arms
+
+
+def test_every_cold_start_has_empty_folders_that_go(run: Run) -> None:
+    """No two cold starts share a folder, so each writes; warm ones share theirs, and the first fills it."""
+    starts = Starts()
+    case = run(starts)
+    folders = {
+        arm: [dict(timed.job.environment)["POCL_CACHE_DIR"] for timed in starts.asked if timed.job.arm is arm]
+        for arm in (Arm.COLD, Arm.WARM)
+    }
+    assert (len(set(folders[Arm.COLD])), len(set(folders[Arm.WARM]))) == (6, 1)
+    assert {len(sample.growth) for sample in case.samples if sample.arm is Arm.COLD} == {1}
+    assert {sample.growth for sample in case.samples if sample.arm is Arm.WARM} == {()}
+    assert case.verdict is BenchVerdict.FASTER
+    assert [(one.cache, one.entries, one.size_bytes) for one in case.growth] == [("pocl", 1, 8)]
+    assert not any(Path(folder or "").exists() for folder in folders[Arm.COLD])
+
+
+def test_a_process_is_asked_for_just_before_each_start(run: Run) -> None:
+    """Each start is told when it was asked for, later than the one before."""
+    starts = Starts()
+    run(starts)
+    instants = [timed.job.asked_ns for timed in starts.asked]
+    assert instants == sorted(instants) and instants[0] > 0
+
+
+@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM])
+def test_a_failed_start_ends_the_case(run: Run, arm: Arm) -> None:
+    """No further start is made once a cold or a warm one failed."""
+    starts = Starts(failing=frozenset({arm}))
+    case = run(starts)
+    assert (case.verdict, case.reason) == (BenchVerdict.FAILED, f"a {arm} start failed: no such device")
+    assert len(starts.asked) <= 2 and starts.arms[-1] is arm
+
+
+def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
+    """The others go on without it, and a note says why it is missing."""
+    starts = Starts(failing=frozenset({Arm.CUDA_CORE}))
+    case = run(starts, Extent(against=(Arm.CUDA_CORE, Arm.DRIVER, Arm.PYOPENCL)))
+    assert starts.arms.count(Arm.CUDA_CORE) == 1
+    assert starts.arms.count(Arm.DRIVER) == 6
+    assert [one.arm for one in case.arms] == [Arm.DRIVER]
+    assert "cuda.core does not take part: no such device" in case.notes
+    assert "pyopencl does not take part: its cache is for OpenCL programs" in case.notes
+
+
+def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
+    """Cold and warm starts load what a peer needs, too; only the peer has a folder for it."""
+    starts = Starts()
+    run(starts, Extent(runs=1, against=(Arm.CUDA_CORE,)))
+    assert {timed.job.peers for timed in starts.asked} == {("cuda.core",)}
+    assert {timed.job.arm for timed in starts.asked if timed.job.peer_folder} == {Arm.CUDA_CORE}
+
+
+def test_what_does_not_build_is_not_started(run: Run) -> None:
+    """Where nothing was kept there is nothing to be warm from, and the reason is told."""
+    for built, reason in (
+        ("it does not compile", "it does not compile"),
+        (replace(BUILT, key=None, note="the disk is full"), "nothing was kept: the disk is full"),
+    ):
+        starts = Starts(build=built)
+        case = run(starts)
+        assert (case.verdict, case.reason, starts.asked) == (BenchVerdict.FAILED, reason, [])
+
+
+def test_what_has_no_target_is_not_tried(run: Run) -> None:
+    """An item that was skipped in the plan says why."""
+    starts = Starts()
+    case = run(starts, item=WarmItem("p", "", skipped="no device is here"))
+    assert (case.verdict, case.reason, starts.asked) == (BenchVerdict.FAILED, "no device is here", [])
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """A clock that each look moves on by ten seconds."""
+    now = [0.0]
+
+    class Clock:
+        perf_counter_ns = staticmethod(lambda: 0)
+        time_ns = staticmethod(lambda: 1)
+
+        @staticmethod
+        def monotonic() -> float:
+            now[0] += 10
+            return now[0]
+
+    monkeypatch.setattr(bench, "time", Clock)
+    yield now
+
+
+def test_a_budget_is_filled(run: Run, seconds: list[float]) -> None:
+    """Rounds of ten seconds fill a budget of 100 with nine pairs and the one that is not counted."""
+    starts = Starts()
+    case = run(starts, Extent(budget_s=100))
+    assert case.cold is not None and case.cold.runs == 9
+
+
+@pytest.mark.parametrize(
+    ("extent", "pairs"),
+    [
+        (Extent(), 5),
+        (Extent(runs=3), 3),
+        (Extent(budget_s=1), 5),
+        (Extent(runs=2, budget_s=1), 2),
+        (Extent(runs=12, budget_s=1), 12),
+        (Extent(budget_s=60.0), 5),
+        (Extent(budget_s=79.0), 6),
+        (Extent(budget_s=80.0), 7),
+    ],
+)
+def test_a_run_ends_after_so_many_pairs(extent: Extent, pairs: int) -> None:
+    """At ten seconds a round: never fewer than asked for, and no pair that the budget does not hold."""
+    taken = next(number for number in range(100) if extent.is_enough(number, 10.0 * (number + 1)))
+    assert taken == pairs
+
+
+def test_starts_look_where_the_program_was_built(run: Run) -> None:
+    """What builds once is given the root that every start looks in."""
+    starts = Starts()
+    run(starts, Extent(runs=1))
+    assert {timed.root for timed in starts.asked} == {starts.prepared[0].root}

@@ -1,0 +1,183 @@
+"""One start in this process with a compiler that only counts: its phases, hits and misses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from gpucache.backends.interface import Launch
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import get_or_build
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.samples import PHASES, SampleJob, take_sample
+from gpucache.errors import CompileError, TargetError
+from gpucache.model import Artifact, Target, Toolchain
+from gpucache.outcomes import Arm, Sample
+from gpucache.store import DirectoryStore
+
+
+@dataclass(slots=True)
+class FakeSession:
+    """A start that notes what is done; a GPU is here unless told otherwise."""
+
+    done: list[str] = field(default_factory=list)
+    rejects: bool = False
+    here: bool = True
+
+    def build(self, *_: object) -> None:
+        self.done.append("build")
+
+    def load_peer(self, peer: str) -> None:
+        if peer == "nobody":
+            raise TargetError("nobody has no cache")
+        self.done.append(f"load {peer}")
+
+    def use_peer(self, folder: str) -> None:
+        self.done.append(f"use {folder}")
+
+    def load(self, _: Artifact) -> bool:
+        if self.rejects:
+            raise CompileError("the driver rejected the binary")
+        self.done.append("load")
+        return self.here
+
+    def create_kernels(self) -> bool:
+        return self.here
+
+    def set_arguments(self, _: Sequence[Launch]) -> None:
+        self.done.append("set arguments")
+
+    def launch(self) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class FakeBackend:
+    """The plans of a real backend, and sessions of ours."""
+
+    ready: Prepared
+    session: FakeSession = field(default_factory=FakeSession)
+
+    def open_session(self, _: Target) -> FakeSession:
+        return self.session
+
+    def toolchain(self, _: Target) -> Toolchain:
+        return self.ready.compilation.inputs.toolchain
+
+    def plan(self, *_: object) -> Any:
+        return self.ready.compilation
+
+
+@dataclass(slots=True)
+class Start:
+    """Takes one sample."""
+
+    ready: Prepared
+    layers: Layers
+    session: FakeSession = field(default_factory=FakeSession)
+
+    def __call__(self, arm: Arm, began_ns: int = 10, **more: Any) -> Sample:
+        job = SampleJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
+        backend: Any = FakeBackend(self.ready, self.session)
+        return take_sample(job, backend, self.layers, {}, began_ns)
+
+
+@pytest.fixture
+def start(ready: Callable[..., Prepared], layers: Layers, tree: Callable[..., Any]) -> Start:
+    return Start(ready(include_dirs=[tree("include")]), layers)
+
+
+@pytest.fixture
+def warm(start: Start, compiler: Callable[[], Callable[[], Artifact]]) -> Start:
+    """A start whose program is in the cache."""
+    get_or_build(start.layers, start.ready, compiler())
+    return start
+
+
+def _named(sample: Sample) -> list[str]:
+    return [name for name, _ in sample.phases]
+
+
+def test_a_cold_start_builds_and_asks_no_cache(warm: Start) -> None:
+    """It compiles although the cache would answer, and is no hit."""
+    sample = warm(Arm.COLD)
+    assert _named(sample) == ["process start", "context", "compile", "kernels", "first launch"]
+    assert (sample.hit, sample.missed, sample.error) == (False, "", "")
+
+
+def test_a_warm_start_loads(warm: Start) -> None:
+    """It asks the cache, loads what that answers, and compiles nothing."""
+    sample = warm(Arm.WARM)
+    assert _named(sample) == ["process start", "context", "key", "lookup", "load", "kernels", "first launch"]
+    assert (sample.hit, sample.missed) == (True, "")
+    assert "build" not in warm.session.done
+    assert set(_named(sample)) < set(PHASES)
+
+
+def test_a_warm_start_that_misses_goes_on_and_says_why(start: Start, store: DirectoryStore) -> None:
+    """It compiles as a program would, and keeps nothing, so that the next one misses as well."""
+    for _ in range(2):
+        sample = start(Arm.WARM)
+        assert _named(sample)[2:5] == ["key", "lookup", "compile"]
+        assert (sample.hit, sample.error) == (False, "")
+        assert sample.missed.startswith("never-built: ")
+    assert list(store.scan()) == []
+
+
+def test_a_binary_that_the_driver_rejects_is_a_miss(warm: Start) -> None:
+    """The start goes on by compiling, and names the driver's refusal."""
+    warm.session.rejects = True
+    sample = warm(Arm.WARM)
+    assert (sample.hit, sample.error) == (False, "")
+    assert sample.missed == "rejected: the driver rejected the binary"
+    assert warm.session.done[0] == "build"
+
+
+def test_without_a_device_only_what_was_done_has_a_phase(warm: Start) -> None:
+    """Nothing was loaded, created or launched, so there are no such phases, and the hit stands."""
+    warm.session.here = False
+    sample = warm(Arm.WARM)
+    assert _named(sample) == ["process start", "context", "key", "lookup"]
+    assert sample.hit
+
+
+@pytest.mark.parametrize(("began_ns", "took_ns"), [(150, 50), (100, 0), (90, 0)])
+def test_the_start_of_a_process_is_counted(start: Start, began_ns: int, took_ns: int) -> None:
+    """From when it was asked for until it began; a clock that was set back gives nothing, not less."""
+    sample = start(Arm.COLD, began_ns, asked_ns=100)
+    assert sample.phases[0] == ("process start", took_ns)
+
+
+def test_a_peer_builds_through_its_own_cache(start: Start) -> None:
+    """Its library is loaded with the context, and only its own arm uses its cache."""
+    start(Arm.CUDA_CORE, peers=("cuda.core",), peer_folder="/peer")
+    assert start.session.done[:3] == ["load cuda.core", "use /peer", "build"]
+    start.session.done.clear()
+    start(Arm.COLD, peers=("cuda.core",))
+    assert start.session.done[:2] == ["load cuda.core", "build"]
+    start.session.done.clear()
+    start(Arm.DRIVER)
+    assert start.session.done[0] == "build"
+
+
+def test_what_goes_wrong_is_the_samples_error(start: Start) -> None:
+    """An error of ours ends the start with its sentence; the phases before it are kept."""
+    sample = start(Arm.COLD, peers=("nobody",))
+    assert (sample.error, _named(sample)) == ("nobody has no cache", ["process start"])
+
+
+def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
+    """A warm start explains its miss as a program's log would: by the field that changed."""
+    changed = replace(warm.ready.request, options=("-DOTHER=1",))
+    backend: Any = FakeBackend(warm.ready, warm.session)
+    backend.ready = replace(
+        warm.ready,
+        compilation=replace(
+            warm.ready.compilation,
+            inputs=replace(warm.ready.compilation.inputs, options=("-DOTHER=1",)),
+        ),
+    )
+    job = SampleJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
+    sample = take_sample(job, backend, warm.layers, {}, 0)
+    assert sample.missed.startswith("key-changed: ") and "-DOTHER=1" in sample.missed

@@ -1,0 +1,78 @@
+"""A command of somebody else's, run once."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucache.engine.commands import run_command, run_prepare
+from gpucache.errors import UsageError
+
+_ENVIRON = {**os.environ, "WORD": "found"}
+
+
+def _python(code: str, timeout_s: float = 60.0) -> str:
+    return run_command((sys.executable, "-c", code), _ENVIRON, timeout_s).error
+
+
+def test_a_command_that_ends_well_has_no_error() -> None:
+    """Its environment is the one it was given, and it was timed."""
+    run = run_command((sys.executable, "-c", "import os; assert os.environ['WORD'] == 'found'"), _ENVIRON, 60)
+    assert run.error == "" and run.duration_ns > 0
+
+
+def test_the_output_is_hashed() -> None:
+    """The same output has the same digest, another one another."""
+    one, same, other = (
+        run_command((sys.executable, "-c", f"print({word!r})"), _ENVIRON, 60).output
+        for word in ("a", "a", "b")
+    )
+    assert one == same != other
+
+
+def test_a_failure_is_told_with_its_last_words() -> None:
+    """Exit code and the end of stderr are in the error."""
+    error = _python("import sys; print('x' * 9999, file=sys.stderr); sys.exit('no device here')")
+    assert "exit code 1" in error and error.endswith("no device here") and len(error) < 3000
+
+
+def test_a_signal_is_told() -> None:
+    """A command that was killed says by what."""
+    assert "signal 9" in _python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+
+
+def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    """After the time limit nothing of its process group is left."""
+    mark = tmp_path / "child"
+    code = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    assert "did not end within" in _python(code, timeout_s=3.0)
+    child = int(mark.read_text(encoding="utf-8"))
+    assert _is_gone(child)
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet counts as ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+@pytest.mark.parametrize("argv", [("no-such-command",), ("/",), ("a\0b",)])
+def test_a_command_that_cannot_be_started_is_a_usage_error(argv: tuple[str, ...]) -> None:
+    """The name is told with what is wrong about it."""
+    with pytest.raises(UsageError, match="cannot be started"):
+        run_command(argv, _ENVIRON, 60)
+
+
+def test_a_preparation_that_fails_is_told() -> None:
+    """A failed preparation names itself, a good one says nothing."""
+    assert run_prepare("true", _ENVIRON, 60) == ""
+    assert "'exit 3'" in run_prepare("exit 3", _ENVIRON, 60)

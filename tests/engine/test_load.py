@@ -1,0 +1,66 @@
+"""What others use of a machine: arithmetic of two readings, and the kernel's text."""
+
+from pathlib import Path
+
+import pytest
+
+from gpucache.engine.load import STAT, Reading, foreign_share, measure_load, parse_stat, read
+
+BEFORE = Reading(at_s=100, busy_s=1000, own_s=50, cores=4)
+
+
+def _after(busy_s: float, own_s: float, wall_s: float = 10) -> Reading:
+    return Reading(100 + wall_s, 1000 + busy_s, 50 + own_s, 4)
+
+
+def test_what_is_ours_is_not_foreign() -> None:
+    """Of 30 busy seconds 10 were ours: the rest is half of what four cores can do in ten seconds."""
+    assert foreign_share(BEFORE, _after(30, 10)) == pytest.approx(0.5)
+    assert foreign_share(BEFORE, _after(20, 20)) == 0
+
+
+def test_the_share_is_a_share() -> None:
+    """Clocks that disagree by a tick, or stood still, give neither less than nothing nor more than all."""
+    assert foreign_share(BEFORE, _after(19.9, 20)) == 0
+    assert foreign_share(BEFORE, _after(41, 0)) == 1
+    assert foreign_share(BEFORE, _after(5, 0, wall_s=0)) == 0
+
+
+def test_where_the_kernel_tells_nothing_nobody_used_anything() -> None:
+    """A reading that is missing counts as a quiet machine."""
+    assert foreign_share(None, BEFORE) == foreign_share(BEFORE, None) == 0
+
+
+def test_waiting_is_not_work_and_stolen_time_is() -> None:
+    """Idle and iowait are left out, steal is counted, guests are in user already; cores are counted."""
+    text = (
+        "cpu  100 20 30 9999 8888 3 4 50 60 70\n"
+        "cpu0 50 10 15 5000 4444 1 2 25 30 35\n"
+        "cpu1 50 10 15 4999 4444 2 2 25 30 35\n"
+        "intr 12345\n"
+    )
+    assert parse_stat(text, 100) == (2.07, 2)
+
+
+@pytest.mark.parametrize("text", ["", "cpu  1 2 3 4\n", "cpu0 1 2 3 4\n", "cpu  a b c\ncpu0 1\n"])
+def test_a_text_that_tells_no_cores_is_no_reading(text: str) -> None:
+    """A sandbox may show an empty file, or one without the lines that matter."""
+    assert parse_stat(text, 100) is None
+
+
+def test_no_file_is_no_reading(tmp_path: Path) -> None:
+    """Another kernel has no such file."""
+    assert read(tmp_path / "stat") is None
+    (tmp_path / "stat").write_bytes(b"\xff\xfe")
+    assert read(tmp_path / "stat") is None
+
+
+def test_the_real_file_reads() -> None:
+    """The kernel's own text gives cores, and time that does not run backwards."""
+    if not STAT.is_file():
+        pytest.skip(f"there is no {STAT} here")
+    first, second = read(), read()
+    assert first is not None and second is not None
+    assert first.cores >= 1
+    assert first.busy_s <= second.busy_s and first.own_s <= second.own_s
+    assert 0 <= measure_load()() <= 1

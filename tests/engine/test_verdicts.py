@@ -1,0 +1,129 @@
+"""The rules of a verdict one by one, their order, and what a gate says."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gpucache.engine.verdicts import LOADED, NARROW, Evidence, below, judge
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Growth, Ratio, Sample
+
+WROTE = (Growth("pocl", 3, 100),)
+COLD = Sample(Arm.COLD, growth=WROTE)
+WARM = Sample(Arm.WARM, hit=True)
+FAST = Ratio(5, 4, 6)
+PAIRS = [COLD, WARM] * 5
+
+
+def _judge(
+    samples: Sequence[Sample] = PAIRS, ratio: Ratio | None = FAST, evidence: Evidence | None = None
+) -> tuple[str, str]:
+    verdict, reason = judge(samples, ratio, evidence or Evidence())
+    return verdict.value, reason
+
+
+def test_an_interval_above_one_is_faster() -> None:
+    """Where nothing speaks against it and even the low end lies above 1, warm is faster, without a reason."""
+    assert _judge() == ("faster", "")
+
+
+def test_a_narrow_interval_around_one_is_no_difference() -> None:
+    """An interval that holds 1 and is narrow says that there is nothing to see."""
+    assert _judge(ratio=Ratio(1, 0.95, 0.95 * NARROW - 0.001)) == ("no-difference", "")
+    assert _judge(ratio=Ratio(1.05, 1, 1.1)) == ("no-difference", "")
+
+
+def test_a_wide_interval_around_one_is_noise() -> None:
+    """An interval that holds 1 and is wide says nothing at all."""
+    verdict, reason = _judge(ratio=Ratio(1.2, 0.8, 1.9))
+    assert verdict == "degraded"
+    assert reason == (
+        "the noise is larger than the effect: the ratio lies between 0.80 and 1.90; "
+        "5 pairs are few, give more --runs"
+    )
+    assert "--runs" not in _judge(PAIRS * 2, Ratio(1.2, 0.8, 1.9))[1]
+
+
+def test_slower_is_degraded() -> None:
+    """An interval below 1 is named for what it is."""
+    assert _judge(ratio=Ratio(0.8, 0.7, 0.9)) == ("degraded", "the warm starts are slower than the cold ones")
+
+
+@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM])
+def test_a_start_that_failed_fails_it(arm: Arm) -> None:
+    """The first failed start is the reason, whatever else is wrong."""
+    broken = [*PAIRS, Sample(arm, error="the driver crashed"), Sample(arm, error="later")]
+    assert _judge(broken, None, Evidence(foreign_load=1)) == (
+        "failed",
+        f"a {arm} start failed: the driver crashed",
+    )
+
+
+def test_a_warm_start_that_missed_is_told_with_its_verdict() -> None:
+    """One miss among the warm starts is enough, and its explanation is the reason."""
+    samples = [*PAIRS, Sample(Arm.WARM, missed="corrupt: the payload is damaged")]
+    assert _judge(samples) == ("degraded", "the warm starts missed: corrupt: the payload is damaged")
+
+
+def test_a_warm_start_that_wrote_missed() -> None:
+    """What wrote into a driver's cache had not found it there; every such cache is named once."""
+    wrote = [Sample(Arm.WARM, growth=(Growth("pocl", 1, 1), Growth("cuda", 1, 1)))] * 2
+    assert _judge([COLD, *wrote])[1] == "the warm starts missed: they wrote into cuda, pocl"
+
+
+def test_a_cold_start_that_wrote_nothing_was_not_cold() -> None:
+    """Where cold starts are known to write and one did not, something answered it."""
+    verdict, reason = _judge([*PAIRS, Sample(Arm.COLD)])
+    assert (verdict, reason.partition(":")[0]) == ("degraded", "the cold starts were not cold")
+
+
+def test_where_nothing_writes_a_cold_start_need_not() -> None:
+    """A driver without a cache leaves nothing, and that is no doubt."""
+    assert _judge([Sample(Arm.COLD), WARM], evidence=Evidence(cold_writes=False)) == ("faster", "")
+
+
+def test_output_counts_only_where_it_must_be_the_same() -> None:
+    """Programs may print what they like, unless the user says otherwise."""
+    samples = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")]
+    assert _judge(samples) == ("faster", "")
+    assert _judge(samples, evidence=Evidence(same_output=True)) == (
+        "degraded",
+        "the output differs from start to start",
+    )
+
+
+def test_a_loaded_machine_is_not_believed() -> None:
+    """Up to a quarter of the cores may be used by others; more is told in per cent."""
+    assert _judge(evidence=Evidence(foreign_load=LOADED)) == ("faster", "")
+    verdict, reason = _judge(evidence=Evidence(foreign_load=0.4))
+    assert (verdict, "40 %" in reason) == ("degraded", True)
+
+
+def test_without_a_ratio_the_reason_why_stands() -> None:
+    """Why there is no ratio outweighs a loaded machine, and not a miss."""
+    evidence = Evidence(foreign_load=1, no_ratio="it builds late")
+    assert _judge(ratio=None, evidence=evidence) == ("degraded", "it builds late")
+    assert _judge([COLD, Sample(Arm.WARM, missed="evicted: x")], None, evidence)[1].endswith("evicted: x")
+    assert _judge(ratio=None) == ("degraded", "there is no ratio")
+
+
+def _case(verdict: BenchVerdict, ratio: Ratio | None, **more: str) -> BenchCase:
+    return BenchCase(**{"program": "p", "target": "t", "verdict": verdict, "ratio": ratio, **more})  # type: ignore[arg-type]
+
+
+def test_a_gate_goes_by_the_low_end() -> None:
+    """A median above the mark is not enough where the interval reaches below."""
+    assert list(below([_case(BenchVerdict.FASTER, Ratio(6, 5, 7))], 5)) == []
+    assert list(below([_case(BenchVerdict.FASTER, Ratio(6, 4.5, 7))], 5)) == [
+        "p on t is 4.50 times as fast at the low end of the interval, below 5"
+    ]
+
+
+@pytest.mark.parametrize("verdict", [one for one in BenchVerdict if one is not BenchVerdict.FASTER])
+def test_a_gate_lets_nothing_through_that_is_not_faster(verdict: BenchVerdict) -> None:
+    """A large ratio that is not believed does not pass, and each case is named with its variant."""
+    cases = [_case(verdict, Ratio(90, 80, 99), variant="T=int"), _case(verdict, None, target="")]
+    words = verdict.replace("-", " ")
+    assert list(below(cases, 5)) == [
+        f"p (T=int) on t is {words}, not 5 times as fast",
+        f"p is {words}, not 5 times as fast",
+    ]

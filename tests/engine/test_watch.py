@@ -1,0 +1,33 @@
+"""What caches gained between two moments."""
+
+from gpucache.engine.watch import NAMES_KEPT, growth, joined
+from gpucache.outcomes import Growth
+
+
+def test_new_and_larger_entries_count() -> None:
+    """An entry that was not there counts whole, one that grew by what it gained; the rest do not count."""
+    before = {"pocl": {"a": 10, "b": 20, "c": 5}}
+    after = {"pocl": {"a": 10, "b": 25, "d": 7}}
+    assert growth(before, after) == (Growth("pocl", 2, 12, ("b", "d")),)
+
+
+def test_a_cache_that_gained_nothing_is_left_out() -> None:
+    """Removed and unchanged entries are no growth."""
+    assert growth({"sycl": {"a": 1}}, {"sycl": {}, "pocl": {}}) == ()
+
+
+def test_a_cache_that_was_not_there_counts_whole() -> None:
+    """The first start makes the cache itself."""
+    assert growth({}, {"sycl": {"a": 1}}) == (Growth("sycl", 1, 1, ("a",)),)
+
+
+def test_few_names_are_kept() -> None:
+    """People are told some of many names."""
+    [one] = growth({}, {"pocl": {str(number): 1 for number in range(100)}})
+    assert (one.entries, len(one.names)) == (100, NAMES_KEPT)
+
+
+def test_runs_are_added_up_by_cache() -> None:
+    """What several runs added is one sum for each cache."""
+    runs = ((Growth("pocl", 1, 10, ("a",)),), (Growth("pocl", 2, 5, ("b",)), Growth("sycl", 1, 1, ("c",))))
+    assert joined(runs) == (Growth("pocl", 3, 15, ("a", "b")), Growth("sycl", 1, 1, ("c",)))
