@@ -15,9 +15,10 @@ from pathlib import Path
 from gpucache.backends.interface import Backend, Launch
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.caches import places
-from gpucache.caches.interface import Cache, Rebuildable
+from gpucache.caches.interface import Cache, Rebuildable, System
 from gpucache.caches.own import OwnCache
-from gpucache.caches.registry import load_system, systems
+from gpucache.caches.registry import is_there, load_system, systems
+from gpucache.caches.unusable import Unusable
 from gpucache.engine.bench import Prepare, Timed, Workers
 from gpucache.engine.evict import trim
 from gpucache.engine.layers import Layers
@@ -76,16 +77,32 @@ def locate(settings: Settings) -> Location:
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
     """Every cache of others that is here, and those that are missing where their owner will not make them."""
     return [
-        system.open(location)
+        _opened(system, location)
         for system in systems()
         for location in system.locations(environ)
-        if Path(location.root).exists() or (location.enabled and location.problems)
+        if is_there(Path(location.root)) or (location.enabled and location.problems)
     ]
+
+
+def _opened(system: System, location: Location) -> Cache:
+    """A cache, or in the place of one that cannot be opened what is wrong with it."""
+    try:
+        return system.open(location)
+    except CacheUnusableError as error:
+        return Unusable(location, str(error))
+
+
+def _is_same(left: Path, right: Path) -> bool:
+    """Whether two paths lead to one place, however they are spelled."""
+    try:
+        return left.samefile(right)
+    except OSError:
+        return left == right
 
 
 def here_caches(name: str) -> Sequence[Cache]:
     """The caches of one system that this environment names and that are there."""
-    return [cache for cache in open_places(name, None, os.environ) if Path(cache.location().root).exists()]
+    return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
 
 
 def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> list[Cache]:
@@ -97,7 +114,7 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
     known = system.locations(environ)
     if place is None:
         return [system.open(location) for location in known]
-    same = next((one for one in known if Path(one.root) == place), None)
+    same = next((one for one in known if _is_same(Path(one.root), place)), None)
     return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
 
 

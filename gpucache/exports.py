@@ -21,7 +21,7 @@ from gpucache.errors import TargetError, UsageError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
 from gpucache.outcomes import Exported, Location
 
-_ARCHITECTURE = re.compile(r"cuda:(?:sm|compute)_(\d+)(\d)[af]?")
+_ARCHITECTURE = re.compile(r"cuda:(?:sm|compute)_(\d{1,2})(\d)[af]?")
 _NO_LOG = (
     "The options are those of a program without macros and tuning parameters; if it has any, give the log "
     "that it writes with -L as --log, else it will not take this file."
@@ -51,7 +51,7 @@ def rocfft_database(
     out: Path, sources: Sequence[Path], like: Sequence[tuple[str, str]], *, keep_times: bool, into: bool
 ) -> Exported:
     """Merge databases and images into one; raises UsageError, FormatError or CacheUnusableError."""
-    done = merge(sources, out, filters=_filters(like), keep_times=keep_times, into_existing=into)
+    done = merge(sources, out, filters=_filters(like), keep_times=keep_times or into, into_existing=into)
     counts = {
         "left out for a newer one with the same key": done.older,
         "left out by --like": done.filtered,

@@ -82,3 +82,8 @@ def format_instant(instant_ns: int) -> str:
 def to_ms(duration_ns: int) -> float:
     """Milliseconds, rounded to the microsecond, as JSON documents carry them."""
     return round(duration_ns / 1_000_000, 3)
+
+
+def shown(text: str) -> str:
+    """Text from anywhere as it can be shown: what a terminal would obey or not print is replaced."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)

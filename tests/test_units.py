@@ -119,3 +119,12 @@ def test_instants_are_shown(instant_ns: int, text: str) -> None:
 def test_milliseconds_keep_microseconds() -> None:
     """Milliseconds for a document are rounded to the microsecond."""
     assert units.to_ms(1_234_567) == 1.235
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [("a\x1b[31mb", "a\ufffd[31mb"), ("caf\udce9", "caf\ufffd"), ("a\tb\nc", "a\tb\nc"), ("é", "é")],
+)
+def test_what_a_terminal_would_obey_is_replaced(text: str, safe: str) -> None:
+    """Escapes and bytes that are no text are shown as a mark; tabs, lines and letters stay."""
+    assert units.shown(text) == safe

@@ -51,7 +51,16 @@ def load_system(name: str) -> System:
 
 def is_own(path: Path) -> bool:
     """Whether a folder is a root of our own store."""
-    return (path / "v1").is_dir()
+    return is_there(path / "v1")
+
+
+def is_there(path: Path) -> bool:
+    """Whether something is at a path that may be looked at. Raises nothing."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def system_at(path: Path) -> System:
@@ -71,6 +80,17 @@ def is_name(text: str) -> bool:
     return text in NAMES or bool(_of_others(text))
 
 
+def _place(text: str) -> Path:
+    """A place as people name it; raises UsageError where nothing is there."""
+    try:
+        path = Path(text).absolute()
+    except OSError:
+        raise UsageError("the current folder is gone; go to another one") from None
+    if not is_there(path):
+        raise UsageError(f"nothing is at {text}, or it may not be looked at; check the path")
+    return path
+
+
 def _of_others(name: str) -> "EntryPoints":
     from importlib.metadata import entry_points
 
@@ -86,10 +106,9 @@ def split(text: str) -> tuple[str | None, Path | None]:
         return text, None
     name, colon, rest = text.partition(":")
     if colon and rest and is_name(name):
-        return name, Path(rest).absolute()
-    path = Path(text)
-    if path.exists():
-        return None, path.absolute()
+        return name, _place(rest)
+    if is_there(Path(text)):
+        return None, _place(text)
     if is_name(text):
         return text, None
     raise UsageError(

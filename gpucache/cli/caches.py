@@ -1,7 +1,7 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,18 +64,24 @@ class CacheName(click.ParamType[str]):
 def cache_option(function: F) -> F:
     """Add the option that says which caches."""
     return click.option(
-        "--cache", metavar="NAME|PLACE", type=CacheName(),
+        "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
         help="Which caches: gpucache, sycl, futhark, rocfft, pyopencl, pocl, cuda.core, cuda, all, a folder "
-        "or file, or NAME:PLACE; default our own.",
+        "or file, or NAME:PLACE; may be given again; default our own.",
     )(function)  # fmt: skip
 
 
-def open_named(text: str | None) -> Opened:
-    """The caches of a name or place; raises UsageError or CacheUnusableError."""
+def open_named(texts: Sequence[str]) -> Opened:
+    """The caches of all names and places, our own for none; raises UsageError or CacheUnusableError."""
+    opened = [_open_one(text) for text in texts or ("gpucache",)]
+    own = next((one.own for one in opened if one.own is not None), None)
+    return Opened(opened[0].settings, tuple(cache for one in opened for cache in one.caches), own)
+
+
+def _open_one(text: str) -> Opened:
     from gpucache.caches.registry import ALL, OWN, is_own, split, system_at
 
     settings = given().settings()
-    name, place = split(text or OWN)
+    name, place = split(text)
     if name == OWN or (place is not None and name is None and is_own(place)):
         settings = settings if place is None else replace(settings, root=place, root_origin="--cache")
         own = _own(settings)

@@ -48,7 +48,10 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
     [(cache, entry)] = found
     payload = cache.extract(entry)
     try:
-        file.write_bytes(payload)
+        with file.open("xb") as out:
+            out.write(payload)
+    except FileExistsError:
+        raise UsageError(f"{file} is there already; name another file, or remove it") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
     summary = {"file": str(file), "size_bytes": len(payload)}

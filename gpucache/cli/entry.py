@@ -99,7 +99,9 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 
         verb = next((word for word in own if word in gpucache.commands), "")
         click.echo(error_document(verb, message, code))
-    click.echo(f"gpucache: {message}", err=True)
+    from gpucache.units import shown
+
+    click.echo(f"gpucache: {shown(message)}", err=True)
     return code
 
 

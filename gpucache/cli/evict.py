@@ -10,6 +10,7 @@ from gpucache.cli.caches import Opened, cache_option, open_named
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.errors import UsageError
+from gpucache.units import shown
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
@@ -50,7 +51,7 @@ NOTHING_ASKED = (
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
 def evict(
-    cache: str | None,
+    cache: tuple[str, ...],
     max_size: int | None,
     older_than: int | None,
     superseded: bool,
@@ -85,7 +86,8 @@ def evict(
         return
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
-    _ask(plan, everything=everything, yes=yes)
+    if everything and not yes and plan.removals:
+        _ask(plans)
     outcomes = [outcome for cache, own in plans for outcome in run_evict(cache, own)]
     settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
     summary = summarise_evict(plan, outcomes)
@@ -105,7 +107,16 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
         raise UsageError("--all stands alone; leave the other filters out")
     toolchains, now_ns = _toolchains(asked), time.time_ns()
     limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
+    for label, _ in asked.unlike:
+        _check_field(label, opened)
     return [(cache, plan_evict(cache, own, now_ns, toolchains)) for cache, own in limits]
+
+
+def _check_field(label: str, opened: Opened) -> None:
+    """A field that no entry has was mistyped: nothing is unlike it, and everything seems kept on purpose."""
+    labels = {name for cache in opened.caches for entry in cache.scan() for name, _ in entry.fields}
+    if labels and label not in labels:
+        raise UsageError(f"no entry has a field {label!r}; --unlike takes one of {', '.join(sorted(labels))}")
 
 
 def _limits(asked: "Limits", cache: "Cache") -> "Limits":
@@ -137,9 +148,12 @@ def _toolchains(limits: "Limits") -> "list[Toolchain]":
     return [device.toolchain for device in ask() if device.toolchain is not None]
 
 
-def _ask(plan: "EvictPlan", *, everything: bool, yes: bool) -> None:
-    if not everything or yes or not plan.removals:
-        return
+def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
+    """Ask before everything goes, naming every place; raises UsageError where nobody can answer."""
     if not sys.stdin.isatty():
         raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
-    click.confirm(f"Remove all {len(plan.removals)} entries?", abort=True, err=True)
+    for cache, own in plans:
+        if own.removals:
+            place = shown(cache.location().root)
+            click.echo(f"{cache.name} in {place}: {len(own.removals)} entries", err=True)
+    click.confirm("Remove all of these?", abort=True, err=True)

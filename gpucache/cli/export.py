@@ -36,7 +36,9 @@ FORMATS = ("futhark", "rocfft", "rocfft-image", "rocfft-restore")
     help="rocfft: only rows with this arch, hip_version or generator_sum; may be given again.",
 )
 @click.option("--keep-times", is_flag=True, help="rocfft: keep the rows' times, which makes files differ.")
-@click.option("--into", is_flag=True, help="rocfft: add to OUT, which is there, and replace equal rows.")
+@click.option(
+    "--into", is_flag=True, help="rocfft: add to OUT, which is there, and replace older rows; times are kept."
+)
 @global_options
 def export(
     form: str,
@@ -108,8 +110,10 @@ def _rocfft(
 
 
 def _read(path: Path) -> bytes:
+    from gpucache.cli.files import read_whole
+
     try:
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name the log that -L wrote") from None
 

@@ -58,7 +58,9 @@ class Globals:
         """A word beside the product, on stderr."""
         if self.quiet or self.json:
             return
-        width = shutil.get_terminal_size().columns
+        from gpucache.units import shown
+
+        sentence, width = shown(sentence), shutil.get_terminal_size().columns
         click.echo(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence, err=True)
 
 

@@ -51,7 +51,7 @@ MISSES_KEPT = 4096
 @global_options
 def inspect(
     what: tuple[str, ...],
-    cache: str | None,
+    cache: tuple[str, ...],
     list_all: bool,
     misses: bool,
     since: int | None,
@@ -73,7 +73,7 @@ def inspect(
     others answer --why for the key fields that --want gives.
     """
     asked = Asked(what, targets, include_dirs, defines, options, local_sizes, profile, wanted)
-    _check(asked, why=why, misses=misses, since=since)
+    _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
     if not (cache or why or extract or misses or what or targets or list_all):
         _state(*open_all())
         return
@@ -92,13 +92,17 @@ def inspect(
         _state(opened.own)
 
 
-def _check(asked: Asked, *, why: bool, misses: bool, since: int | None) -> None:
+def _check(
+    asked: Asked, *, why: bool, list_all: bool, misses: bool, since: int | None, extract: Path | None
+) -> None:
     from gpucache.errors import UsageError
 
     if (asked.builds or asked.profile or asked.wanted) and not why:
         raise UsageError(
             "-I, -D, --option, --local-size, --device-profile and --want say how to ask; add --why"
         )
+    if asked.wanted and (list_all or misses or extract is not None):
+        raise UsageError("--want asks whether a cache would answer; leave --list, --misses and --extract out")
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Move what is wrong to quarantine, remove leftovers.",
+    help="Take what is wrong out of the way: to quarantine in our own cache, removed or mended in others.",
 )
 @click.option("--strict", is_flag=True, help="Exit 3 for what is only worth knowing, too.")
 @global_options
 def verify(
-    what: tuple[str, ...], cache: str | None, load: bool, rebuild: bool, repair: bool, strict: bool
+    what: tuple[str, ...], cache: tuple[str, ...], load: bool, rebuild: bool, repair: bool, strict: bool
 ) -> None:
     """Check every entry, or those of WHAT (programs, targets, first digits of keys).
 
     Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
-    with --strict): stale, superseded, leftover, unsupported.
+    with --strict): stale, superseded, orphan, leftover, locked, unsupported.
     """
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify

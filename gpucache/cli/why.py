@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.caches import Opened, OwnOpened
+from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.programs import Named, read_programs
@@ -174,7 +175,7 @@ def _value(text: str) -> bytes:
     if not text.startswith("@"):
         return os.fsencode(text)
     try:
-        return Path(text[1:]).read_bytes()
+        return read_whole(Path(text[1:]))
     except OSError as error:
         raise UsageError(f"{text[1:]} cannot be read ({error.strerror}); name a file after @") from None
 

@@ -1,11 +1,12 @@
 """Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import matches_program, matches_target
-from gpucache.errors import FormatError, UsageError
+from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, CacheState
 
@@ -13,6 +14,8 @@ Record = dict[str, object]
 """One line of the journal."""
 KEY_DIGITS = frozenset("0123456789abcdef")
 SHORTEST_PREFIX = 4
+_FOREIGN_KEY = re.compile(r"[0-9a-f]{16,}-\d+")
+"""As SYCL's, which end in the number of an entry."""
 
 
 def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
@@ -47,9 +50,15 @@ def foreign_state(cache: Cache) -> CacheState:
                 damages.append(f"{entry.key[:12]} {entry.program}: {entry.damage}")
             yield entry
 
-    found = state(cache, seen())
-    whole = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
-    return replace(found, findings=(*whole, *damages))
+    whole: list[str] = []
+    found = CacheState(cache.location(), 0, 0, 0, 0, 0)
+    try:
+        found = state(cache, seen())
+        whole = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
+    except GpucacheError as error:  # it is told, and does not hide the other caches
+        whole = [str(error)]
+    told = dict.fromkeys((*whole, *damages))
+    return replace(found, findings=tuple(one for one in told if one not in found.location.problems))
 
 
 def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[CacheEntry]:
@@ -138,7 +147,7 @@ def is_key_prefix(word: str) -> bool:
 
 
 def _named(cache: Cache, word: str) -> list[CacheEntry]:
-    if is_key_prefix(word):
+    if is_key_prefix(word) or _FOREIGN_KEY.fullmatch(word):
         found = cache.find(word)
         if found:
             return found

@@ -5,7 +5,7 @@ workers, retried once when a worker dies, then kept on the poison list.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time_ns
 
 from gpucache.backends.interface import Backend
@@ -243,10 +243,14 @@ def _compile(
 def _round(
     pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
 ) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
-    jobs = [_Numbered(index, _label(item), _job(item, bounds)) for index, (item, _) in enumerate(pending)]
-    if jobs:
-        for numbered, answer in run_isolated(_Call(build), jobs, bounds, tally.running):
-            yield *pending[numbered.index], answer
+    # A compiler that builds late is told the local sizes through a variable that PoCL reads once in a
+    # process, so each of its programs gets a process of its own.
+    for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
+        some = [pair for pair in pending if pair[1].compilation.late is late]
+        jobs = [_Numbered(index, _label(item), _job(item, own)) for index, (item, _) in enumerate(some)]
+        if jobs:
+            for numbered, answer in run_isolated(_Call(build), jobs, own, tally.running):
+                yield *some[numbered.index], answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpucache.units import shown
+
 PIPE_WIDTH = 240
 
 
@@ -45,5 +47,5 @@ def table(*columns: str, numeric: Sequence[str] = (), short: Sequence[str] = ())
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text that is not read as markup."""
-    return Text(text, style=style)
+    """Text that is read neither as markup nor as a terminal's commands."""
+    return Text(shown(text), style=style)

@@ -1,6 +1,8 @@
 """Outcomes as tables and sentences for people."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -24,6 +26,7 @@ from gpucache.outcomes import (
 from gpucache.render.console import plain, table
 from gpucache.units import format_age, format_duration, format_size
 
+_KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
 LOG_LINES = 20
 ADVICE_SHOWN = 8
 ROWS_SHOWN = 200
@@ -179,19 +182,22 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
     """A row for each finding, then what could not be told, then the sum."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
-        grid = table("entry", "finding", "program", "what", short=("entry", "finding"))
+        caches = len({finding.cache for finding in findings}) > 1
+        which = ("cache",) if caches else ()
+        grid = table(*which, "entry", "finding", "program", "what", short=("cache", "entry", "finding"))
         for finding in findings[:ROWS_SHOWN]:
             detail = f"{finding.detail} (repaired)" if finding.repaired else finding.detail
             style = "red" if finding.kind.wrong else "yellow"
             grid.add_row(
-                plain(finding.entry[:12]),
+                *([plain(finding.cache)] if caches else []),
+                plain(_brief(finding.entry)),
                 plain(finding.kind.value, style),
                 plain(finding.program),
                 plain(detail),
             )
         yield grid
         yield from _more(len(findings), "finding")
-    notes = [f"{outcome.entry[:12]}: {note}" for outcome in outcomes for note in outcome.notes]
+    notes = [f"{_brief(outcome.entry)}: {note}" for outcome in outcomes for note in outcome.notes]
     yield from (plain(note, "dim") for note in notes[:ROWS_SHOWN])
     yield from _more(len(notes), "note")
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
@@ -205,10 +211,15 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
 def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
     """What would go, and why."""
     if plan.removals:
-        grid = table("key", "program", "target", "size", "rule", numeric=("size",), short=("key",))
+        caches = len({removal.entry.cache for removal in plan.removals}) > 1
+        which = ("cache",) if caches else ()
+        grid = table(
+            *which, "key", "program", "target", "size", "rule", numeric=("size",), short=("cache", "key")
+        )
         for removal in plan.removals[:ROWS_SHOWN]:
             one = removal.entry
             grid.add_row(
+                *([plain(one.cache)] if caches else []),
                 one.key[:12],
                 plain(one.program),
                 plain(one.target),
@@ -235,6 +246,11 @@ def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[R
         f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
         "bold",
     )
+
+
+def _brief(entry: str) -> str:
+    """A key as people see it, or the last part of a path."""
+    return entry[:12] if _KEY.fullmatch(entry) else PurePath(entry).name[-32:] or entry
 
 
 def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:

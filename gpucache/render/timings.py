@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from gpucache.outcomes import BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
 from gpucache.render.console import plain, table
 from gpucache.render.figures import (
     Bar,

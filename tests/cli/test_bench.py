@@ -303,7 +303,6 @@ def test_trying_an_export_leaves_what_is_there(
         ("bench p.cu -- ./app", "timed alone"),
         ("bench --target cuda:sm_90 -- ./app", "timed alone"),
         ("bench --against driver -- ./app", "timed alone"),
-        ("bench --budget 9 -- ./app", "--runs"),
         ("bench p.cu --fail-below 0", "--fail-below"),
         ("bench p.cu --budget 0", "--budget"),
         ("bench p.cu --against futhark", "--against"),

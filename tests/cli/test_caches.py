@@ -189,3 +189,60 @@ def test_every_system_tells_its_places_without_failing(run: Run, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     for name in SYSTEMS:
         assert run("inspect", "--cache", name).code in (0, 2), name
+
+
+def test_a_broken_place_does_not_hide_the_others(
+    run: Run, rocfft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One cache that cannot be opened is told on its own line, and the rest is shown."""
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("SYCL_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setenv("SYCL_CACHE_PERSISTENT", "1")
+    answer = run("inspect")
+    assert answer.code == 0 and str(rocfft) in answer.out and "sycl" in answer.out
+    assert run("--json", "verify", "--cache", "all").document["summary"]["checked"] >= 3
+
+
+def test_several_caches_can_be_named(run: Run, rocfft: Path, futhark: Path) -> None:
+    """--cache may be given again, and every row says which cache it is of."""
+    answer = run("verify", "--cache", "rocfft", "--cache", futhark)
+    assert answer.code == 3 and "5 checked" in answer.out
+    listed = run("inspect", "--list", "--cache", "rocfft", "--cache", futhark).out
+    assert {"rocfft", "futhark"} <= {line.split()[0] for line in listed.splitlines() if line.strip()}
+
+
+def test_a_place_where_nothing_is_is_refused(run: Run, tmp_path: Path) -> None:
+    """A mistyped place is no clean cache."""
+    assert run("verify", "--cache", f"sycl:{tmp_path / 'nonesuch'}").code == 2
+
+
+def test_a_field_that_no_entry_has_is_refused(run: Run, rocfft: Path) -> None:
+    """A mistyped field of --unlike is answered with those that there are."""
+    answer = run("evict", "--cache", "rocfft", "--unlike", "architecture=gfx90a")
+    assert answer.code == 2 and "arch" in answer.err
+
+
+def test_extract_never_overwrites(run: Run, futhark: Path, tmp_path: Path) -> None:
+    """A file that is there stays as it is."""
+    (tmp_path / "out").write_bytes(b"mine")
+    assert run("inspect", "--cache", futhark, "good", "--extract", tmp_path / "out").code == 2
+    assert (tmp_path / "out").read_bytes() == b"mine"
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(run: Run, futhark: Path) -> None:
+    """Names out of a cache are made printable."""
+    (futhark / "a\x1b[31mb.cache").write_bytes(file_bytes())
+    answer = run("inspect", "--list", "--cache", futhark)
+    assert "\x1b" not in answer.out and "\ufffd[31mb" in answer.out
+
+
+def test_a_file_that_is_no_file_is_no_wanted_value(run: Run, futhark: Path) -> None:
+    """Endless and waiting things are refused at once."""
+    answer = run("inspect", "--why", "--cache", futhark, "--want", "source=@/dev/zero")
+    assert answer.code == 2 and "regular file" in answer.err
+
+
+def test_all_caches_together_need_a_yes(run: Run, rocfft: Path) -> None:
+    """Nothing goes from every cache where nobody can be asked."""
+    assert run("evict", "--cache", "all", "--all").code == 2
+    assert run("--json", "inspect", "--cache", "rocfft").document["summary"]["caches"][0]["entries"] == 3

@@ -241,3 +241,27 @@ def test_a_bound_is_kept_after_publishing(
     assert run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc).code == 0
     (left,) = run("--json", "inspect", "--list").document["outcomes"]
     assert left["program"] == "vector.cu"
+
+
+def test_each_program_gets_its_own_local_sizes(run: Run, write: Write, pocl: str, root: Path) -> None:
+    """A worker that built for one local size builds the next program for the sizes that one declares."""
+    folder = write(
+        {
+            "one.cl": "__kernel void one(__global float *a) { a[get_global_id(0)] *= 2; }\n",
+            "two.cl": "__kernel void two(__global float *a) { a[get_global_id(1)] *= 2; }\n",
+            "gpucache.toml": '[[program]]\nsource = "one.cl"\nlocal_sizes = [[64]]\n'
+            '[[program]]\nsource = "two.cl"\nlocal_sizes = [[16, 16]]\n',
+        }
+    )
+    answer = run("warm", "--manifest", folder / "gpucache.toml", "--target", pocl, "--jobs", "1")
+    assert answer.code == 0, answer.out
+    payloads = {name: _payload(run, name, root) for name in ("one.cl", "two.cl")}
+    assert b"64-1-1-goffs0-smallgrid" in payloads["one.cl"]
+    assert b"16-16-1-goffs0-smallgrid" in payloads["two.cl"]
+    assert b"64-1-1-goffs0" not in payloads["two.cl"]
+
+
+def _payload(run: Run, program: str, root: Path) -> bytes:
+    file = root.parent / f"{program}.bin"
+    assert run("inspect", program, "--extract", file).code == 0
+    return file.read_bytes()

@@ -1,0 +1,21 @@
+"""Files that people name on the command line, read whole and bounded."""
+
+import os
+import stat
+from pathlib import Path
+
+from gpucache.errors import UsageError
+
+LIMIT_BYTES = 512 << 20
+
+
+def read_whole(path: Path) -> bytes:
+    """A regular file of at most 512 MiB; raises UsageError for anything else, OSError."""
+    # Without O_NONBLOCK opening a FIFO would wait for its other end.
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file; save what it gives to a file first")
+        if status.st_size > LIMIT_BYTES:
+            raise UsageError(f"{path} has more than the 512 MiB that are read; name a smaller file")
+        return file.read(LIMIT_BYTES + 1)
