@@ -92,7 +92,7 @@ def test_a_merge_is_reproducible(run: Run, databases: tuple[Path, Path], tmp_pat
     assert run("export", "rocfft", tmp_path / "two.db", second, first).code == 0
     assert (tmp_path / "one.db").read_bytes() == (tmp_path / "two.db").read_bytes()
     listed = run("--json", "inspect", "--list", "--cache", tmp_path / "one.db").document["outcomes"]
-    assert len(listed) == 3 and {one["created"] for one in listed} == {"1970-01-01T00:00:00Z"}
+    assert len(listed) == 3 and len({one["created"] for one in listed}) == 1  # the file's own time
 
 
 def test_a_relative_place_works(

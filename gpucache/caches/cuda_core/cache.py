@@ -1,5 +1,6 @@
 """One cuda.core program cache as a ``gpucache.caches.interface.Cache``."""
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -66,7 +67,8 @@ class CudaCoreCache:
             with self._folder(seen) as folder:
                 return checks.check(folder, entry, seen)
         except OSError as error:
-            return Checked(entry.key, notes=(f"it cannot be read ({error.strerror})",), counts=False)
+            note = f"{entry.key[:12]} cannot be read ({error.strerror})"
+            return Checked(entry.key, notes=(note,), counts=False)
 
     def leftovers(self) -> Iterator[Checked]:
         """Files of writers that died, what cuda.core did not put there, folders that others may write to."""
@@ -103,12 +105,14 @@ class CudaCoreCache:
         return explaining.explain(wanted, self.find, self.check)
 
     def _scan(self, prefix: str) -> Iterator[CacheEntry]:
+        if checks.is_foreign(self._root):
+            return
         try:
             yield from entries.scan(self._root, prefix)
-        except (FileNotFoundError, NotADirectoryError):
-            return  # a folder of entries that is a link is told by leftovers
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # a folder of entries that is a link, or may not be read, is told by leftovers
         except OSError as error:
-            if (self._root / layout.ENTRIES).is_symlink():
+            if os.path.islink(self._root / layout.ENTRIES):  # noqa: PTH114 - it raises nothing
                 return
             raise CacheUnusableError(
                 f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"

@@ -4,6 +4,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files, places
@@ -20,6 +21,9 @@ LARGEST_BYTES = 1 << 30
 """Of larger files only the beginning is looked at."""
 FOREIGN = "cuda.core neither reads nor removes it; remove it yourself"
 Clock = Callable[[], int]
+_SHORTEST_KEY = 32
+_DIGITS = frozenset("0123456789abcdef")
+_NAMES_LOOKED_AT = 1000
 
 
 def check(folder: Folder, entry: CacheEntry, seen: Seen) -> Checked:
@@ -41,9 +45,57 @@ def check(folder: Folder, entry: CacheEntry, seen: Seen) -> Checked:
 
 def leftovers(root: Path, clock: Clock = time.time_ns) -> Iterator[Checked]:
     """What belongs to no entry: files of dead writers, strange files, folders that others may write to."""
+    if is_foreign(root):
+        detail = f"{root} is no cache of cuda.core, so nothing in it is looked at; name the folder of one"
+        yield _checked(root, FindingKind.UNSUPPORTED, detail)
+        return
+    try:
+        files.open_folder(root).close()
+    except PermissionError as error:
+        yield _unopened(root, error)
+        return
+    except OSError:
+        pass  # told, or absent
     yield from _folder(root, (), lambda _folder: iter(()))
     yield from _folder(root, (layout.ENTRIES,), _entries)
     yield from _folder(root, (layout.TMP,), lambda folder: _tmp(folder, clock()))
+
+
+def is_foreign(root: Path) -> bool:
+    """Whether a folder holds things and has not the layout of a cache. Raises nothing.
+
+    Other folders have an ``entries`` or a ``tmp`` as well, and what is in those is not to be swept.
+    """
+    try:
+        with Folder.at(root) as folder:
+            present = {found.name for found in islice(folder.entries(), _NAMES_LOOKED_AT)}
+        if layout.ENTRIES not in present:
+            return not present <= {layout.TMP}
+        with files.open_folder(root, layout.ENTRIES) as entries:
+            groups = [found.name for found in islice(entries.entries(), _NAMES_LOOKED_AT)]
+            return bool(groups) and not any(_leads_on(entries, group) for group in groups)
+    except (OSError, ValueError):
+        return False
+
+
+def _leads_on(entries: Folder, group: str) -> bool:
+    """Whether a folder of entries is one, or holds a file that is named as an entry is."""
+    if layout.is_group(group):
+        return True
+    try:
+        with entries.folder(group) as folder:
+            names = [found.name for found in islice(folder.entries(), _NAMES_LOOKED_AT)]
+    except OSError:
+        return False
+    return any(len(name) >= _SHORTEST_KEY and set(name.lower()) <= _DIGITS for name in names)
+
+
+def unread(root: Path) -> str:
+    """That a folder which is there may not be read; empty where it may. Raises nothing."""
+    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
+    if not there or os.access(root, os.R_OK | os.X_OK):
+        return ""
+    return f"{root} may not be read by this user, so what it holds is not known; {layout.MOVE}"
 
 
 def is_stale(status: os.stat_result, now_ns: int) -> bool:
@@ -87,10 +139,10 @@ def _folder(
 
 
 def _unopened(path: Path, error: OSError) -> Checked:
-    if path.is_symlink():
+    if os.path.islink(path):  # noqa: PTH114 - Path.is_symlink raises below a folder that may not be entered
         detail = f"{path.name} is a link, which cuda.core follows and gpucache does not; name its own place"
         return _checked(path, FindingKind.UNTRUSTED, detail)
-    detail = f"{path.name} cannot be read ({error.strerror}), so what it holds is not known; mend its rights"
+    detail = f"{path} cannot be read ({error.strerror}), so what it holds is not known; mend its rights"
     return _checked(path, FindingKind.UNTRUSTED, detail)
 
 

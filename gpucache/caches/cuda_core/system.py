@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files, places
-from gpucache.caches.cuda_core import explaining, layout
+from gpucache.caches.cuda_core import checks, explaining, layout
 from gpucache.caches.cuda_core.cache import CudaCoreCache
 from gpucache.caches.interface import Isolation
 from gpucache.errors import CacheUnusableError
@@ -38,10 +38,11 @@ class CudaCoreSystem:
         default = layout.default_root(environ)
         if default is None:
             return ()
-        root, decided_by = default
-        location = Location(self.name, str(root.absolute()), decided_by, enabled=_is_folder(root))
-        told = (_relative(decided_by, root),) if not root.is_absolute() else ()
-        return (replace(location, problems=(*told, *_problems(root.absolute()))),)
+        named, decided_by = default
+        root = _absolute(named)
+        told = () if named.is_absolute() else (_relative(decided_by, named),)
+        problems = (*told, *_problems(root))
+        return (Location(self.name, str(root), decided_by, enabled=_is_folder(root), problems=problems),)
 
     def recognises(self, path: Path) -> bool:
         """Whether a folder has ``entries`` of the right names, and ``tmp``. Raises nothing."""
@@ -58,11 +59,12 @@ class CudaCoreSystem:
         root = Path(location.root)
         try:
             folder = stat.S_ISDIR(root.stat().st_mode)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
             folder = True
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({error}); name the folder of a cuda.core cache"
+                f"{location.root!r} cannot be looked at ({why}); name the folder of a cuda.core cache"
             ) from error
         if not folder:
             raise CacheUnusableError(f"{root} is no folder; name the folder of a cuda.core cache")
@@ -73,12 +75,20 @@ class CudaCoreSystem:
         return Isolation(((layout.VARIABLE, str(folder)),), _LACKING)
 
 
+def _absolute(path: Path) -> Path:
+    """A path from the root; as it stands where the current directory is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
+
+
 def _relative(variable: str, root: Path) -> str:
     return f"{variable} makes it {root}, another place for every current directory; set an absolute path"
 
 
 def _problems(root: Path) -> tuple[str, ...]:
-    return places.problems(root, move=layout.MOVE)
+    return tuple(filter(None, (*places.problems(root, move=layout.MOVE), checks.unread(root))))
 
 
 def _is_folder(path: Path) -> bool:

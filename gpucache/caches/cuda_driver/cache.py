@@ -9,8 +9,9 @@ from gpucache.caches.cuda_driver import findings
 from gpucache.caches.cuda_driver.clearing import clear
 from gpucache.caches.cuda_driver.settings import DISABLE, MAXSIZE, NAME
 from gpucache.caches.cuda_driver.tree import Survey, survey
+from gpucache.caches.files import open_folder
 from gpucache.caches.interface import Wanted
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import (
     CacheEntry,
@@ -74,10 +75,13 @@ class CudaDriverCache:
         found = self._survey()
         if found is None or not found.files:
             return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
+        if found.foreign:
+            return Checked(entry.key, notes=(f"{self._root}: {findings.FOREIGN}",), counts=False)
         return Checked(entry.key, _findings(entry.key, findings.untrusted(found)), (findings.OPAQUE,))
 
     def leftovers(self) -> Iterator[Checked]:
         """What is worth knowing of the cache as a whole."""
+        yield from self._unreadable()
         found = self._survey()
         if found is not None:
             for problem in findings.worth_knowing(found, self._location.limit_bytes):
@@ -94,6 +98,8 @@ class CudaDriverCache:
         now_ns = self._clock()
         try:
             found = survey(self._root, now_ns, None)
+            if found.foreign:
+                return Kept(findings.FOREIGN)
             if found.identity != _seen(entry).identity:
                 return Kept()
             if abs(now_ns - found.newest_ns) < BUSY_NS:
@@ -117,19 +123,33 @@ class CudaDriverCache:
         """Nothing: what the driver needs of its files is not documented, so findings stay."""
         return checked
 
-    def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - no answer depends on it
-        """That the cache is off, or that its keys are opaque, whatever is asked."""
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+        """That the cache is off, or that its keys are opaque; raises UsageError for any field."""
+        for name in wanted:
+            raise UsageError(
+                f"the CUDA driver's cache has no field {name!r}, nor any other, as its keys are opaque; ask "
+                "without one"
+            )
         if not self._location.enabled:
             detail = f"{DISABLE}=1 turns it off, so every start compiles; unset it"
             yield Reach(NAME, "a program", Verdict.NOT_CONSULTED, detail)
         else:
             yield Reach(NAME, "a program", Verdict.OPAQUE_KEY, _OPAQUE)
 
+    def _unreadable(self) -> Iterator[Checked]:
+        try:
+            open_folder(self._root).close()
+        except PermissionError as error:
+            problem = findings.unreadable(self._root, self._location.problems, error)
+            yield Checked(str(self._root), _findings(self._root.name, [problem]), counts=False)
+        except OSError:
+            return
+
     def _survey(self) -> Survey | None:
         """The tree summed up; None where there is none. Raises CacheUnusableError."""
         try:
             return survey(self._root, self._clock(), self._location.limit_bytes)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # the last is told by leftovers
             return None
         except OSError as error:
             raise CacheUnusableError(
@@ -138,7 +158,7 @@ class CudaDriverCache:
 
 
 def _entry(root: Path, found: Survey) -> CacheEntry:
-    wrong = next(findings.untrusted(found), None)
+    wrong = None if found.foreign else next(findings.untrusted(found), None)
     return CacheEntry(
         cache=NAME,
         key=KEY,

@@ -1,15 +1,36 @@
 """What is wrong with a driver cache, or worth knowing of it, from its tree summed up. Pure."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from gpucache.caches.cuda_driver.settings import MAXSIZE, MOST_BYTES, PATH
+from gpucache.caches.cuda_driver.settings import MAXSIZE, MOST_BYTES, MOVE, PATH
 from gpucache.caches.cuda_driver.tree import Survey, Tally
 from gpucache.outcomes import FindingKind
 from gpucache.units import format_size
 
 NEARLY_FULL = 0.9
 Problem = tuple[FindingKind, str]
+FOREIGN = (
+    "this is no cache of the CUDA driver, as it has neither its index nor its layout, so nothing in it is "
+    "looked at or removed; name the folder of one"
+)
 OPAQUE = "the driver's format is not documented, so nothing in it can be checked but owners, modes and sizes"
+
+
+def unread(root: Path) -> str:
+    """That a folder which is there may not be read; empty where it may. Raises nothing."""
+    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
+    if not there or os.access(root, os.R_OK | os.X_OK):
+        return ""
+    return f"{root} may not be read by this user, so what it holds is not known; {MOVE}"
+
+
+def unreadable(root: Path, problems: Sequence[str], error: OSError) -> Problem:
+    """What is wrong with a root that cannot be read, in the words of its location where those tell it."""
+    known = (one for one in problems if "may not be read" in one or "cannot be looked at" in one)
+    detail = next(known, f"{root} cannot be read ({error.strerror}), so what it holds is not known; {MOVE}")
+    return FindingKind.UNTRUSTED, detail
 
 
 def untrusted(found: Survey) -> Iterator[Problem]:
@@ -24,6 +45,9 @@ def untrusted(found: Survey) -> Iterator[Problem]:
 
 def worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
     """Of the cache as a whole: its limit, its index, and what writers left behind."""
+    if found.foreign:
+        yield FindingKind.UNSUPPORTED, FOREIGN
+        return
     if limit_bytes is not None:
         yield from _oversize(found, limit_bytes)
         yield from _full(found, limit_bytes)

@@ -66,8 +66,10 @@ def limit(environ: Mapping[str, str]) -> Limit:
     return Limit(size)
 
 
-def problems(environ: Mapping[str, str], place: Path) -> Iterator[str]:
+def problems(environ: Mapping[str, str], place: Path, decided_by: str) -> Iterator[str]:
     """What is wrong with the variables, a sentence each."""
+    if not enabled(environ):
+        yield f"{DISABLE}=1 turns the cache off, so every start compiles; unset it"
     if told := limit(environ).problem:
         yield told
     if environ.get(DISABLE, "") not in ("", "0", "1"):
@@ -76,4 +78,8 @@ def problems(environ: Mapping[str, str], place: Path) -> Iterator[str]:
             "documented; set 1 to turn the cache off, or unset it"
         )
     if not place.is_absolute():
-        yield f"{PATH} is {place}, another place for every current directory; set an absolute path"
+        what = "" if decided_by == PATH else f", or {PATH}"
+        yield (
+            f"{decided_by} makes it {place}, another place for every current directory; set an absolute path "
+            f"in {decided_by}{what}"
+        )

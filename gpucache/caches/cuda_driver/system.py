@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.cuda_driver import settings
+from gpucache.caches.cuda_driver import findings, settings
 from gpucache.caches.cuda_driver.cache import CudaDriverCache
 from gpucache.caches.cuda_driver.tree import looks_like_one
 from gpucache.caches.interface import Isolation
@@ -31,14 +31,15 @@ class CudaDriverSystem:
         place = settings.root(environ)
         if place is None:
             return ()
-        root, decided_by = place
+        named, decided_by = place
+        root = _absolute(named)
         found = Location(
             self.name,
-            str(root.absolute()),
+            str(root),
             decided_by,
             enabled=settings.enabled(environ),
             limit_bytes=settings.limit(environ).size_bytes,
-            problems=(*settings.problems(environ, root), *_problems(root.absolute())),
+            problems=(*settings.problems(environ, named, decided_by), *_problems(root)),
         )
         return (found,)
 
@@ -54,11 +55,12 @@ class CudaDriverSystem:
         root = Path(location.root)
         try:
             folder = stat.S_ISDIR(root.stat().st_mode)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
             folder = True
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({error}); name the folder of a driver's cache"
+                f"{location.root!r} cannot be looked at ({why}); name the folder of a driver's cache"
             ) from error
         if not folder:
             raise CacheUnusableError(f"{root} is no folder; name the folder of a driver's cache")
@@ -74,8 +76,17 @@ class CudaDriverSystem:
         )
 
 
+def _absolute(path: Path) -> Path:
+    """A path from the root; as it stands where the current directory is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
+
+
 def _problems(root: Path) -> tuple[str, ...]:
-    return (*places.problems(root, move=settings.MOVE), *_shared(root))
+    told = (*places.problems(root, move=settings.MOVE), findings.unread(root), *_shared(root))
+    return tuple(filter(None, told))
 
 
 def _shared(root: Path) -> Iterator[str]:

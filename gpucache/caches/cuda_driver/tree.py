@@ -22,6 +22,7 @@ INDEX = "index"
 DEEPEST = 8
 """Folders below the root that are walked into; listings show two."""
 RECENT_NS = 3600 * 10**9
+_DOCUMENTED = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-fA-F]{14}")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|tmp.*|.*\.(?:tmp|temp)|.*~")
 _SEARCHED = stat.S_IXGRP | stat.S_IXOTH
@@ -53,6 +54,8 @@ class Survey:
     has_index: bool = False
     recent: int = 0
     """Binaries written within the last hour."""
+    documented: int = 0
+    """Files that lie and are named exactly as in the listings."""
     odd: int = 0
     """Files whose names are not those of the listings."""
     oversize: Tally = field(default_factory=Tally)
@@ -66,6 +69,11 @@ class Survey:
     def binaries(self) -> int:
         """Files beside the index."""
         return self.files - self.has_index
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is the folder of something else, which holds files and none in the driver's layout."""
+        return bool(self.files) and not self.documented and (not self.has_index or bool(self.odd))
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -164,6 +172,7 @@ def _count_binary(
     age_ns = now_ns - status.st_mtime_ns
     name = node.path.rpartition("/")[2]
     found.recent += age_ns < RECENT_NS
+    found.documented += _DOCUMENTED.fullmatch(node.path) is not None
     found.odd += not (node.depth == 2 and _HEX.fullmatch(name))
     if limit_bytes is not None and status.st_size > limit_bytes:
         found.oversize.add(node.path)

@@ -17,8 +17,10 @@ from gpucache.caches.interface import Wanted
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Reach
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 
+_UNREAD = "it is a link, no file, or may not be read, so it is left alone; remove it yourself"
+_SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; remove it yourself"
 _FOREIGN = "it does not begin as Futhark's files do, so it is left alone; remove it yourself"
 _BAD_PAYLOAD = (FindingKind.CORRUPT, FindingKind.MISLABELLED)
 _MENDED = (FindingKind.TRUNCATED, *_BAD_PAYLOAD)
@@ -47,7 +49,7 @@ class FutharkCache:
                     entry = entries.look_at(folder, name)
                     if entry is not None:
                         yield entry
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is told as a problem and a leftover
             return
         except OSError as error:
             raise self._unusable(error) from error
@@ -90,18 +92,27 @@ class FutharkCache:
             with files.open_folder(seen.folder) as folder:
                 return checks.check(folder, entry, seen)
         except OSError as error:
-            return Checked(entry.key, notes=(f"it cannot be read ({error.strerror})",), counts=False)
+            note = f"{entry.path} cannot be read ({error.strerror})"
+            return Checked(entry.key, notes=(note,), counts=False)
 
     def leftovers(self) -> Iterator[Checked]:
         """Files that our own writer did not finish."""
-        with suppress(OSError), files.open_folder(self._folder) as folder:
-            yield from checks.leftovers(folder, self._clock)
+        try:
+            with files.open_folder(self._folder) as folder, suppress(OSError):
+                yield from checks.leftovers(folder, self._clock)
+        except PermissionError as error:
+            why = f"{self._folder} cannot be read ({error.strerror}), so what it holds is not known"
+            told = (one for one in self._location.problems if "may not be read" in one or "looked at" in one)
+            finding = Finding(entries.NAME, self._root.name, FindingKind.UNTRUSTED, next(told, why))
+            yield Checked(str(self._root), (finding,), counts=False)
+        except OSError:
+            return
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
         """Remove a file if it is Futhark's and unchanged since the scan."""
         seen = _seen(entry)
         if not seen.ours:
-            return Kept(_FOREIGN)
+            return Kept(_foreign(seen))
         try:
             with files.open_folder(seen.folder) as folder:
                 if not checks.unchanged(folder, seen):
@@ -135,7 +146,7 @@ class FutharkCache:
 
     @property
     def _folder(self) -> Path:
-        return self._root if self._root.is_dir() else self._root.parent
+        return entries.folder_of(self._root)
 
     def _names(self, folder: Folder) -> Iterator[str]:
         if folder.path == self._root:
@@ -181,6 +192,13 @@ class FutharkCache:
         return CacheUnusableError(
             f"{self._folder} cannot be read ({error.strerror}); mend its rights or name another place"
         )
+
+
+def _foreign(seen: Seen) -> str:
+    """Why a file is not removed that is not known to be Futhark's."""
+    if not seen.readable:
+        return _UNREAD
+    return _SHORT if seen.identity.size_bytes < len(header.MAGIC) else _FOREIGN
 
 
 def _repaired(checked: Checked) -> Checked:

@@ -37,6 +37,21 @@ class Seen:
     """Empty where the header does not read."""
 
 
+def folder_of(root: Path) -> Path:
+    """The folder that a location is, or is in. Raises nothing."""
+    # Path.is_dir raises below a folder that may not be entered.
+    return root if os.path.isdir(root) else root.parent  # noqa: PTH112
+
+
+def unread(root: Path) -> str:
+    """That a file or folder which is there may not be read; empty where it may. Raises nothing."""
+    folder = folder_of(root)
+    rights = os.R_OK | os.X_OK if folder == root else os.X_OK
+    if os.path.isdir(folder) and not os.access(folder, rights):  # noqa: PTH112
+        return f"{folder} may not be read by this user, so what it holds is not known; name another place"
+    return ""
+
+
 def is_cache_file(folder: Folder, name: str) -> bool:
     """Whether a name is a regular file that begins with the magic. Raises nothing."""
     try:

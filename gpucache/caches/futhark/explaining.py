@@ -94,9 +94,6 @@ class _Answers:
         if log is not None and log.outcome is Outcome.STOPPED:
             detail = "the platform refuses to build what was restored, and Futhark does not compile again"
             return self._reach(one, Verdict.REJECTED, f"{detail}; remove the file")
-        if log is not None and log.outcome is Outcome.NOT_ASKED:
-            detail = "the key matches, but the program did not ask; start it with --cache-file"
-            return self._reach(one, Verdict.NOT_CONSULTED, f"{detail} {one.name}")
         if self.elsewhere:
             detail = (
                 f"the key matches, but the program asked for {self.elsewhere}; start it with --cache-file"
@@ -157,7 +154,7 @@ def _notes(question: Question) -> str:
 
 def _log_note(log: LogReading) -> str:
     if log.outcome is Outcome.UNSAID:
-        return ""
+        return "the log has no line about a cache file" if log.options is not None else ""
     reason = f" ({shown(log.reason)})" if log.reason else ""
     failed = f", and that it could not be written ({shown(log.store_error)})" if log.store_error else ""
     return f"the log says that {log.outcome.value}{reason}{failed}"

@@ -22,7 +22,6 @@ class Outcome(StrEnum):
     """What became of the cache file, as a clause that follows 'the log says that'."""
 
     UNSAID = "nothing is known of any cache file"
-    NOT_ASKED = "the program did not ask for a cache file"
     ASKED = "the program asked for the file, and not what came of it"
     ABSENT = "the file was not there"
     MISMATCH = "the file was damaged or had another key"
@@ -89,9 +88,6 @@ class _Reader:
             self.reason = why if self.outcome is Outcome.UNREADABLE else b""
         elif line.startswith(_STORE_FAILED):
             self.store_error = line.partition(b": ")[2]
-        elif line and self.outcome is Outcome.UNSAID and self.options is not None:
-            # Asking for the file is the first thing that is told after the options.
-            self.outcome = Outcome.NOT_ASKED
         else:
             self._ending(line)
 

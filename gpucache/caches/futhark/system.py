@@ -47,11 +47,12 @@ class FutharkSystem:
         root = Path(location.root)
         try:
             mode = root.lstat().st_mode
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
             mode = stat.S_IFREG
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({error}); name a Futhark cache file or its folder"
+                f"{location.root!r} cannot be looked at ({why}); name a Futhark cache file or its folder"
             ) from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             raise CacheUnusableError(
@@ -66,4 +67,6 @@ class FutharkSystem:
 
 def _problems(root: Path) -> tuple[str, ...]:
     """Of the folder, which Futhark does not make: it fails to write without a word but in its log."""
-    return places.problems(root if root.is_dir() else root.parent, move=MOVE, makes=False)
+    folder = entries.folder_of(root)
+    told = (*places.problems(folder, move=MOVE, makes=False), entries.unread(root))
+    return tuple(filter(None, told))

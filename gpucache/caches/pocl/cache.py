@@ -98,6 +98,9 @@ class PoclCache:
             found = leftovers.gather(self._root, self._clock())
         except FileNotFoundError:
             return
+        except PermissionError as error:
+            yield leftovers.unreadable(self._root, self._location.problems, error)
+            return
         except OSError as error:
             raise self._unusable(error) from error
         yield from leftovers.told(found, self._root)
@@ -149,7 +152,7 @@ class PoclCache:
     def _programs(self) -> Iterator[tuple[str, str]]:
         try:
             yield from entries.programs(self._root)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is told as a problem and a leftover
             return
         except OSError as error:
             raise self._unusable(error) from error

@@ -5,8 +5,9 @@ removed: what is older than ten minutes, as PoCL has no locks that would say wha
 named by a pattern below the root. Must not change anything.
 """
 
+import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +52,8 @@ class Remains:
     links: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     stranger_count: int = 0
+    foreign: bool = False
+    """Whether the folder is none of PoCL's at all, so that nothing in it was looked at."""
 
     def strange(self, name: str) -> None:
         """Count a stranger."""
@@ -76,7 +79,11 @@ def gather(root: Path, now_ns: int) -> Remains:
     """What is no entry; raises OSError where the root cannot be read."""
     found = Remains(_groups())
     with files.open_folder(root) as top:
-        for name in sorted(entry.name for entry in top.entries()):
+        present = sorted(entry.name for entry in top.entries())
+        found.foreign = not _is_ours(top, present)
+        if found.foreign:
+            return found
+        for name in present:
             _sort(top, name, found, now_ns)
     for pair, rest in entries.programs(root):
         _look_into(root, pair, rest, found, now_ns)
@@ -85,6 +92,10 @@ def gather(root: Path, now_ns: int) -> Remains:
 
 def told(found: Remains, root: Path) -> Iterator[Checked]:
     """The remains as findings, one for each group."""
+    if found.foreign:
+        detail = f"{root} is no cache of PoCL, so nothing in it is looked at; name the folder of one"
+        yield _checked(root, root.name, FindingKind.UNSUPPORTED, detail)
+        return
     for pattern, group in found.groups.items():
         if group.places:
             detail = f"{group.detail}: {len(group.places)} ({format_size(group.size_bytes)})"
@@ -104,6 +115,36 @@ def told(found: Remains, root: Path) -> Iterator[Checked]:
             f"they may be in use and are left alone: {young}"
         )
         yield Checked(str(root), notes=(note,), counts=False)
+
+
+def unread(root: Path) -> str:
+    """That a folder which is there may not be read; empty where it may. Raises nothing."""
+    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
+    if not there or os.access(root, os.R_OK | os.X_OK):
+        return ""
+    return f"{root} may not be read by this user, so what it holds is not known; set POCL_CACHE_DIR"
+
+
+def unreadable(root: Path, problems: Sequence[str], error: OSError) -> Checked:
+    """A root that cannot be read, in the words of its location where those tell it."""
+    known = (one for one in problems if "may not be read" in one or "cannot be looked at" in one)
+    detail = next(known, f"{root} cannot be read ({error.strerror}), so what it holds is not known")
+    return _checked(root, root.name, FindingKind.UNTRUSTED, detail)
+
+
+def _is_ours(top: Folder, present: Sequence[str]) -> bool:
+    """Whether a folder is a cache: it holds no other names than a cache's, or a program's folder."""
+    if all(names.is_pair(name) or names.is_temporary_in_root(name) for name in present):
+        return True
+    return any(_holds_program(top, name) for name in filter(names.is_pair, present))
+
+
+def _holds_program(top: Folder, pair: str) -> bool:
+    try:
+        with top.folder(pair) as folder:
+            return any(names.is_rest(entry.name) for entry in folder.entries())
+    except OSError:
+        return False
 
 
 def _sort(top: Folder, name: str, found: Remains, now_ns: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpucache.caches import places
 from gpucache.caches.files import open_folder
 from gpucache.caches.interface import Isolation
-from gpucache.caches.pocl import entries, explaining, names
+from gpucache.caches.pocl import entries, explaining, leftovers, names
 from gpucache.caches.pocl.cache import PoclCache
 from gpucache.caches.pocl.tree import Role, read_tree
 from gpucache.errors import CacheUnusableError
@@ -49,15 +49,10 @@ class PoclSystem:
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """The one place that PoCL looks in; while it is off, the one where it builds."""
-        root, decided_by = _place(environ, windows=sys.platform == "win32")
-        found = Location(
-            self.name,
-            str(root.absolute()),
-            decided_by,
-            enabled=_enabled(environ),
-            problems=(*_of_setting(environ, root), *_of_place(root.absolute())),
-        )
-        return (found,)
+        named, decided_by = _place(environ, windows=sys.platform == "win32")
+        root = _absolute(named)
+        problems = (*_of_setting(environ, named, decided_by), *_of_place(root))
+        return (Location(self.name, str(root), decided_by, _enabled(environ), problems=problems),)
 
     def recognises(self, path: Path) -> bool:
         """Whether a folder holds a program of PoCL, or is called as PoCL calls it and holds nothing else."""
@@ -76,11 +71,12 @@ class PoclSystem:
         root = Path(location.root)
         try:
             folder = stat.S_ISDIR(root.stat().st_mode)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
             folder = True
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({error}); name the folder of a PoCL cache"
+                f"{location.root!r} cannot be looked at ({why}); name the folder of a PoCL cache"
             ) from error
         if not folder:
             raise CacheUnusableError(f"{root} is no folder; name the folder of a PoCL cache")
@@ -89,6 +85,14 @@ class PoclSystem:
     def isolation(self, folder: Path) -> Isolation:
         """A cache of its own, turned on."""
         return Isolation(((VARIABLE, str(folder / self.name)), (SWITCH, "1")))
+
+
+def _absolute(path: Path) -> Path:
+    """A path from the root; as it stands where the current directory is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
 
 
 def _enabled(environ: Mapping[str, str]) -> bool:
@@ -110,11 +114,20 @@ def _place(environ: Mapping[str, str], *, windows: bool) -> tuple[Path, str]:
     return Path("/tmp") / last, "the default"  # as PoCL does
 
 
-def _of_setting(environ: Mapping[str, str], root: Path) -> Iterator[str]:
+def _of_setting(environ: Mapping[str, str], root: Path, decided_by: str) -> Iterator[str]:
+    if not _enabled(environ):
+        yield (
+            f"{SWITCH}={environ.get(SWITCH, '')} turns the cache off, as PoCL takes every value for off that "
+            f"does not begin with 1, so every start compiles; unset {SWITCH}"
+        )
     if environ.get(VARIABLE) == "":
         yield _EMPTY
     if not root.is_absolute():
-        yield f"{root} is another place for every current directory; set {VARIABLE} to an absolute path"
+        what = "" if decided_by == VARIABLE else f", or set {VARIABLE}"
+        yield (
+            f"{decided_by} makes it {root}, another place for every current directory; set an absolute "
+            f"path in {decided_by}{what}"
+        )
     if (
         sys.platform != "win32"
         and not any(map(environ.get, (VARIABLE, "XDG_CACHE_HOME")))
@@ -125,12 +138,16 @@ def _of_setting(environ: Mapping[str, str], root: Path) -> Iterator[str]:
 
 def _of_place(root: Path) -> Iterator[str]:
     yield from places.problems(root, move=_MOVE, runs=True)
+    if unread := leftovers.unread(root):
+        yield unread
     try:
         nearest = next((path for path in (root, *root.parents) if path.exists()), root)
+        folder = nearest.is_dir()
     except (OSError, ValueError):
+        yield _NOT_MADE
         return
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-        yield _NOT_WRITTEN if nearest == root and nearest.is_dir() else _NOT_MADE
+    if not (folder and os.access(nearest, os.W_OK)):
+        yield _NOT_WRITTEN if nearest == root and folder else _NOT_MADE
 
 
 def _holds_program(root: Path, pair: str) -> bool:

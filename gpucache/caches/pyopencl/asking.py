@@ -1,11 +1,11 @@
 """What an explanation is asked for, read from raw bytes. Must not know files but where it is asked from."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches.interface import Wanted
+from gpucache.caches.pyopencl import spellings
 from gpucache.caches.pyopencl.keys import LABELS, DeviceIdentity, installed_version, version_numbers
 from gpucache.errors import UsageError
 from gpucache.units import format_size
@@ -27,7 +27,7 @@ class Question:
 
     source: bytes
     options: tuple[tuple[str, ...], ...]
-    """The readings of what was given: a list of options, or a text that PyOpenCL splits."""
+    """The lists that a program may have given, as their spelling enters the key; the one asked for first."""
     devices: tuple[DeviceIdentity, ...]
     version: str
     """Empty without a device, where no key is made."""
@@ -57,7 +57,7 @@ def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Q
     place = _one(wanted, "folder")
     return Question(
         source=source,
-        options=_options(tuple(map(_text, wanted.get("options", ())))),
+        options=spellings.readings(tuple(map(_text, wanted.get("options", ())))),
         devices=devices,
         version=version,
         environ=environ,
@@ -70,15 +70,6 @@ def _one(wanted: Wanted, name: str) -> bytes | None:
     if len(values) > 1:
         raise UsageError(f"the field {name!r} was given {len(values)} times; give it once")
     return values[0] if values else None
-
-
-def _options(given: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    if len(given) != 1:
-        return (given,)
-    try:
-        return tuple(dict.fromkeys((tuple(shlex.split(given[0])), given)))
-    except ValueError:  # an open quote, which a list of options may have
-        return (given,)
 
 
 def _devices(given: tuple[str, ...]) -> tuple[DeviceIdentity, ...]:

@@ -86,10 +86,16 @@ class PyOpenclCache:
             with files.open_folder(seen.root) as root:
                 return checks.check(root, entry, seen, self._clock)
         except OSError as error:
-            return Checked(entry.key, notes=(f"it cannot be read ({error.strerror})",), counts=False)
+            note = f"{entry.key[:12]} cannot be read ({error.strerror})"
+            return Checked(entry.key, notes=(note,), counts=False)
 
     def leftovers(self) -> Iterator[Checked]:
         """A lock left behind, folders of other Pythons, and what lies among the entries."""
+        if names.is_foreign(self._root):
+            yield checks.foreign(self._root)
+            return
+        for path in self._folder_paths():
+            yield from self._unread(path)
         for folder in self._folders():
             python = names.python_of(folder.path.name)
             with suppress(OSError):
@@ -116,8 +122,19 @@ class PyOpenclCache:
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether PyOpenCL would serve a build; raises UsageError."""
-        question = asking.read_question(wanted, os.environ, Path.cwd())
+        question = asking.read_question(wanted, os.environ, _here())
         return explaining.explain(question, self._location, list(self._folder_paths()), self._clock)
+
+    def _unread(self, path: Path) -> Iterator[Checked]:
+        """A folder that may not be read, in the words of its location where those tell it."""
+        try:
+            files.open_folder(path).close()
+        except PermissionError as error:
+            told = (one for one in self._location.problems if "may not be read" in one or "looked at" in one)
+            why = f"{path} cannot be read ({error.strerror}), so what it holds is not known; {names.MOVE}"
+            yield checks.unread(path, next(told, why))
+        except OSError:
+            return
 
     def _folders(self) -> Iterator[Folder]:
         """The folders with entries, open one at a time; one that is missing is passed over."""
@@ -125,7 +142,7 @@ class PyOpenclCache:
             try:
                 with files.open_folder(path) as folder:
                     yield folder
-            except FileNotFoundError:
+            except (FileNotFoundError, PermissionError):  # the second is told as a problem and a leftover
                 continue
             except OSError as error:
                 raise CacheUnusableError(
@@ -134,6 +151,14 @@ class PyOpenclCache:
 
     def _folder_paths(self) -> Iterator[Path]:
         return names.cache_folders(self._root)
+
+
+def _here() -> Path:
+    """The current directory; a relative one where it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(os.curdir)
 
 
 @contextmanager

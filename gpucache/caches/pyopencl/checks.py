@@ -57,8 +57,11 @@ def check(root: Folder, entry: CacheEntry, seen: Seen, clock: locking.Clock = ti
     if changed:
         return _untold(entry, "it changed while it was being checked; check again")
     if any(problem.mended for problem in found) and _busy(root, clock):
-        return _untold(entry, "it may be half written, as PyOpenCL's lock is held; check again")
-    return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), notes)
+        found = [problem for problem in found if not problem.mended]
+        half = f"it may be half written, as PyOpenCL's lock {root.path / names.LOCK} is held; check again"
+        notes = (*notes, half)
+    told = tuple(f"{entry.key[:12]}: {note}" for note in notes)
+    return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), told)
 
 
 def problems(inner: Folder) -> list[Problem]:
@@ -93,10 +96,21 @@ def leftovers(
         yield _other_python(root.path, python, own_python)
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
         with suppress(OSError):
-            if not one.is_dir(follow_symlinks=False) and names.is_key(one.name):
+            if python and not one.is_dir(follow_symlinks=False) and names.is_key(one.name):
                 yield _in_the_way(Path(root.path, one.name))
             elif python and one.name != names.LOCK and not names.is_key(one.name):
                 yield _stray(Path(root.path, one.name))
+
+
+def foreign(root: Path) -> Checked:
+    """A folder that is none of PyOpenCL's, in which nothing is judged."""
+    detail = f"{root} is no cache of PyOpenCL, so nothing in it is looked at; name the folder of one"
+    return _loose(root, FindingKind.UNSUPPORTED, detail)
+
+
+def unread(root: Path, why: str) -> Checked:
+    """A folder that may not be read."""
+    return _loose(root, FindingKind.UNTRUSTED, why)
 
 
 def _foreign(inner: Folder) -> list[Problem]:
@@ -200,12 +214,17 @@ def _busy(root: Folder, clock: locking.Clock) -> bool:
 
 
 def _lock(path: Path, age_ns: int) -> Checked:
-    if age_ns <= locking.STALE_NS:
-        return Checked(str(path), notes=(f"a program holds it, for {format_age(age_ns)}",), counts=False)
+    age = format_age(age_ns)
     detail = (
-        f"it was left behind {format_age(age_ns)} ago by a program that was killed: every program that "
-        "builds waits 60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'"
+        f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
+        f"to 60 s for it; where it stays, run 'gpucache verify --cache {names.NAME} --repair' in two minutes"
     )
+    if age_ns > locking.STALE_NS:
+        detail = (
+            f"the lock {path} was left behind {age} ago by a program that was killed: every program that "
+            "builds waits 60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; run "
+            f"'gpucache verify --cache {names.NAME} --repair'"
+        )
     return _loose(path, FindingKind.LOCKED, detail)
 
 
@@ -232,7 +251,7 @@ def _loose(path: Path, kind: FindingKind, detail: str) -> Checked:
 
 
 def _untold(entry: CacheEntry, why: str) -> Checked:
-    return Checked(entry.key, notes=(why,), counts=False)
+    return Checked(entry.key, notes=(f"{entry.key[:12]}: {why}",), counts=False)
 
 
 def _finding(entry: CacheEntry, problem: Problem) -> Finding:

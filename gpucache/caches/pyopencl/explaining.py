@@ -6,10 +6,11 @@ no record of, or that now come from elsewhere). Must not change anything.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pyopencl import checks, entries, headers, keys, locking, names, nearest, sources
+from gpucache.caches.pyopencl import checks, entries, headers, keys, locking, names, nearest, sources, telling
 from gpucache.caches.pyopencl.asking import Question
 from gpucache.caches.pyopencl.checks import Problem
 from gpucache.caches.pyopencl.headers import State
@@ -26,7 +27,6 @@ _LEFT_TO_DRIVER = {
     "Portable Computing Language": "PoCL's own cache",
     "NVIDIA CUDA": "the CUDA driver's own cache",
 }
-_OTHER_VENV = "the -I folder that PyOpenCL adds differs, as with another virtual environment"
 
 
 def explain(
@@ -70,7 +70,8 @@ class _Folder:
             for options in readings:
                 key = Keyed(question.source, options)(device, version)
                 with suppress(FileNotFoundError), root.folder(key) as inner:
-                    return _served(question, device, key, inner, options)
+                    found = _served(question, device, key, inner, options)
+                    return found if options == readings[0] else _respelled(found, options)
         return self._missed(device, readings, version)
 
     def answer_without_device(self) -> Reach:
@@ -79,11 +80,12 @@ class _Folder:
         if not found.same:
             return self._other(None, found)
         detail = (
-            f"the source is stored {_times(len(found.same))}, but an entry stores neither options nor "
-            f"device; give device={'/'.join(keys.LABELS)} to have the key made"
+            f"the source is stored {telling.times(len(found.same))}, but an entry stores neither options nor "
+            f"device; give device={'/'.join(keys.LABELS)} to have the key made ('gpucache devices --json' "
+            "shows these texts under toolchain)"
         )
         wanted = " ".join(self._question.options[0])
-        differences = _options(found.same[0].options, wanted) if wanted else ()
+        differences = telling.options(found.same[0].options, wanted) if wanted else ()
         return _reach(
             self._question, None, Verdict.OPAQUE_KEY, detail, differences, nearest_key=found.same[0].key
         )
@@ -94,24 +96,33 @@ class _Folder:
         found = self._found()
         if not found.same:
             return self._other(device, found)
-        wanted = " ".join(readings[0])
+        wanted, asked = " ".join(readings[0]), bool(self._question.options[0])
         solved = nearest.solve(found.same, self._question.source, readings, device, version)
         if solved is not None:
-            differences = (*_options(solved.options, wanted), *_version(solved.version, version))
-            detail = f"it is stored, but {_told(differences)}"
+            differences = (
+                *telling.options(solved.options, wanted),
+                *telling.version(solved.version, version),
+            )
+            detail = f"it is stored, but {telling.told(differences)}"
             key = solved.key
+            if differences and not asked and not telling.told_folder(differences):
+                differences = tuple(one for one in differences if one.label != "options")
+                detail += f"; give those of the program with options=, such as '{solved.options}'"
         else:
             key, logged = found.same[0].key, found.same[0].options
-            differences = _options(logged, wanted)
-            detail = f"the source is stored {_times(len(found.same))}, but {_unsolved(logged, differences)}"
+            differences = telling.options(logged, wanted) if asked else ()
+            why = telling.unsolved(logged, differences, asked=asked)
+            detail = f"the source is stored {telling.times(len(found.same))}, but {why}"
         return _reach(self._question, device, Verdict.KEY_CHANGED, detail, differences, nearest_key=key)
 
     def _other(self, device: DeviceIdentity | None, found: nearest.Found) -> Reach:
         """Of a source that is not stored."""
         if not found.similar or found.line is None:
-            detail = f"no entry{_python(self._path)} has this source or one like it"
+            detail = f"no entry{telling.python(self._path)} has this source or one like it"
             return _reach(self._question, device, Verdict.NEVER_BUILT, detail)
-        detail = f"the nearest entry{_python(self._path)} has another source: {found.line.label} differs"
+        detail = (
+            f"the nearest entry{telling.python(self._path)} has another source: {found.line.label} differs"
+        )
         return _reach(
             self._question, device, Verdict.KEY_CHANGED, detail, (found.line,), nearest_key=found.similar
         )
@@ -205,6 +216,13 @@ def _hit(
     return Served.HIT, f"PyOpenCL serves the entry {key[:12]}{caution}{_unkeyed(question, device)}", ()
 
 
+def _respelled(found: Reach, options: tuple[str, ...]) -> Reach:
+    """An answer for options that were asked for in another spelling, which the key tells apart."""
+    return replace(
+        found, detail=f"{found.detail}, where the program gives its options as {' '.join(options)!r}"
+    )
+
+
 def _unkeyed(question: Question, device: DeviceIdentity) -> str:
     """The variables that change what Intel's compiler makes, and that no key holds."""
     if not device.platform_name.startswith("Intel"):
@@ -235,56 +253,3 @@ def _reach(
 ) -> Reach:
     words = f"{question.words} for {device.name}" if device else question.words
     return Reach(names.NAME, words, verdict, detail, differences, nearest_key)
-
-
-def _options(stored: str | None, wanted: str) -> tuple[Difference, ...]:
-    return () if stored is None or stored == wanted else (Difference("options", stored, wanted),)
-
-
-def _version(stored: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[Difference, ...]:
-    if stored == wanted:
-        return ()
-    return (Difference("PyOpenCL", ".".join(map(str, stored)), ".".join(map(str, wanted))),)
-
-
-def _told(differences: Sequence[Difference]) -> str:
-    """Which of the inputs differ, as a clause."""
-    labels = {one.label: one for one in differences}
-    parts = []
-    if "options" in labels:
-        parts.append(_OTHER_VENV if _only_folder(labels["options"]) else "with other options")
-    if "PyOpenCL" in labels:
-        parts.append(f"made by PyOpenCL {labels['PyOpenCL'].left}")
-    return " and ".join(parts)
-
-
-def _only_folder(options: Difference) -> bool:
-    """Whether two lists of options differ in the folder of PyOpenCL's own headers alone."""
-    left, right = (_split(text or "") for text in (options.left, options.right))
-    if len(left) != len(right):
-        return False
-    return all(
-        one == other or (one.endswith("/pyopencl/cl") and other.endswith("/pyopencl/cl"))
-        for one, other in zip(left, right, strict=True)
-    )
-
-
-def _split(options: str) -> list[str]:
-    return [part.strip('"') for part in options.split(" ")]
-
-
-def _unsolved(logged: str | None, differences: Sequence[Difference]) -> str:
-    if differences:
-        return "with other options, and perhaps for another device, driver or PyOpenCL"
-    if logged is not None:
-        return "with these options: device, driver or PyOpenCL differ, which an entry does not store"
-    return "options, device, driver or PyOpenCL differ, which an entry does not store"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _python(path: Path) -> str:
-    python = names.python_of(path.name)
-    return f" of Python {python}" if python else ""

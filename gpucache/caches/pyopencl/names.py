@@ -75,7 +75,7 @@ def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
     """Whether the cache is used, and what is wrong with the switch: pytools' ``strtobool`` reads it."""
     value = environ.get(SWITCH, "false").lower()
     if value in _ON:
-        return False, ""
+        return False, f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
     if value in _OFF:
         return True, ""
     return False, f"{SWITCH}={value!r} is neither true nor false, so PyOpenCL cannot be imported; unset it"
@@ -88,6 +88,24 @@ def version_folders(root: Path) -> list[str]:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
         found = [one.name for one in looked if python_of(one.name) and one.is_dir(follow_symlinks=False)]
     return sorted(found, key=_order)
+
+
+def is_foreign(root: Path) -> bool:
+    """Whether a folder holds things, and neither name nor anything in it is PyOpenCL's. Raises nothing."""
+    if root.name == NAME or python_of(root.name) or version_folders(root):
+        return False
+    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+        looked = list(islice(folder.entries(), _NAMES_LOOKED_AT))
+        return bool(looked) and not any(is_key(one.name) for one in looked)
+    return False
+
+
+def unread(root: Path) -> str:
+    """That a folder which is there may not be read; empty where it may."""
+    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
+    if not there or os.access(root, os.R_OK | os.X_OK):
+        return ""
+    return f"{root} may not be read by this user, so what it holds is not known; {MOVE}"
 
 
 def holds_entries(root: Path) -> bool:
@@ -118,9 +136,9 @@ def _order(name: str) -> tuple[bool, list[int]]:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    named = environ.get("HOME", "")
-    if os.path.isabs(named):  # noqa: PTH117 - a text of another platform's kind may be asked for
-        return Path(named)
+    named = environ.get("HOME")
+    if named is not None:
+        return Path(named or "/")  # as os.path.expanduser has it
     try:
         return Path.home()
     except RuntimeError:

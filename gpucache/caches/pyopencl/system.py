@@ -29,9 +29,11 @@ class PyOpenclSystem:
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """A folder for each version of Python that has one, this Python's first; else the folder of all."""
-        root, decided_by = names.place(environ)
+        named, decided_by = names.place(environ)
+        root = _absolute(named)
         enabled, problem = names.switched(environ)
-        general = tuple(filter(None, (problem, *places.problems(root, move=names.MOVE))))
+        relative = "" if named.is_absolute() else _relative(decided_by, named)
+        general = tuple(filter(None, (problem, relative, *_problems(root))))
         found = names.version_folders(root)
         if not found:
             return (Location(self.name, str(root), decided_by, enabled=enabled, problems=general),)
@@ -42,7 +44,7 @@ class PyOpenclSystem:
         try:
             if not path.is_dir():
                 return False
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # a folder above may not be entered
             return False
         return bool(names.python_of(path.name) or names.version_folders(path)) or names.holds_entries(path)
 
@@ -51,15 +53,16 @@ class PyOpenclSystem:
         root = Path(location.root)
         try:
             folder = stat.S_ISDIR(root.stat().st_mode)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
             folder = True
         except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({error}); name a folder"
+                f"{location.root!r} cannot be looked at ({why}); name a folder"
             ) from error
         if not folder:
             raise CacheUnusableError(f"{root} is not a folder; name one of PyOpenCL's, or {names.MOVE}")
-        own = location.problems or places.problems(root, move=names.MOVE)
+        own = location.problems or _problems(root)
         return PyOpenclCache(replace(location, problems=own))
 
     def isolation(self, folder: Path) -> Isolation:
@@ -69,9 +72,26 @@ class PyOpenclSystem:
         return Isolation((("XDG_CACHE_HOME", str(folder)),), _SHARED)
 
 
+def _problems(root: Path) -> tuple[str, ...]:
+    return tuple(filter(None, (*places.problems(root, move=names.MOVE), names.unread(root))))
+
+
+def _relative(decided_by: str, root: Path) -> str:
+    return f"{decided_by} makes it {root}, another place for every current directory; set an absolute path"
+
+
+def _absolute(path: Path) -> Path:
+    """A path from the root; as it stands where the current directory is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
+
+
 def _location(root: Path, decided_by: str, enabled: bool, general: tuple[str, ...]) -> Location:
     """One Python's folder; what is wrong with the folder of all is wrong with it, too."""
     python = names.python_of(root.name)
+    own = filter(None, (names.unread(root),))
     return Location(
-        names.NAME, str(root), decided_by, enabled=enabled, problems=general, role=f"Python {python}"
+        names.NAME, str(root), decided_by, enabled=enabled, problems=(*general, *own), role=f"Python {python}"
     )

@@ -19,8 +19,14 @@ MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 SIDES = ("-wal", "-shm", "-journal")
 ROLLBACK, WAL = 1, 2
+UNREAD = "give this user the right to read it and to enter its folder, or name another file"
 VERSIONS = slice(18, 20)
 """Where the header says how the file is written and read."""
+
+
+class UnreadableError(CacheUnusableError):
+    """This user may not read the file, or not look into its folder."""
+
 
 Stamp = tuple[Identity | None, ...]
 """What tells whether a database, its log or its journal changed."""
@@ -51,14 +57,20 @@ class Anatomy:
 
 
 def examine(path: Path) -> Anatomy | None:
-    """A file's header; None where there is no file, FormatError for a link or no file, CacheUnusableError."""
+    """A file's header; None where there is no file.
+
+    Raises FormatError for a link or no file, UnreadableError, CacheUnusableError.
+    """
     try:
         with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
             return _anatomy(os.pread(fd, HEADER_BYTES, 0), status)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); mend its place") from error
+    except PermissionError as error:
+        raise UnreadableError(f"{path} cannot be read ({error.strerror}); {UNREAD}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CacheUnusableError(f"{path} cannot be read ({why}); name another file") from error
 
 
 def _anatomy(head: bytes, status: os.stat_result) -> Anatomy:

@@ -2,10 +2,9 @@
 
 Owns when the file is opened anew and how rows become entries. rocFFT writes the time of a store and never
 the time of a use: an entry's last use is the moment it was stored, and the least recently used is simply
-the oldest.
+the oldest. A timestamp of 0, which an export writes, says nothing: such a row is as old as its file.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,12 +12,12 @@ from pathlib import Path
 
 from gpucache.caches.interface import Wanted
 from gpucache.caches.rocfft import code as codes
-from gpucache.caches.rocfft import mending, names, reaching
-from gpucache.caches.rocfft.anatomy import examine, stamp
-from gpucache.caches.rocfft.checks import Trouble, file_troubles, row_notes, row_trouble
+from gpucache.caches.rocfft import mending, names, reaching, rescuing
+from gpucache.caches.rocfft.anatomy import UnreadableError, examine, stamp
+from gpucache.caches.rocfft.checks import Trouble, file_troubles, row_notes, row_trouble, scanned_trouble
 from gpucache.caches.rocfft.connecting import Reader, open_reader, told
-from gpucache.caches.rocfft.places import SYSTEM
-from gpucache.caches.rocfft.rows import Row, damage, look_again, read_code, read_prefix, read_rows, text
+from gpucache.caches.rocfft.places import SYSTEM, real_path
+from gpucache.caches.rocfft.rows import Row, look_again, read_code, read_prefix, read_rows, text
 from gpucache.caches.rocfft.schema import Table, read_shape
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
@@ -56,7 +55,7 @@ class RocfftCache:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._path = Path(os.path.realpath(location.root))
+        self._path = real_path(Path(location.root))
         self._opened: _Opened | None = None
 
     def location(self) -> Location:
@@ -72,7 +71,7 @@ class RocfftCache:
                     yield from (
                         self._entry(opened.reader, row) for row in read_rows(opened.reader.connection)
                     )
-        except FormatError:
+        except (FormatError, UnreadableError):
             return  # what could not be read is a finding of the whole file
 
     def find(self, prefix: str) -> list[CacheEntry]:
@@ -82,7 +81,7 @@ class RocfftCache:
     def report(self, entry: CacheEntry) -> EntryReport:
         """The key, what the kernel's name says, and what its code is; raises FormatError."""
         code = codes.read(self._code(entry))
-        fields = (KeyField(label, value) for label, value in entry.fields)
+        fields = (KeyField(label, value) for label, value in _row_of(entry).fields)
         named = (KeyField(label, value) for label, value in names.decode(entry.program))
         return EntryReport(entry=entry, key_fields=(*fields, *named), payload=code.pairs)
 
@@ -107,8 +106,15 @@ class RocfftCache:
 
     def leftovers(self) -> Iterator[Checked]:
         """What is wrong with the file and beside it; raises CacheUnusableError for a locked file."""
-        for trouble in file_troubles(self._path):
+        for trouble in self._troubles():
             yield Checked(trouble.place, (_finding(trouble),), counts=False)
+
+    def _troubles(self) -> Iterator[Trouble]:
+        try:
+            yield from file_troubles(self._path)
+        except UnreadableError as error:
+            told = (one for one in self._location.problems if " may not be " in one)  # in the same words
+            yield Trouble(FindingKind.UNTRUSTED, str(self._path), next(told, str(error)))
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - rocFFT keeps no history
         """Delete the row if it is as it was at the scan; never from the system's database."""
@@ -153,6 +159,8 @@ class RocfftCache:
                 return reaching.reach(
                     NAME, one, rows, lambda row: row_trouble(reader.connection, row, reader.size_bytes)
                 )
+        except UnreadableError as error:
+            return Reach(NAME, str(one), Verdict.NOT_CONSULTED, str(error))
         except _EmptyError as empty:
             return Reach(NAME, str(one), Verdict.NEVER_BUILT, str(empty))
         except FormatError as error:
@@ -160,7 +168,7 @@ class RocfftCache:
 
     def _silent(self) -> str:
         """Why a file that reads has no rows; raises _EmptyError where that is nobody's fault."""
-        wrong = next((one for one in file_troubles(self._path) if one.kind.wrong), None)
+        wrong = next((one for one in self._troubles() if one.kind.wrong), None)
         if wrong is None:
             raise _EmptyError(f"{self._path} holds no kernel yet, so rocFFT compiles at the first run")
         return f"{self._path}: {wrong.detail}"
@@ -195,19 +203,23 @@ class RocfftCache:
             return read_code(reader.connection, row, reader.size_bytes)
 
     def _entry(self, reader: Reader, row: Row) -> CacheEntry:
-        damaged = damage(row)
+        prefix = read_prefix(reader.connection, row)
+        trouble = scanned_trouble(row, prefix)
+        seen = reader.stamp[0]
+        stored_ns = row.created_ns or (seen.mtime_ns if seen else 0)
         return CacheEntry(
             cache=NAME,
             key=row.key,
             path=str(self._path),
             size_bytes=row.size_bytes,
-            created_ns=row.created_ns,
-            last_used_ns=row.created_ns,
+            created_ns=stored_ns,
+            last_used_ns=stored_ns,
             program=text(row.kernel_name),
             target=f"hip:{text(row.arch)}",
-            artifact_kind=codes.read(read_prefix(reader.connection, row)).kind,
-            fields=row.fields,
-            damage=f"{FindingKind.CORRUPT}: {damaged}" if damaged else "",
+            artifact_kind=codes.read(prefix).kind,
+            variant=row.variant,
+            fields=row.compared,
+            damage=f"{trouble[0]}: {trouble[1]}" if trouble else "",
             handle=row,
         )
 
@@ -215,23 +227,26 @@ class RocfftCache:
         """What is wrong with the file taken out of the way, and then looked at anew."""
         self._opened = None
         try:
-            for finding in checked.findings:
-                if finding in self._findings():
-                    self._mend(finding)
+            done = {one: self._mend(one) for one in checked.findings if one in self._findings()}
             left = self._findings()
         except CacheUnusableError:
             return checked
-        return _marked(checked, [finding for finding in checked.findings if finding not in left])
+        told = [
+            one if one in left else replace(one, repaired=True, detail=f"{one.detail}{done.get(one, '')}")
+            for one in checked.findings
+        ]
+        return replace(checked, findings=tuple(told))
 
-    def _mend(self, finding: Finding) -> None:
+    def _mend(self, finding: Finding) -> str:
+        """Take it out of the way; what became of the file, as a clause."""
         if finding.entry == self._path.name and finding.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
-            if not mending.reindex(self._path):
-                mending.move_aside(self._path)
-        elif finding.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
+            return "" if mending.reindex(self._path) else rescuing.rescue(self._path)
+        if finding.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
             mending.close_log(self._path)
+        return ""
 
     def _findings(self) -> list[Finding]:
-        return [_finding(trouble) for trouble in file_troubles(self._path)]
+        return [_finding(trouble) for trouble in self._troubles()]
 
 
 class _EmptyError(Exception):

@@ -7,18 +7,17 @@ Owns the findings and what each costs rocFFT's users. Changes nothing. Source of
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft import code as codes
 from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides
-from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told
+from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, Shape, Table, read_shape
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
-from gpucache.payload.reading import printable
 from gpucache.units import format_instant, format_size
 
 MOVE = "set ROCFFT_RTC_CACHE_PATH to a file elsewhere"
@@ -86,7 +85,8 @@ def _outside(anatomy: Anatomy, beside: Mapping[str, int]) -> Iterator[tuple[Find
             yield (
                 FindingKind.UNSUPPORTED,
                 "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it "
-                "('unable to open database file'), and it needs its side files wherever it is copied",
+                "('unable to open database file'), and it needs its side files wherever it is copied; run "
+                "'gpucache verify --cache rocfft --repair' once its programs have ended",
             )
 
 
@@ -177,7 +177,7 @@ def _faults(path: Path, reader: Reader, shape: Shape) -> Iterator[Trouble]:
         str(row[0]) for row in reader.connection.execute(f"PRAGMA {check}({what})").fetchmany(_FAULTS_READ)
     ]
     if said != ["ok"]:
-        shown = "; ".join(printable(one.encode()) for one in said)
+        shown = words("; ".join(said))
         yield Trouble(
             _CORRUPT, str(path), f"its pages contradict each other ({shown}): lookups may miss or fail"
         )
@@ -188,6 +188,15 @@ def row_trouble(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> t
     if damaged := damage(row):
         return _CORRUPT, damaged
     return codes.misfit(codes.read(read_code(connection, row, limit_bytes)), text(row.arch))
+
+
+def scanned_trouble(row: Row, prefix: bytes) -> tuple[FindingKind, str] | None:
+    """The same as far as the beginning of the code tells: whether it is broken only where that is all."""
+    if damaged := damage(row):
+        return _CORRUPT, damaged
+    code = codes.read(prefix)
+    whole = len(prefix) == row.code_bytes
+    return codes.misfit(code if whole else replace(code, problem=""), text(row.arch))
 
 
 def row_notes(row: Row) -> Iterator[str]:

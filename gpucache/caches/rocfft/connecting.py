@@ -22,12 +22,12 @@ from gpucache.caches import files
 from gpucache.caches.rocfft.anatomy import Anatomy, Stamp, sides, stamp
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
-from gpucache.payload.reading import printable
 from gpucache.units import format_size
 
 BUSY_SECONDS = 5.0
 """How long a lock of others is waited for, as rocFFT itself waits."""
 COPY_LIMIT_BYTES = 4 << 30
+_SAID_CHARS = 120
 _ATTEMPTS = 3
 _PIECE_BYTES = 1 << 20
 _LEAST_LENGTH, _LARGEST_LENGTH = 1 << 20, 1_000_000_000
@@ -142,17 +142,36 @@ def told(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OverflowError, ValueError, MemoryError) as error:
         name = getattr(error, "sqlite_errorname", "")
-        said = printable(str(error).encode("utf-8", "replace")) or type(error).__name__
+        said = words(str(error)) or type(error).__name__
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             text = f"{path} is locked by a program that writes to it; try again once that is done"
             raise CacheUnusableError(text) from error
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_FULL", "SQLITE_READONLY")) or (
             name.startswith("SQLITE_IOERR") and name != "SQLITE_IOERR_SHORT_READ"
         ):
-            raise CacheUnusableError(f"{path} cannot be used ({said}); mend its place") from error
+            raise CacheUnusableError(f"{path} cannot be used ({said}); {_remedy(name, path)}") from error
         raise FormatError(f"{path} cannot be read as a database: {said}") from error
     except OSError as error:
-        raise CacheUnusableError(f"{path} cannot be used ({error.strerror}); mend its place") from error
+        remedy = _remedy("", path)
+        raise CacheUnusableError(f"{path} cannot be used ({error.strerror}); {remedy}") from error
+
+
+def words(said: str) -> str:
+    """What SQLite says as text that is safe and short: it quotes whatever bytes a file holds."""
+    shown = "".join(
+        char if char.isprintable() and char != "\N{REPLACEMENT CHARACTER}" else " " for char in said
+    )
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= _SAID_CHARS else f"{shown[:_SAID_CHARS]}..."
+
+
+def _remedy(name: str, path: Path) -> str:
+    """What to do where a file cannot be used, by SQLite's name for why."""
+    if name.startswith("SQLITE_FULL"):
+        return f"make room on the file system of {path.parent}"
+    if name.startswith("SQLITE_IOERR"):
+        return f"look at the disk under {path.parent}, and copy what still reads"
+    return f"give this user the right to write to the file and to {path.parent}, or name another file"
 
 
 @contextmanager

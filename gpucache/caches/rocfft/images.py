@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.anatomy import HEADER_BYTES, MAGIC, ROLLBACK, VERSIONS, examine
+from gpucache.caches.rocfft.anatomy import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
 from gpucache.caches.rocfft.connecting import Reader, in_memory, open_reader, told
 from gpucache.caches.rocfft.publishing import published
 from gpucache.caches.rocfft.schema import Table, read_shape
@@ -80,7 +80,7 @@ def _read(source: Path) -> bytes:
     except FileNotFoundError as error:
         raise UsageError(f"{source} does not exist; name an image") from error
     except OSError as error:
-        raise CacheUnusableError(f"{source} cannot be read ({error.strerror}); mend its place") from error
+        raise CacheUnusableError(f"{source} cannot be read ({error.strerror}); {UNREAD}") from error
 
 
 def _rollback(data: bytes) -> bytes:

@@ -119,21 +119,21 @@ def reindex(path: Path) -> bool:
     return True
 
 
-def move_aside(path: Path) -> bool:
-    """Rename a damaged database and what lies beside it, so that rocFFT makes a new one.
+def move_aside(path: Path) -> Path | None:
+    """Rename a damaged database and what lies beside it, so that rocFFT makes a new one; its new place.
 
-    Refused for a file that neither begins as a SQLite database nor is named as rocFFT names its own, and
-    for a database that holds tables of others.
+    Refused, with None, for a file that neither begins as a SQLite database nor is named as rocFFT names its
+    own, and for a database that holds tables of others.
     """
     with told(path), Folder.at(path.parent) as folder:
         if not _may_go(path):
-            return False
+            return None
         aside = _free_name(folder, path.name)
         # A journal or log first: beside a new database it would be worked into that.
         for suffix in (*SIDES, ""):
             if suffix == "" or suffix in sides(path):
                 folder.move(path.name + suffix, folder, aside + suffix)
-    return True
+    return path.with_name(aside)
 
 
 def _may_go(path: Path) -> bool:

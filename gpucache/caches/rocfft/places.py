@@ -7,6 +7,7 @@ Raises nothing.
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import places
@@ -28,16 +29,33 @@ def locations(cache: str, environ: Mapping[str, str]) -> Iterator[Location]:
     """The user's database where one is set, then the system's databases that are there."""
     place = environ.get(USER_PATH, "")
     if place and place != MEMORY:
-        yield location(cache, _absolute(place), USER_PATH, USER, environ)
+        yield _named(cache, place, USER_PATH, USER, environ)
     named = environ.get(SYSTEM_PATH, "")
     if named:
         if named != MEMORY:
-            yield location(cache, _absolute(named), SYSTEM_PATH, SYSTEM, environ)
+            yield _named(cache, named, SYSTEM_PATH, SYSTEM, environ)
         return
     folder, decided_by = _library(environ)
     if folder is not None:
         for path in _beside_library(folder):
             yield location(cache, path, decided_by, SYSTEM, environ)
+
+
+def _named(cache: str, place: str, variable: str, role: str, environ: Mapping[str, str]) -> Location:
+    """A place that a variable names, which may be a relative one."""
+    found = location(cache, _absolute(place), variable, role, environ)
+    if Path(place).is_absolute():
+        return found
+    told = f"{variable} is {place}, another place for every current directory; set an absolute path"
+    return replace(found, problems=(told, *found.problems))
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads; as it stands where the working directory is gone. Raises nothing."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):
+        return path
 
 
 def _absolute(place: str) -> Path:
@@ -66,9 +84,11 @@ def _switched_off(role: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 def place_problems(path: Path, role: str) -> tuple[str, ...]:
     """What is wrong with a database's folder and file system; what is wrong with it itself are findings."""
-    real = Path(os.path.realpath(path))
+    real = real_path(path)
+    if not real.is_absolute():  # the working directory is gone
+        return ()
     around = _installed(real) if role == SYSTEM else places.problems(real.parent, move=MOVE, makes=False)
-    return (*around, *_file(real, role))
+    return (*around, *_file(real, role, MOVE if role != SYSTEM else _INSTALL))
 
 
 def _installed(path: Path) -> Iterator[str]:
@@ -76,15 +96,26 @@ def _installed(path: Path) -> Iterator[str]:
     try:
         if distrusted := places.distrust(path.parent.stat(), move=_INSTALL):
             yield distrusted
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110 - raises nothing
             yield f"{path} does not exist, so every kernel of the installation is compiled again; {_INSTALL}"
     except OSError as error:
         yield f"{path.parent} cannot be looked at ({error.strerror}); {_INSTALL}"
 
 
-def _file(path: Path, role: str) -> Iterator[str]:
-    if role != SYSTEM and path.is_file() and not os.access(path, os.W_OK):
-        yield f"the file is read-only, so every store fails and nothing new is kept; {MOVE}"
+def _file(path: Path, role: str, move: str) -> Iterator[str]:
+    folder = path.parent
+    if os.path.isdir(folder) and not os.access(folder, os.X_OK):  # noqa: PTH112 - raises nothing
+        yield f"{folder} may not be entered by this user, so what {path.name} holds is not known; {move}"
+    elif is_file(path) and not os.access(path, os.R_OK):
+        yield f"{path.name} may not be read by this user, so what it holds is not known; {move}"
+    elif role != SYSTEM and is_file(path) and not os.access(path, os.W_OK) and os.access(folder, os.W_OK):
+        # Where the folder takes nothing either that is said already.
+        yield f"the file is read-only, so every store fails and nothing new is kept; {move}"
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file, as far as may be seen. Raises nothing."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where the folder may not be entered
 
 
 def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
@@ -106,7 +137,7 @@ def _beside_library(folder: Path) -> Iterator[Path]:
     for place in (folder, folder / "rocfft"):
         for name in sorted(_names(place)):
             known = name == _NAME or _BY_ARCH.fullmatch(name)
-            if known and name not in seen and (place / name).is_file():
+            if known and name not in seen and is_file(place / name):
                 seen.add(name)
                 yield place / name
 

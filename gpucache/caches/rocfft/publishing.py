@@ -21,6 +21,13 @@ def published(out: Path) -> Iterator[Path]:
     Raises CacheUnusableError for a place that takes no file.
     """
     require_absent(out)
+    with prepared(out) as temporary:
+        yield temporary
+
+
+@contextmanager
+def prepared(out: Path) -> Iterator[Path]:
+    """The same for a place that has only to be free at the end."""
     temporary = out.with_name(f".gpucache-{secrets.token_hex(8)}.tmp")
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))

@@ -18,6 +18,7 @@ VALUE_BYTES = 4096
 PREFIX_BYTES = 4096
 _READ_AT_ONCE = 128
 _KEY = ("kernel_name", "arch", "hip_version", "generator_sum")
+_SHOWN_DIGITS = 12
 _NS = 1_000_000_000
 _LAST_NS = (1 << 63) - 1
 
@@ -68,6 +69,17 @@ class Row:
         """When it was stored, in nanoseconds; 0 where the row does not say."""
         seconds = self.timestamp if isinstance(self.timestamp, int) else 0
         return min(max(seconds * _NS, 0), _LAST_NS)
+
+    @property
+    def variant(self) -> str:
+        """What else the key holds: a database may serve several installations of rocFFT at once."""
+        return f"HIP {hip(self.hip_version)}, generator {digits(self.generator_sum)[:_SHOWN_DIGITS]}"
+
+    @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The fields, and the HIP version as its integer as well, since people know it as either."""
+        number = self.hip_version
+        return ((_KEY[2], str(number)), *self.fields) if isinstance(number, int) else self.fields
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
@@ -157,10 +169,15 @@ def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
             return
 
 
+def read_row(connection: sqlite3.Connection, rowid: int) -> Row | None:
+    """The row of a number; None where there is none; raises sqlite3.Error."""
+    found = connection.execute(f"{_SELECT} WHERE rowid = ?", (rowid,)).fetchone()
+    return None if found is None else _row(found)
+
+
 def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
     """A row as it is now, wherever it was moved; None where it changed or is gone; raises sqlite3.Error."""
-    found = connection.execute(f"{_SELECT} WHERE rowid = ?", (row.rowid,)).fetchone()
-    if found is not None and _row(found) == row:
+    if read_row(connection, row.rowid) == row:
         return row
     if damage(row):
         return None

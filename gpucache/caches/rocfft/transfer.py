@@ -7,6 +7,7 @@ generator sum, with timestamp 0 as rocFFT's own export writes it, so that the sa
 import hashlib
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ from gpucache.caches.rocfft.checks import row_trouble
 from gpucache.caches.rocfft.connecting import Reader, creating, told
 from gpucache.caches.rocfft.images import open_source
 from gpucache.caches.rocfft.mending import changing
+from gpucache.caches.rocfft.places import is_file
 from gpucache.caches.rocfft.publishing import published, require_absent
 from gpucache.caches.rocfft.rows import MATCHES, Row, bound, look_again, read_code, read_rows, text
 from gpucache.caches.rocfft.schema import CREATE, TABLE
 from gpucache.errors import CacheUnusableError, UsageError
 
+_REASONS, _REASONS_TOLD = 20, 3
 _FIND = f"SELECT timestamp FROM {TABLE} WHERE {MATCHES}"
 _STORE = f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -58,6 +61,8 @@ class SourceCount:
     filtered: int
     unsound: int
     """Those that no lookup could use, which are never carried on."""
+    why: tuple[tuple[str, int], ...] = ()
+    """What is wrong with those, with how many of them it is true of, the most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,11 @@ class MergeResult:
         """Rows that no lookup could use."""
         return sum(source.unsound for source in self.sources)
 
+    @property
+    def why(self) -> tuple[tuple[str, int], ...]:
+        """What is wrong with those, with how many of them it is true of, the most first."""
+        return _most_first(sum((Counter(dict(source.why)) for source in self.sources), Counter()))
+
 
 @dataclass(slots=True)
 class _Source:
@@ -93,6 +103,7 @@ class _Source:
     filtered: int = 0
     unsound: int = 0
     written: int = 0
+    why: Counter[str] = field(default_factory=Counter)
 
     def taken(self, filters: Filters) -> Iterator[Row]:
         """The rows that are sound and pass the filters, counted."""
@@ -100,8 +111,10 @@ class _Source:
         with told(self.path):
             for row in read_rows(connection):
                 self.rows += 1
-                if row_trouble(connection, row, self.reader.size_bytes) is not None:
+                trouble = row_trouble(connection, row, self.reader.size_bytes)
+                if trouble is not None:
                     self.unsound += 1
+                    self._note(f"{trouble[0]}: {trouble[1]}")
                 elif not filters.take(row):
                     self.filtered += 1
                 else:
@@ -119,7 +132,12 @@ class _Source:
 
     def counts(self) -> SourceCount:
         """What it gave."""
-        return SourceCount(self.path, self.rows, self.written, self.filtered, self.unsound)
+        why = _most_first(self.why)
+        return SourceCount(self.path, self.rows, self.written, self.filtered, self.unsound, why)
+
+    def _note(self, reason: str) -> None:
+        known = reason in self.why or len(self.why) < _REASONS
+        self.why[reason if known else "other reasons"] += 1
 
 
 class _Candidate(NamedTuple):
@@ -166,7 +184,8 @@ def merge(
     """Make a database of the rows of others, or with ``into_existing`` add them to one that is there.
 
     Of rows with the same key the newest is kept. Raises UsageError for sources or a place that cannot be
-    meant, FormatError for a source that does not read, CacheUnusableError for a place or a locked file.
+    meant and where a new database would have no row, FormatError for a source that does not read,
+    CacheUnusableError for a place or a locked file.
     """
     _require_meant(sources, out, into_existing=into_existing)
     with ExitStack() as stack:
@@ -180,6 +199,8 @@ def merge(
             for row in source.taken(filters):
                 choice.meet(_Candidate(source, row))
         winners = choice.ordered()
+        if not winners and not into_existing:
+            raise UsageError(_nothing(out, opened))
         written, replaced = (_add if into_existing else _make)(out, winners, keep_times)
         older = choice.older + len(winners) - written
         return MergeResult(written, tuple(source.counts() for source in opened), older, replaced)
@@ -195,8 +216,24 @@ def _require_meant(sources: Sequence[Path], out: Path, *, into_existing: bool) -
         raise UsageError(f"{out} is one of the sources; name another place")
     if not into_existing:
         require_absent(out)
-    elif not out.is_file():
-        raise UsageError(f"{out} is no file that could be added to; leave out that it exists")
+    elif not is_file(out):
+        raise UsageError(f"{out} is no file that could be added to; leave --into out")
+
+
+def _nothing(out: Path, sources: Iterable[_Source]) -> str:
+    """Why a new database would be empty, and what to do."""
+    counts = [source.counts() for source in sources]
+    rows, filtered = sum(one.rows for one in counts), sum(one.filtered for one in counts)
+    told = [f"{filtered} are left out by the filters"] if filtered else []
+    reasons: Counter[str] = sum((Counter(dict(one.why)) for one in counts), Counter())
+    told += [f"{count} are {reason}" for reason, count in _most_first(reasons)[:_REASONS_TOLD]]
+    found = f"of {rows} rows {'; '.join(told)}" if rows else "the sources hold no rows"
+    remedy = "choose others with the filters" if filtered else "name other sources"
+    return f"{out} is not made, as it would be empty: {found}; {remedy}"
+
+
+def _most_first(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(reasons.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _same(path: Path, out: Path) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 from gpucache import payload as payloads
 from gpucache.caches import files
 from gpucache.caches.files import Identity
-from gpucache.caches.sycl import fields, images, locks, naming, slots, standing, tree
+from gpucache.caches.sycl import fields, images, naming, slots, standing, tree
+from gpucache.caches.sycl.judging import Problem
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.shapes import DamagedError
 from gpucache.caches.sycl.slots import Slot
@@ -24,6 +25,7 @@ from gpucache.outcomes import CacheEntry, FindingKind
 CACHE = "sycl"
 _PAYLOAD_HEAD_BYTES = 4096
 _VARIANT_SHOWN = 200
+_KERNELS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class _Glance:
     device: bytes
     options: bytes
     spec: bytes
+    spec_bytes: int
     kernels: images.Kernels
 
 
@@ -50,16 +53,6 @@ def handle_of(entry: CacheEntry) -> Handle:
     if not isinstance(entry.handle, Handle):
         raise TypeError("an entry of another cache")
     return entry.handle
-
-
-def locate(folder: Folder, listing: Listing, handle: Handle) -> Slot | None:
-    """An entry that was seen before, also where a removal of another moved it; None once it is gone."""
-    stems = listing.stems
-    for stem in sorted(stems, key=lambda one: one != handle.stem):
-        slot = slots.look(folder, handle.group, stem)
-        if slot.identities == handle.identities:
-            return slot
-    return None
 
 
 def scan_group(root: Path, group: Group) -> Iterator[CacheEntry]:
@@ -90,7 +83,7 @@ def entry_of(folder: Folder, listing: Listing, slot: Slot) -> CacheEntry:
         handle=Handle(slot.group, slot.stem, slot.identities),
     )
     if glance is not None:
-        return _described(entry, slot.group, glance)
+        return _described(entry, slot, glance)
     unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
     return replace(entry, program=unnamed, unique=True)
 
@@ -109,13 +102,15 @@ def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None,
         damage = f"{FindingKind.UNTRUSTED}: {error}"
     if slot.half:
         damage = f"{FindingKind.ORPHAN}: {slot.half}"
-    return glance, damage or _unreached(folder, listing, slot)
+    locked = standing.under_lock(folder, slot.stem)
+    if len(locked) == 1:  # a program may be writing it: what it holds is not judged
+        return glance, f"{locked[0][0]}: {locked[0][1]}"
+    return glance, damage or _unreached(listing, slot, locked)
 
 
-def _unreached(folder: Folder, listing: Listing, slot: Slot) -> str:
-    age = locks.age_ns(folder, slot.stem + naming.LOCK)
-    if age is not None and locks.is_stale(age):
-        return f"{FindingKind.LOCKED}: {slot.stem}{naming.LOCK} makes programs pass it over"
+def _unreached(listing: Listing, slot: Slot, locked: list[Problem]) -> str:
+    if locked:
+        return f"{locked[-1][0]}: {locked[-1][1]}"
     beyond = standing.beyond(listing, slot.stem)
     return f"{FindingKind.MISPLACED}: {beyond}" if beyond else ""
 
@@ -126,29 +121,33 @@ def _glance(folder: Folder, slot: Slot) -> _Glance:
         read(shape.device.offset, min(shape.device.length, _PAYLOAD_HEAD_BYTES)),
         read(shape.options.offset, min(shape.options.length, _PAYLOAD_HEAD_BYTES)),
         read(shape.spec.offset, min(shape.spec.length, _PAYLOAD_HEAD_BYTES)),
+        shape.spec.length,
         images.kernels(read(shape.images.offset, min(shape.images.length, images.READ_BYTES))),
     )
 
 
-def _described(entry: CacheEntry, group: Group, glance: _Glance) -> CacheEntry:
+def _described(entry: CacheEntry, slot: Slot, glance: _Glance) -> CacheEntry:
     pairs = fields.device_pairs(glance.device)
     device = tuple(pair for pair in pairs if pair[0] in fields.DEVICE_LABELS)
-    _, image, spec, _ = (f"{int(part):016x}" for part in group.parts)
+    _, image, spec, _ = (f"{int(part):016x}" for part in slot.group.parts)
     options = fields.text(glance.options)
     more = f" spec {spec[:12]}" if glance.spec else ""
+    # Of copies in one folder programs take the lowest, so none of them is a newer version of another.
+    copy = f" number {slot.stem}" if slot.stem != "0" else ""
     return replace(
         entry,
         program=glance.kernels.shown,
         target=fields.target(glance.device),
         # Kernels of two programs may share a name, so only the image tells what is another version.
-        variant=f"{options[:_VARIANT_SHOWN]}{more} image {image[:12]}".strip(),
+        variant=f"{options[:_VARIANT_SHOWN]}{more} image {image[:12]}{copy}".strip(),
         toolchain=device,
         toolchain_identity=fields.IDENTITY_LABELS if device else (),
         fields=(
             *pairs,
             ("build options", options),
-            ("spec constants", fields.blob(glance.spec)),
+            ("spec constants", fields.blob(glance.spec, glance.spec_bytes)),
             ("image", image),
+            *(("kernel", name) for name in glance.kernels.names[:_KERNELS_KEPT]),
         ),
     )
 

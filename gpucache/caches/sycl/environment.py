@@ -23,7 +23,11 @@ TRACE = "SYCL_CACHE_TRACE"
 FOLDER = "libsycl_cache"
 MOVE = f"export {DIRECTORY}=<folder>"
 
+LITTLE_BYTES = 1 << 20
+"""Below this a limit of the whole cache keeps next to nothing."""
 _DEFAULT_MAX_IMAGE = 1 << 30
+_LARGEST_IMAGE = 1 << 30
+_SMALLEST_IMAGE = 1 << 10
 _DIGITS = re.compile(r"\s*\+?([0-9]{1,19})(.*)", re.DOTALL)
 
 
@@ -97,6 +101,13 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
     if DIRECTORY not in environ and environ.get("XDG_CACHE_HOME") == "" and sys.platform != "win32":
         yield f"XDG_CACHE_HOME is set but empty, so the cache is /{FOLDER}; unset XDG_CACHE_HOME"
     yield from _number_problems(environ)
+    yield from _bound_problems(bounds(environ))
+    limit = limit_bytes(environ) or LITTLE_BYTES
+    if limit < LITTLE_BYTES:
+        yield (
+            f"the limit is too small: {MAX_SIZE} is {limit} bytes, so libsycl evicts nearly all of it; "
+            f"export {MAX_SIZE}=1000000000"
+        )
 
 
 def _absolute(text: str) -> Path:
@@ -116,6 +127,20 @@ def _number_problems(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"{name} is {value!r}, no number, {effect}; export {name}=<bytes>"
         elif found[2]:
             yield f"{name} is {value!r}, which is read as {found[1]} bytes; export {name}=<bytes>"
+
+
+def _bound_problems(found: Bounds) -> Iterator[str]:
+    """Sizes of images between which there are none, or none of a program."""
+    lower, upper = found.min_bytes, found.max_bytes
+    if lower > _LARGEST_IMAGE:
+        yield f"{MIN_IMAGE} is {lower} bytes, which no image has, so nothing is cached; unset {MIN_IMAGE}"
+    elif 0 < upper < _SMALLEST_IMAGE:
+        yield f"{MAX_IMAGE} is {upper} bytes, less than any image, so nothing is cached; unset {MAX_IMAGE}"
+    elif upper and lower > upper:
+        yield (
+            f"{MIN_IMAGE} ({lower} bytes) is above {MAX_IMAGE} ({upper} bytes), so nothing is cached; "
+            f"unset {MIN_IMAGE}"
+        )
 
 
 def _number(text: str) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache.caches.sycl import question as questions
-from gpucache.caches.sycl import slots, standing, tree
+from gpucache.caches.sycl import environment, nearness, roots, slots, standing, tree
 from gpucache.caches.sycl.entries import CACHE
 from gpucache.caches.sycl.environment import Bounds
 from gpucache.caches.sycl.naming import Family, Group
-from gpucache.caches.sycl.question import WANTED, Distance, Question
+from gpucache.caches.sycl.nearness import Distance
+from gpucache.caches.sycl.question import WANTED, Question
 from gpucache.caches.sycl.standing import Verdicts
 from gpucache.errors import FormatError
 from gpucache.keys import Difference
@@ -33,6 +33,8 @@ class _Candidate:
     group: Group
     stem: str
     obstacle: str
+    written: bool = False
+    """A program may be writing it: its lock is young."""
 
     @property
     def key(self) -> str:
@@ -44,11 +46,15 @@ class _Candidate:
 
 
 def explain(root: Path, location: Location, bounds: Bounds, question: Question) -> Reach:
-    """The answer for one question; raises CacheUnusableError for a root that cannot be read."""
+    """The answer for one question. Raises nothing."""
+    closed = roots.unreadable(root)
+    if closed:
+        return Reach(CACHE, question.shown, Verdict.NOT_CONSULTED, closed)
+    mend = roots.mend(location)
     best = _best(root, question)
     refusal = bounds.refusal(len(question.images)) if question.images is not None else ""
     differing = tuple(_differences(root, question, best)) if best and best.distance.fields else ()
-    verdict, detail = _answer(best, question)
+    verdict, detail = _answer(best, question, mend)
     if refusal:
         verdict, detail = Verdict.UNCACHEABLE, refusal
     if not location.enabled:
@@ -56,7 +62,7 @@ def explain(root: Path, location: Location, bounds: Bounds, question: Question) 
     return Reach(CACHE, question.shown, verdict, detail, differing, best.key if best else "")
 
 
-def _answer(best: _Candidate | None, question: Question) -> tuple[Served | Verdict, str]:
+def _answer(best: _Candidate | None, question: Question, mend: str) -> tuple[Served | Verdict, str]:
     if best is None:
         return Verdict.NEVER_BUILT, "the cache holds no entry of a program; run the program to make one"
     if best.distance.fields:
@@ -64,34 +70,23 @@ def _answer(best: _Candidate | None, question: Question) -> tuple[Served | Verdi
             f"no entry has all of it; the nearest, {best.key[:12]}, differs in {best.distance.fields} of "
             f"{_given(question)}"
         )
+    if best.written:
+        return Verdict.NOT_CONSULTED, f"it is being written, or its writer died: {best.obstacle}"
     if best.obstacle:
-        return Verdict.CORRUPT, f"it is present as {best.stem}, but {best.obstacle}; {_MEND}"
-    missing = [name for name, value in _fields(question) if value is None]
-    unasked = f"; {', '.join(missing)} were not asked for" if missing else ""
+        return Verdict.CORRUPT, f"it is present as {best.stem}, but {best.obstacle}; {mend}"
+    unasked = f"; {', '.join(question.unasked)} were not asked for" if question.unasked else ""
     return Served.HIT, f"{best.key[:12]} has all of it and programs get to it{unasked}"
 
 
-_MEND = "run 'gpucache verify --repair --cache sycl'"
-
-
 def _not_consulted(location: Location, detail: str) -> str:
-    why = next(
-        iter(location.problems), "SYCL_CACHE_PERSISTENT is not set to 1; export SYCL_CACHE_PERSISTENT=1"
-    )
+    off = (environment.PERSISTENT, f"{environment.DIRECTORY} is set but empty")
+    told = (problem for problem in location.problems if problem.startswith(off))
+    why = next(told, f"{environment.PERSISTENT} is not set to 1; export {environment.PERSISTENT}=1")
     return f"{why} (otherwise: {detail})"
 
 
-def _fields(question: Question) -> tuple[tuple[str, bytes | None], ...]:
-    return (
-        ("device", question.device),
-        ("options", question.options),
-        ("spec", question.spec),
-        ("image", question.images),
-    )
-
-
 def _given(question: Question) -> str:
-    names = [name for name, value in _fields(question) if value is not None]
+    names = question.given
     return f"{len(names)} fields ({', '.join(names)})" if names[1:] else f"1 field ({names[0]})"
 
 
@@ -109,13 +104,16 @@ def _of_group(root: Path, group: Group, question: Question) -> Iterator[_Candida
                 slot = slots.look(folder, group, stem)
                 try:
                     shape, read = slots.source_of(folder, slot)
-                    differing = questions.unlike(question, shape, read)
-                    distance = questions.distance(question, shape, read, differing)
+                    differing = nearness.unlike(question, shape, read)
+                    distance = nearness.distance(question, shape, read, differing)
                 except FormatError:
                     continue  # what cannot be read answers nothing
-                found = standing.problems(folder, listing, slot, verdicts) if not differing else ()
-                obstacle = next((detail for kind, detail in found if _keeps_away(kind, slot)), "")
-                yield _Candidate(distance, group, stem, obstacle)
+                found = list(standing.problems(folder, listing, slot, verdicts)) if not differing else []
+                away = [one for one in found if _keeps_away(one[0], slot)]
+                # A lock that nobody holds is told by what it does as well, the next problem.
+                obstacle = min(away, key=lambda one: one[0] is FindingKind.LOCKED, default=("", ""))[1]
+                written = [kind for kind, _ in found] == [FindingKind.LOCKED]
+                yield _Candidate(distance, group, stem, obstacle, written)
     except OSError:
         return
 
@@ -128,6 +126,6 @@ def _differences(root: Path, question: Question, best: _Candidate) -> Iterator[D
     try:
         with tree.open_group(root, best.group) as folder:
             shape, read = slots.source_of(folder, slots.look(folder, best.group, best.stem))
-            yield from questions.differences(question, shape, read)
+            yield from nearness.differences(question, shape, read)
     except (OSError, FormatError):
         return

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpucache.caches.sycl.mangled import readable
 from gpucache.payload import describe
 
 READ_BYTES = 1 << 20
@@ -23,7 +24,7 @@ _NAME_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Names of kernels, in the order of the images."""
+    """Names of kernels as the images have them, mangled, in the order of the images."""
 
     names: tuple[str, ...]
     format: str
@@ -31,10 +32,11 @@ class Kernels:
 
     @property
     def shown(self) -> str:
-        """The first name and how many more there are; the format where the images tell no name."""
+        """The first name, readable, and how many more there are; the format where the images tell no name."""
         if not self.names:
             return f"{self.format} image" if self.format else ""
-        return f"{self.names[0]} and {len(self.names) - 1} more" if self.names[1:] else self.names[0]
+        first = readable(self.names[0])
+        return f"{first} and {len(self.names) - 1} more" if self.names[1:] else first
 
 
 def kernels(images: bytes) -> Kernels:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from gpucache import payload as payloads
 from gpucache.caches import files, places
-from gpucache.caches.sycl import naming
+from gpucache.caches.sycl import naming, slots
 from gpucache.caches.sycl.murmur import murmur64a
 from gpucache.caches.sycl.shapes import DamagedError
-from gpucache.caches.sycl.slots import Slot, binary_of, part, source_of
+from gpucache.caches.sycl.slots import Slot, binary_of, head, part, source_of
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
@@ -24,6 +24,7 @@ from gpucache.units import format_size
 HASHED_BYTES = 64 << 20
 """The largest images whose hash is computed; several seconds."""
 _CHUNK = 1 << 20
+_DEVICE_BYTES = 4096
 _BUILD_FAILS = "the driver's error reaches the application, which does not compile again"
 _LOADABLE = {
     "Intel(R) OpenCL": (PayloadKind.INTEL_CPU, PayloadKind.ELF, PayloadKind.INTEL_GPU),
@@ -120,7 +121,7 @@ def _judge_source(folder: Folder, slot: Slot) -> tuple[bytes, list[Problem], lis
         labels = " and ".join(label for label, _ in unlike)
         detail = f"its {labels} do not hash to the folder it lies in, so no program looks for it here"
         problems.append((FindingKind.MISPLACED, detail))
-    return part(read, shape.device), problems, notes
+    return head(read, shape.device, _DEVICE_BYTES), problems, notes
 
 
 def _judge_binary(folder: Folder, slot: Slot, device: bytes) -> tuple[list[Problem], list[str]]:
@@ -132,6 +133,9 @@ def _judge_binary(folder: Folder, slot: Slot, device: bytes) -> tuple[list[Probl
     if shape.trailing:
         detail = f"{format_size(shape.trailing)} that nobody reads follow the binary in its .bin"
         problems.append((FindingKind.CORRUPT, detail))
+    unseen = slots.unseen(shape.payload)
+    if unseen:
+        return problems, [f"its binary of {format_size(shape.payload.length)} was {unseen}"]
     data = part(read, shape.payload)
     info = payloads.describe(data)
     if info.problem:

@@ -18,7 +18,7 @@ _TIMES = "programs no longer note when the entry was used, and eviction takes it
 
 
 def leftovers(root: Path) -> Iterator[Checked]:
-    """Every stray thing, then the file of the size and the locks; raises CacheUnusableError."""
+    """Every stray thing, then the file of the size and the locks. Raises nothing."""
     summed = 0
     for item in tree.walk(root):
         if isinstance(item, Stray):
@@ -44,7 +44,7 @@ def in_group(folder: Folder, listing: Listing, group: Group) -> Iterator[tuple[s
             name,
             (
                 FindingKind.LEFTOVER,
-                f"{name} beside the entries {where} is none of libsycl's; remove it if it is not needed",
+                f"{name} beside the entries {where} is none of libsycl's and is left alone",
             ),
         )
     for stem, suffixes in sorted(listing.files.items(), key=lambda item: naming.order(item[0])):

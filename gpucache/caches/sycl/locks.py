@@ -53,9 +53,12 @@ def told(name: str, age: int, effect: str) -> str:
     if is_stale(age):
         return (
             f"{name} is {format_age(age)} old, and as it names no process it counts as held by nobody after "
-            f"10 min: {effect}"
+            f"10 min: {effect}; 'gpucache verify --repair' removes it"
         )
-    return f"{name} is less than 10 min old, so a program may hold it; if none does: {effect}"
+    return (
+        f"{name} is less than 10 min old, so a program may hold it; if none does: {effect}; "
+        f"wait, or remove {name} by hand once no program runs"
+    )
 
 
 def break_stale(folder: Folder, name: str) -> bool:

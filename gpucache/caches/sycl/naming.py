@@ -102,6 +102,15 @@ def leads_on(parts: tuple[str, ...]) -> bool:
     return len(parts) < LEVELS and all(map(is_hash, parts[1:] if parts[0] == KERNELS else parts))
 
 
+def is_made(parts: tuple[str, ...]) -> bool:
+    """Whether libsycl gives a folder on the way to a group, or a file of an entry, such a name."""
+    if not parts:
+        return False
+    if group_of(parts[:-1]) is not None:
+        return split_file(parts[-1]) is not None
+    return leads_on(parts) or group_of(parts) is not None
+
+
 def order(stem: str) -> int:
     """Where an entry comes among those of its group, as programs look at them."""
     return int(stem) if stem != IR_STEM else 0

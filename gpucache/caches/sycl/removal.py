@@ -1,36 +1,123 @@
 """Taking one entry away so that every other one stays reachable.
 
-Programs stop at the first missing number, so the entries above a removed one are moved down, under the
-locks of all numbers concerned. Files are moved in an order that never leaves the ``.bin`` of one entry
+Programs stop at the first missing number, so the last whole entry is moved into the place of a removed
+one, under the locks of both. Damaged ones behind it stay where they are: a hole before them hides nothing
+that programs could use. Files are moved in an order that never leaves the ``.bin`` of one entry
 beside the ``.src`` of another, wherever the process is killed. Must not decide what goes.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 from gpucache.caches.sycl import locks, naming, slots, tree
-from gpucache.caches.sycl.entries import Handle, locate
+from gpucache.caches.sycl.entries import Handle
 from gpucache.caches.sycl.locks import BusyError, held
-from gpucache.caches.sycl.tree import Listing
+from gpucache.caches.sycl.naming import Family, Group
+from gpucache.caches.sycl.slots import Slot
+from gpucache.caches.sycl.views import Identities
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import Kept
 from gpucache.units import format_age
 
+_HOLES_CLOSED = 16
+"""One for each program that wrote meanwhile; a folder with more holes is for repair."""
 _OWN = (naming.SOURCE, naming.BINARY, naming.ACCESS)
 
 
-def remove(root: Path, handle: Handle) -> Kept | None:
-    """Remove an entry that is as it was seen; None once it is gone."""
-    try:
-        with tree.open_group(root, handle.group) as folder:
-            return _remove(folder, handle)
-    except FileNotFoundError:
-        return Kept("it was removed meanwhile")
-    except OSError as error:
-        return Kept(f"{root.joinpath(*handle.group.parts)} cannot be changed ({error.strerror})")
+class Removals:
+    """The removals of one run, and what they know of the folders they work in."""
+
+    def __init__(self, mend: str) -> None:
+        """``mend`` says what frees locks that nobody holds."""
+        self._mend = mend
+        self._tails: dict[Group, Tail] = {}
+
+    def remove(self, root: Path, handle: Handle) -> Kept | None:
+        """Remove an entry that is as it was seen; None once it is gone."""
+        try:
+            with tree.open_group(root, handle.group) as folder:
+                tail = self._tails.setdefault(handle.group, Tail(handle.group))
+                tail.refresh(folder)
+                kept = _remove(folder, handle, tail, self._mend)
+                tail.note(folder)
+                return kept
+        except FileNotFoundError:
+            return Kept("it was removed meanwhile")
+        except OSError as error:
+            return Kept(f"{root.joinpath(*handle.group.parts)} cannot be changed ({error.strerror})")
+
+    def settle(self, root: Path) -> None:
+        """Close what holes writers left open behind the removals; best effort."""
+        groups, self._tails = list(self._tails), {}
+        for group in groups:
+            with suppress(OSError), tree.open_group(root, group) as folder:
+                close_holes(folder, group)
+
+
+class Tail:
+    """Which numbers of a folder there are, from whose end entries are taken to fill gaps."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._stems: list[str] = []
+        self._damaged: set[str] = set()
+        self._moved: dict[Identities, str] = {}
+        self._changed_ns: int | None = None
+        self._known = False
+
+    def refresh(self, folder: Folder) -> None:
+        """List a folder that others changed; raises OSError."""
+        if folder.status().st_mtime_ns != self._changed_ns:
+            self._known = True
+            self._stems, self._damaged = list(tree.listing(folder).stems), set()
+
+    def note(self, folder: Folder) -> None:
+        """Take what the folder is now for our own doing; raises OSError."""
+        self._changed_ns = folder.status().st_mtime_ns if self._known else None
+
+    def forget(self) -> None:
+        """List the folder again before the next removal."""
+        self._known = False
+
+    def find(self, folder: Folder, handle: Handle) -> Slot | None:
+        """An entry that was seen before, also where a removal of another moved it."""
+        likely = (self._moved.get(handle.identities), handle.stem)
+        for stem in (*(one for one in likely if one is not None), *self._stems, *sorted(self._damaged)):
+            slot = slots.look(folder, self._group, stem)
+            if slot.identities == handle.identities:
+                return slot
+        return None
+
+    def last(self, folder: Folder, stem: str) -> Slot | None:
+        """The last entry above a number that is whole, which may be moved into its place.
+
+        A damaged copy that came before a sound one of the same program would be taken in its place.
+        """
+        while self._group.family is not Family.IR and self._stems:
+            slot = slots.look(folder, self._group, self._stems[-1])
+            if naming.order(slot.stem) <= naming.order(stem):
+                return None
+            if _whole(folder, slot):
+                return slot
+            self._damaged.add(self._stems.pop())
+        return None
+
+    def drop(self, stem: str, moved: Slot | None) -> str:
+        """Note that an entry is gone and which one took its place; the number that became free."""
+        if moved is not None:
+            self._stems.pop()
+            self._moved[moved.identities] = stem
+            return moved.stem
+        self._damaged.discard(stem)
+        if self._stems and self._stems[-1] == stem:
+            self._stems.pop()
+        return stem
+
+    def expects(self, stem: str) -> bool:
+        """Whether a number is one of the damaged ones at the end."""
+        return stem in self._damaged
 
 
 def delete(folder: Folder, stem: str) -> None:
@@ -57,50 +144,55 @@ def lock_names(stems: Sequence[str]) -> list[str]:
     return [stem + naming.LOCK for stem in sorted(stems, key=naming.order)]
 
 
-def close_hole(folder: Folder) -> None:
-    """Move the last entry into a hole that a writer left open behind a removal; best effort."""
-    found = tree.listing(folder)
-    hole, stems = str(found.hole()), found.stems
-    if not stems or naming.order(stems[-1]) <= int(hole) or stems[-1] == naming.IR_STEM:
-        return
-    with suppress(BusyError), held(folder, lock_names([hole, stems[-1]])):
-        move(folder, stems[-1], hole)
+def close_holes(folder: Folder, group: Group) -> None:
+    """Move the last whole entries into holes that writers left open behind a removal; best effort."""
+    for _ in range(0 if group.family is Family.IR else _HOLES_CLOSED):
+        found = tree.listing(folder)
+        hole = str(found.hole)
+        above = (stem for stem in reversed(found.stems) if naming.order(stem) > found.hole)
+        last = next((stem for stem in above if _whole(folder, slots.look(folder, group, stem))), None)
+        if last is None:
+            return
+        try:
+            with held(folder, lock_names([hole, last])):
+                move(folder, last, hole)
+        except BusyError:
+            return
 
 
-def _remove(folder: Folder, handle: Handle) -> Kept | None:
-    found = tree.listing(folder)
-    slot = locate(folder, found, handle)
+def _remove(folder: Folder, handle: Handle, tail: Tail, mend: str) -> Kept | None:
+    slot = tail.find(folder, handle)
     if slot is None:
         return Kept()
-    above = _above(folder, handle, found, slot.stem)
+    last = tail.last(folder, slot.stem)
+    there = [slot] if last is None else [slot, last]
     try:
-        with held(folder, lock_names([slot.stem, *above])):
-            if slots.look(folder, handle.group, slot.stem).identities != handle.identities:
+        with held(folder, lock_names([one.stem for one in there])):
+            if any(slots.look(folder, one.group, one.stem).identities != one.identities for one in there):
+                tail.forget()
                 return Kept()
-            chain = [slot.stem, *above]
-            for lower, upper in pairwise(chain):
-                move(folder, upper, lower)
-            delete(folder, chain[-1])
+            if last is None:
+                delete(folder, slot.stem)
+            else:
+                move(folder, last.stem, slot.stem)
     except BusyError as busy:
-        return Kept(_busy(folder, str(busy)))
-    if above:
-        close_hole(folder)
+        return Kept(_busy(folder, str(busy), mend))
+    _look_behind(folder, handle.group, tail, tail.drop(slot.stem, last))
     return None
 
 
-def _above(folder: Folder, handle: Handle, found: Listing, stem: str) -> list[str]:
-    """Which entries move down: the last into the gap; all of them where the last is damaged.
+def _look_behind(folder: Folder, group: Group, tail: Tail, free: str) -> None:
+    """Close the hole where a program wrote behind the number that became free."""
+    if group.family is Family.IR:
+        return
+    behind = str(int(free) + 1)
+    slot = slots.look(folder, group, behind)
+    if (slot.binary or slot.source) and not tail.expects(behind):
+        tail.forget()
+        close_holes(folder, group)
 
-    A damaged copy that came before a sound one of the same program would be taken in its place.
-    """
-    later = [one for one in found.stems if naming.order(one) > naming.order(stem)]
-    if not later:
-        return []
-    return later[-1:] if _whole(folder, handle, later[-1]) else later
 
-
-def _whole(folder: Folder, handle: Handle, stem: str) -> bool:
-    slot = slots.look(folder, handle.group, stem)
+def _whole(folder: Folder, slot: Slot) -> bool:
     try:
         slots.binary_of(folder, slot)
         if slot.with_source:
@@ -110,12 +202,10 @@ def _whole(folder: Folder, handle: Handle, stem: str) -> bool:
     return True
 
 
-def _busy(folder: Folder, name: str) -> str:
+def _busy(folder: Folder, name: str, mend: str) -> str:
     age = locks.age_ns(folder, name)
     if age is None:
         return f"a program held {name}; run it again"
     if locks.is_stale(age):
-        return (
-            f"{name} is {format_age(age)} old and held by nobody; run 'gpucache verify --repair --cache sycl'"
-        )
+        return f"{name} is {format_age(age)} old and held by nobody; {mend}"
     return f"a program may be writing, as {name} exists; run it again later"

@@ -73,7 +73,7 @@ def _repair_below(root: Path, parts: tuple[str, ...]) -> None:
     group = naming.group_of(parts) or naming.group_of(parts[:-1])
     if group is not None and not _is_link(root, parts):
         repair_group(root, group)
-    elif parts and _is_link(root, parts):
+    elif naming.is_made(parts) and _is_link(root, parts):
         with tree.open_part(root, parts[:-1]) as above:
             above.unlink(parts[-1])
     elif naming.leads_on(parts):
@@ -106,7 +106,7 @@ def _repair(folder: Folder, group: Group) -> None:
         for stem in kept:
             _mend_time(folder, slots.look(folder, group, stem))
     _drop_times(folder)
-    removal.close_hole(folder)
+    removal.close_holes(folder, group)
 
 
 def _free_locks(folder: Folder, found: Listing) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpucache import payload as payloads
 from gpucache.caches.sycl import fields, images, slots
 from gpucache.caches.sycl.naming import Family
+from gpucache.caches.sycl.shapes import Read, Span
 from gpucache.caches.sycl.slots import Slot
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -33,16 +34,25 @@ def _stored(folder: Folder, slot: Slot) -> Iterator[tuple[str, str]]:
         yield "key", f"not stored by a {slot.group.family}; only its hashes are known"
         return
     shape, read = slots.source_of(folder, slot)
-    yield from fields.device_pairs(slots.part(read, shape.device))
-    yield "build options", fields.text(slots.part(read, shape.options))
-    yield "spec constants", fields.blob(slots.part(read, shape.spec))
-    stored = slots.part(read, shape.images)
+    yield from fields.device_pairs(slots.head(read, shape.device, fields.SHOWN_BYTES))
+    yield "build options", fields.text(slots.head(read, shape.options, fields.SHOWN_BYTES))
+    spec = slots.head(read, shape.spec, fields.SHOWN_BYTES)
+    yield "spec constants", fields.blob(spec, shape.spec.length)
+    yield from _images(read, shape.images)
+
+
+def _images(read: Read, span: Span) -> Iterator[tuple[str, str]]:
+    unseen = slots.unseen(span)
+    if unseen:
+        yield "image", f"{format_size(span.length)}, {unseen}"
+        return
+    stored = slots.part(read, span)
     yield "image", f"{format_size(len(stored))}, SHA-256 {fields.sha256(stored)}"
     names = images.kernels(stored).names
     for name in names[:_NAMES_SHOWN]:
-        yield "entry point", name
+        yield "kernel", name
     if len(names) > _NAMES_SHOWN:
-        yield "entry points", f"{len(names)} in all"
+        yield "kernels", f"{len(names)} in all"
 
 
 def _place(slot: Slot) -> Iterator[tuple[str, str]]:
@@ -54,6 +64,10 @@ def _place(slot: Slot) -> Iterator[tuple[str, str]]:
 
 def _payload(folder: Folder, slot: Slot) -> Iterator[tuple[str, str]]:
     shape, read = slots.binary_of(folder, slot)
+    unseen = slots.unseen(shape.payload)
+    if unseen:
+        yield "binary", f"{format_size(shape.payload.length)}, {unseen}"
+        return
     data = slots.part(read, shape.payload)
     info = payloads.describe(data)
     yield "kind", info.kind.value

@@ -3,19 +3,28 @@
 Owns how an entry's files are opened and taken apart. Must not judge them.
 """
 
+import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpucache.caches import files
 from gpucache.caches.files import Identity
 from gpucache.caches.sycl import naming, shapes
 from gpucache.caches.sycl.naming import Family, Group
-from gpucache.caches.sycl.shapes import BinaryShape, SourceShape, Span
+from gpucache.caches.sycl.shapes import BinaryShape, DamagedError, SourceShape, Span
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
+from gpucache.outcomes import FindingKind
+from gpucache.units import format_size
 
+LOOKED_INTO_BYTES = 256 << 20
+"""The largest binary or images that are held in memory to look into them."""
+EXTRACTED_BYTES = 1 << 30
+"""The largest binary that is given out."""
 _HEAD_BYTES = 64 << 10
+_PIECE_BYTES = 1 << 20
 _TIME = re.compile(rb"[0-9]{1,19}")
 _TIME_BYTES = 64
 
@@ -70,8 +79,13 @@ def binary_of(folder: Folder, slot: Slot) -> tuple[BinaryShape, shapes.Read]:
 
 
 def payload_of(folder: Folder, slot: Slot) -> bytes:
-    """The binary; raises FormatError, OSError."""
+    """The binary; raises FormatError, also for one over 1 GiB, OSError."""
     shape, read = binary_of(folder, slot)
+    if shape.payload.length > EXTRACTED_BYTES:
+        raise FormatError(
+            f"the binary in {slot.stem}{naming.BINARY} has {format_size(shape.payload.length)}, over the "
+            f"{format_size(EXTRACTED_BYTES)} that are extracted; copy the file itself"
+        )
     return part(read, shape.payload)
 
 
@@ -92,18 +106,54 @@ def part(read: shapes.Read, span: Span) -> bytes:
     return data
 
 
+def unseen(span: Span) -> str:
+    """Why a part is not looked into; empty where it is."""
+    if span.length <= LOOKED_INTO_BYTES:
+        return ""
+    return f"not looked into: larger than {format_size(LOOKED_INTO_BYTES)}"
+
+
+def head(read: shapes.Read, span: Span, count: int) -> bytes:
+    """The first bytes of a part; raises FormatError, OSError."""
+    return part(read, Span(span.offset, min(span.length, count)))
+
+
+def pieces(read: shapes.Read, span: Span) -> Iterator[bytes]:
+    """A part of a file piece by piece; raises FormatError where the file ends within it, OSError."""
+    for offset in range(span.offset, span.end, _PIECE_BYTES):
+        yield part(read, Span(offset, min(_PIECE_BYTES, span.end - offset)))
+
+
+def sha256(read: shapes.Read, span: Span) -> str:
+    """SHA-256 of a part, as lower-case hex; raises FormatError, OSError."""
+    hasher = hashlib.sha256()
+    for piece in pieces(read, span):
+        hasher.update(piece)
+    return hasher.hexdigest()
+
+
 def _reader(folder: Folder, name: str, status: os.stat_result | None) -> tuple[shapes.Read, int]:
     """What reads a file, its first bytes kept, and its size; raises FormatError, OSError."""
     if status is None:
         raise FormatError(f"{name} does not exist")
-    head = files.read_part(folder, name, 0, _HEAD_BYTES)
+    head = _part(folder, name, 0, _HEAD_BYTES)
 
     def read(offset: int, count: int) -> bytes:
         if offset + count <= len(head):
             return head[offset : offset + count]
-        return files.read_part(folder, name, offset, count)
+        return _part(folder, name, offset, count)
 
     return read, status.st_size
+
+
+def _part(folder: Folder, name: str, offset: int, count: int) -> bytes:
+    try:
+        return files.read_part(folder, name, offset, count)
+    except PermissionError as error:
+        stops = name.endswith(naming.BINARY)
+        effect = shapes.LOST if stops else shapes.PASSED_OVER
+        detail = f"{name} cannot be read ({error.strerror}): {effect}; its owner can make it readable"
+        raise DamagedError(FindingKind.UNTRUSTED, detail, stops=stops) from error
 
 
 def _status(folder: Folder, name: str) -> os.stat_result | None:

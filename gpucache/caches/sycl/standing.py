@@ -8,13 +8,14 @@ equals what is wanted is taken, whatever its ``.bin`` holds. Must not know files
 from collections.abc import Iterator
 
 from gpucache.caches.files import Identity
-from gpucache.caches.sycl import judging, locks, naming, slots
+from gpucache.caches.sycl import judging, locks, naming, slots, totals
 from gpucache.caches.sycl.judging import Problem, Verdict
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
+from gpucache.units import format_age
 
 _Identities = tuple[Identity | None, Identity | None]
 _LOCKED = "programs pass this entry over and keep another copy beside it, and eviction spins on it for ever"
@@ -25,6 +26,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._group: Group | None = None
+        self._answers: Answers | None = None
         self._kept: dict[str, tuple[_Identities, Verdict]] = {}
 
     def of(self, folder: Folder, slot: Slot) -> Verdict:
@@ -37,29 +39,74 @@ class Verdicts:
             self._kept[slot.stem] = known
         return known[1]
 
+    def answers(self, folder: Folder, listing: Listing, slot: Slot) -> "Answers":
+        """Which numbers answer programs, up to an entry; raises OSError."""
+        if self._answers is None or self._answers.listing is not listing:
+            self._answers = Answers(listing)
+        self._answers.fill(folder, slot, self)
+        return self._answers
+
+
+class Answers:
+    """The first number of a folder that programs take for each key, and the first they die of."""
+
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
+        self.killer: str | None = None
+        self.taken: dict[str, tuple[str, Verdict]] = {}
+        self._filled = 0
+
+    def fill(self, folder: Folder, slot: Slot, verdicts: Verdicts) -> None:
+        """Look at the numbers below an entry that were not looked at yet; raises OSError."""
+        stems, end = self.listing.stems, naming.order(slot.stem)
+        while self._filled < len(stems) and naming.order(stems[self._filled]) < end:
+            stem = stems[self._filled]
+            if naming.LOCK not in self.listing.files[stem]:
+                self._add(stem, verdicts.of(folder, slots.look(folder, slot.group, stem)))
+            self._filled += 1
+
+    def _add(self, stem: str, verdict: Verdict) -> None:
+        if verdict.kills and self.killer is None:
+            self.killer = stem
+        if verdict.taken:
+            self.taken.setdefault(verdict.digest, (stem, verdict))
+
 
 def problems(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) -> Iterator[Problem]:
     """What is wrong with an entry where it lies; raises OSError."""
-    lock = slot.stem + naming.LOCK
-    age = locks.age_ns(folder, lock)
-    if age is not None:
-        yield FindingKind.LOCKED, locks.told(lock, age, _LOCKED)
-        if not locks.is_stale(age):
-            return  # what is being written is not judged
+    locked = under_lock(folder, slot.stem)
+    yield from locked
+    if locked and FindingKind.MISPLACED not in dict(locked):
+        return  # what is being written is not judged
     yield from verdicts.of(folder, slot).problems
     unreached = beyond(listing, slot.stem)
-    if unreached:
+    if locked:
+        pass  # nothing else matters to programs
+    elif unreached:
         yield FindingKind.MISPLACED, unreached
     else:
         yield from _behind(folder, listing, slot, verdicts)
     yield from _times(folder, slot)
 
 
+def under_lock(folder: Folder, stem: str) -> list[Problem]:
+    """What a lock on an entry that is there means; misplaced where nobody holds it."""
+    name = stem + naming.LOCK
+    age = locks.age_ns(folder, name)
+    if age is None:
+        return []
+    found: list[Problem] = [(FindingKind.LOCKED, locks.told(name, age, _LOCKED))]
+    if locks.is_stale(age):
+        left = f"no program reads it: {name} was left {format_age(age)} ago"
+        found.append((FindingKind.MISPLACED, f"{left}, so programs compile again and add a copy"))
+    return found
+
+
 def beyond(listing: Listing, stem: str) -> str:
     """Why programs stop before a number; empty where they get to it."""
     if stem == naming.IR_STEM:
         return ""
-    hole = listing.hole()
+    hole = listing.hole
     if naming.order(stem) <= hole:
         return ""
     stop = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
@@ -70,19 +117,15 @@ def beyond(listing: Listing, stem: str) -> str:
 
 def _behind(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) -> Iterator[Problem]:
     """A lower number that programs take in place of this one."""
-    own = verdicts.of(folder, slot).digest
-    for stem in listing.stems:
-        if stem == slot.stem:
-            return
-        if naming.LOCK in listing.files[stem]:
-            continue
-        lower = verdicts.of(folder, slots.look(folder, slot.group, stem))
-        if lower.kills:
-            yield FindingKind.MISPLACED, f"programs die of {stem} before they get to {slot.stem}"
-            return
-        if own and lower.taken and lower.digest == own:
-            yield _twin(lower, stem, slot.stem)
-            return
+    own, answers = verdicts.of(folder, slot).digest, verdicts.answers(folder, listing, slot)
+    end = naming.order(slot.stem)
+    twin = answers.taken.get(own) if own else None
+    if twin is not None and naming.order(twin[0]) < end:
+        end = naming.order(twin[0])
+    if answers.killer is not None and naming.order(answers.killer) < end:
+        yield FindingKind.MISPLACED, f"programs die of {answers.killer} before they get to {slot.stem}"
+    elif twin is not None and end < naming.order(slot.stem):
+        yield _twin(twin[1], twin[0], slot.stem)
 
 
 def _twin(lower: Verdict, stem: str, own: str) -> Problem:
@@ -112,4 +155,4 @@ def _times(folder: Folder, slot: Slot) -> Iterator[Problem]:
 
 def _evicts(folder: Folder, group: Group) -> bool:
     """Whether eviction was ever on in the cache that a group's folder lies in."""
-    return (folder.path.parents[len(group.parts) - 1] / naming.SIZE_FILE).is_file()
+    return totals.has_size(folder.path.parents[len(group.parts) - 1])

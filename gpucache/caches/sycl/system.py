@@ -5,13 +5,12 @@ Must not read entries.
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import places
 from gpucache.caches.interface import Isolation
-from gpucache.caches.sycl import environment, naming
+from gpucache.caches.sycl import environment, roots
 from gpucache.caches.sycl.cache import SyclCache
 from gpucache.caches.sycl.entries import CACHE
 from gpucache.caches.sycl.environment import SyclLocation
@@ -19,10 +18,6 @@ from gpucache.caches.sycl.explain import WANTED
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 
-_LOOKED_AT = 32
-"""How many names of a folder are looked at before it counts as none of ours."""
-_WAYS_TRIED = 4
-_SURE = frozenset({naming.KERNELS, naming.SIZE_FILE})
 _TRACE_ALL = "7"
 
 
@@ -48,7 +43,7 @@ class SyclSystem:
         if found is None:
             return ()
         root, decided_by = found
-        problems = (*environment.problems(environ), *places.problems(root, move=environment.MOVE))
+        problems = (*environment.problems(environ), *_problems(root, environ))
         return (
             SyclLocation(
                 CACHE,
@@ -63,24 +58,24 @@ class SyclSystem:
 
     def recognises(self, path: Path) -> bool:
         """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
-        with suppress(OSError, ValueError):
-            if not path.is_dir():
-                return False
-            first = _names(path)
-            if not first:
-                return path.name == environment.FOLDER
-            return not _SURE.isdisjoint(first) or _leads_to_entries(path, 0, first)
-        return False
+        return roots.recognises(path)
 
     def open(self, location: Location) -> SyclCache:
-        """The cache at a location; raises CacheUnusableError for what is no folder."""
+        """The cache at a location; raises CacheUnusableError for a place that can be none.
+
+        A place that was named by hand and holds other things alone is none, either; where programs will
+        make their cache in such a place, it has no entries yet.
+        """
         root = Path(location.root)
-        with suppress(OSError, ValueError):
-            if root.exists() and not root.is_dir():
-                raise CacheUnusableError(f"{root} is no folder, and a cache of libsycl is one; name another")
+        foreign = roots.foreign(root)
+        by_hand = not isinstance(location, SyclLocation)
+        refusal = roots.refusal(root, os.environ) or (foreign if by_hand else "")
+        if refusal:
+            raise CacheUnusableError(refusal)
         if isinstance(location, SyclLocation):
-            return SyclCache(location, location.bounds)
-        return SyclCache(location, environment.bounds(os.environ))
+            return SyclCache(location, location.bounds, foreign)
+        problems = location.problems or _problems(root, os.environ)
+        return SyclCache(replace(location, problems=problems), environment.bounds(os.environ))
 
     def isolation(self, folder: Path) -> Isolation:
         """A private cache, turned on."""
@@ -88,17 +83,10 @@ class SyclSystem:
         return Isolation(((environment.PERSISTENT, "1"), (environment.DIRECTORY, private)))
 
 
-def _names(path: Path) -> list[str]:
-    with os.scandir(path) as found:
-        return [item.name for item in islice(found, _LOOKED_AT)]
-
-
-def _leads_to_entries(path: Path, depth: int, names: Sequence[str]) -> bool:
-    if depth == naming.LEVELS:
-        return any(naming.split_file(name) for name in names)
-    inner = (path / name for name in islice(filter(naming.is_hash, names), _WAYS_TRIED))
-    return any(
-        _leads_to_entries(one, depth + 1, _names(one))
-        for one in inner
-        if one.is_dir() and not one.is_symlink()
-    )
+def _problems(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is wrong with a place: that it is none, that it is closed, or all that can be seen of it."""
+    closed = roots.refusal(root, environ) or roots.unreadable(root)
+    if closed:
+        return (closed,)
+    foreign = roots.foreign(root)
+    return (*filter(None, (foreign,)), *places.problems(root, move=environment.MOVE))

@@ -24,12 +24,13 @@ from gpucache.units import format_size
 
 SLACK_BYTES = 64 << 10
 _LIMIT_BYTES = 4096
-_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
+"""Of more digits than an unsigned 64-bit number has, none are read."""
 _WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
 
 
 def summed_bytes(root: Path) -> int:
-    """The bytes of all entries as libsycl adds them up; raises CacheUnusableError."""
+    """The bytes of all entries as libsycl adds them up. Raises nothing."""
     groups = (item for item in tree.walk(root) if isinstance(item, Group))
     return sum(group_bytes(root, group) for group in groups)
 
@@ -44,6 +45,13 @@ def group_bytes(root: Path, group: Group) -> int:
     return sum(one.st_size for slot in found for one in (slot.binary, slot.source) if one)
 
 
+def has_size(root: Path) -> bool:
+    """Whether there is a file of the size. Raises nothing."""
+    with suppress(OSError), Folder.at(root) as folder:
+        return stat.S_ISREG(folder.lstat(naming.SIZE_FILE).st_mode)
+    return False
+
+
 def size_problem(root: Path, summed: int) -> Problem | None:
     """What is wrong with the file of the size; None where it is sound or missing."""
     try:
@@ -56,7 +64,7 @@ def size_problem(root: Path, summed: int) -> Problem | None:
     return _unreadable(data) or _far_off(data, summed)
 
 
-def rewrite(root: Path, summed: int) -> str:
+def rewrite(root: Path, summed: int, mend: str = "repair the cache") -> str:
     """Write the true size where there is a file for it; a sentence of what was done, or of what kept it."""
     try:
         with Folder.at(root) as folder:
@@ -68,7 +76,7 @@ def rewrite(root: Path, summed: int) -> str:
     except locks.BusyError:
         return (
             f"{naming.SIZE_FILE} was left alone, as {naming.SIZE_LOCK} exists; "
-            "run 'gpucache verify --repair --cache sycl' if no program is running"
+            f"{mend} if no program is running"
         )
     except OSError as error:
         return f"{root / naming.SIZE_FILE} cannot be written ({error.strerror})"
@@ -143,7 +151,7 @@ def _unreadable(data: bytes) -> Problem | None:
     if not data:
         return None
     found = _NUMBER.match(line)
-    if found is None or int(found[2][:40]) >= 1 << 64:
+    if found is None or int(found[2]) >= 1 << 64:
         shown = line[:20].decode("ascii", "replace")
         return FindingKind.CORRUPT, f"{naming.SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}"
     if found[1] == b"-":

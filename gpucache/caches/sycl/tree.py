@@ -8,16 +8,16 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from gpucache.caches import files, places
-from gpucache.caches.sycl import naming
+from gpucache.caches.sycl import environment, naming, roots
 from gpucache.caches.sycl.naming import Group
-from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
 
-ROOT_FILES = frozenset({naming.SIZE_FILE, naming.SIZE_LOCK, naming.EVICTION, naming.EVICTION + naming.LOCK})
+_NAMES_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,17 @@ class Stray:
     detail: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Listing:
-    """The names in a folder of entries: the suffixes there are for each stem, and foreign names."""
+    """The names in a folder of entries: the suffixes there are for each stem, and foreign names.
+
+    Not to be changed once it is asked: what it tells of all stems is worked out once.
+    """
 
     files: dict[str, set[str]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
 
-    @property
+    @cached_property
     def stems(self) -> list[str]:
         """The entries and halves of entries, in the order in which programs look at them."""
         return sorted((stem for stem in self.files if self.present(stem)), key=naming.order)
@@ -45,6 +48,7 @@ class Listing:
         """Whether programs see an entry here: either of its files is enough."""
         return not self.files.get(stem, set()).isdisjoint((naming.BINARY, naming.SOURCE))
 
+    @cached_property
     def hole(self) -> int:
         """The first number that programs do not see, where they stop looking."""
         number = 0
@@ -56,16 +60,15 @@ class Listing:
 def walk(root: Path) -> Iterator[Group | Stray]:
     """Every folder of entries and everything that does not belong there, in no order.
 
-    Nothing for a root that does not exist; raises CacheUnusableError for one that cannot be read.
+    Nothing for a root that does not exist, and one stray for a root that cannot be read. Raises nothing.
     """
     try:
-        top = Folder.at(root)
+        with Folder.at(root) as top:
+            yield from _below(top, ())
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise CacheUnusableError(f"{root} cannot be read ({error.strerror}); name another cache") from error
-    with top:
-        yield from _below(top, ())
+    except (OSError, ValueError) as error:
+        yield Stray((), FindingKind.UNTRUSTED, f"it cannot be read ({getattr(error, 'strerror', error)})")
 
 
 def listing(folder: Folder) -> Listing:
@@ -110,6 +113,7 @@ def _remove_folder(above: Folder, name: str) -> None:
 
 
 def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
+    folder.lstat(os.curdir)  # names alone, without the right to look at what they lead to, say nothing
     doubt = places.distrust(folder.status(), move="move the cache with SYCL_CACHE_DIR")
     if doubt:
         yield Stray(parts, FindingKind.UNTRUSTED, doubt)
@@ -117,22 +121,38 @@ def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
     if group is not None:
         yield group
         return
-    empty = True
+    empty, strangers = True, 0
+    told: list[str] = []
     for item in folder.entries():
         empty = False
-        yield from _item(folder, item, parts)
+        if _is_strange((*parts, item.name)):
+            strangers += 1
+            told = sorted([*told, item.name])[:_NAMES_TOLD]
+        else:
+            yield from _item(folder, item, parts)
+    if strangers:
+        yield Stray(parts, FindingKind.LEFTOVER, _strange(told, strangers, top=not parts))
     if empty and parts:
         yield Stray(parts, FindingKind.LEFTOVER, "it is an empty folder, as eviction leaves them")
 
 
+def _is_strange(parts: tuple[str, ...]) -> bool:
+    """Whether libsycl makes no such name."""
+    if len(parts) == 1 and parts[0] in roots.ROOT_FILES:
+        return False
+    return not naming.leads_on(parts) and naming.group_of(parts) is None
+
+
+def _strange(told: list[str], count: int, *, top: bool) -> str:
+    """One sentence for all the foreign names in a folder, however many."""
+    names = ", ".join(told) + (f" and {count - len(told)} more" if count > len(told) else "")
+    own = f"; give the cache a folder of its own: {environment.MOVE}" if top else ""
+    return f"it holds {names} as well, which libsycl does not make and which are left alone{own}"
+
+
 def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Iterator[Group | Stray]:
     own = (*parts, item.name)
-    if not parts and item.name in ROOT_FILES:
-        return
-    if not naming.leads_on(own) and naming.group_of(own) is None:
-        yield Stray(
-            own, FindingKind.LEFTOVER, "libsycl makes no such name; remove it by hand if it is not needed"
-        )
+    if not parts and item.name in roots.ROOT_FILES:
         return
     try:
         mode = folder.lstat(item.name).st_mode

@@ -261,6 +261,21 @@ def test_other_folders_are_not_recognised(parts: tuple[str, ...], tmp_path: Path
     assert not SYSTEM.recognises(tmp_path)
 
 
+@pytest.mark.parametrize("folders", [("tmp", "photos"), ("tmp", "entries/letters", "photos")])
+def test_the_folder_of_something_else_is_one_finding(folders: tuple[str, ...], tmp_path: Path) -> None:
+    """A home with a tmp of its own is told once to be no cache, and nothing in it is listed or removed."""
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "mine").write_bytes(b"")
+    temporary(tmp_path, "mine", 2 * HOUR_NS, _NOW)
+    cache = opened(tmp_path, _NOW)
+    [checked] = cache.leftovers()
+    assert "is no cache of cuda.core" in checked.findings[0].detail
+    assert not list(cache.scan())
+    assert not cache.repair(checked, None).findings[0].repaired
+    assert len([path for path in tmp_path.rglob("mine") if path.is_file()]) == len(folders)
+
+
 @given(files=st.lists(st.tuples(_NAMES, _NAMES, _PAYLOADS), max_size=6))
 def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]]) -> None:
     """Names and bytes of any kind are listed, checked, repaired and removed."""
@@ -269,6 +284,8 @@ def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]])
         for group, name, payload in files:
             lay(root, group, name, payload)
         SYSTEM.recognises(root)
+        lay(root, "ab", "c" * 62, b"one that makes it a cache")
+        files = [*files, ("ab", "c" * 62, b"")]
         cache = opened(root)
         entries = list(cache.scan())
         assert len(entries) == len({(group, name) for group, name, _ in files})

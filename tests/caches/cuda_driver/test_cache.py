@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.cuda_driver.clearing import clear
-from gpucache.caches.cuda_driver.tree import DEEPEST
-from gpucache.errors import FormatError
+from gpucache.caches.cuda_driver.tree import DEEPEST, survey
+from gpucache.errors import FormatError, UsageError
 from gpucache.outcomes import FindingKind, Kept, Verdict
 from tests.caches.cuda_driver.build import (
     HOUR_NS,
@@ -203,9 +203,39 @@ def test_an_opaque_entry_is_not_extracted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("enabled", "verdict"), [(True, Verdict.OPAQUE_KEY), (False, Verdict.NOT_CONSULTED)])
 def test_no_key_is_explained(enabled: bool, verdict: Verdict, tmp_path: Path) -> None:
-    """Whatever is asked."""
-    [reach] = opened(tmp_path, enabled=enabled).explain({"source": (b"x",)})
+    """They are opaque, or not asked for."""
+    [reach] = opened(tmp_path, enabled=enabled).explain({})
     assert reach.verdict is verdict and not reach.hit
+
+
+def test_a_field_is_refused(tmp_path: Path) -> None:
+    """There is none."""
+    with pytest.raises(UsageError, match="no field 'source'"):
+        list(opened(tmp_path).explain({"source": (b"x",)}))
+
+
+def _home(root: Path) -> None:
+    file(root, "thesis.tex")
+    file(root, "ab/cd/letter.txt")
+
+
+def _home_with_an_index(root: Path) -> None:
+    file(root, "index")
+    file(root, "photos/1.jpg")
+
+
+@pytest.mark.parametrize("make", [_home, _home_with_an_index])
+def test_the_folder_of_something_else_is_never_emptied(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """One sentence says what it is not, and nothing in it is judged or removed."""
+    make(tmp_path / "home")
+    (tmp_path / "home" / "link").symlink_to("/")
+    cache = opened(tmp_path / "home", limit=10)
+    [checked] = cache.leftovers()
+    assert "no cache of the CUDA driver" in checked.findings[0].detail
+    assert not cache.check(only(cache)).findings and not only(cache).damage
+    kept = cache.remove(only(cache), "--all")
+    assert kept is not None and "no cache of the CUDA driver" in kept.reason
+    assert len([path for path in (tmp_path / "home").rglob("*") if path.is_file()]) == 2
 
 
 def _remove(root: Path, why: str = "--all", clock: int = NOW) -> Kept | None:
@@ -294,5 +324,6 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
         for entry in cache.scan():
             assert dict(entry.fields)["files"] == str(files)
             cache.check(entry)
-            assert cache.remove(entry, "--all") is None
-        assert not list(root.iterdir())
+            foreign = survey(root, NOW, None).foreign
+            assert (cache.remove(entry, "--all") is None) is not foreign
+            assert bool(list(root.iterdir())) is foreign

@@ -40,6 +40,7 @@ def test_one_turns_it_off(value: str, enabled: bool) -> None:
     """What another value does is not documented, and is said."""
     location = _location({"CUDA_CACHE_DISABLE": value, "HOME": "/home/a"})
     assert location.enabled is enabled
+    assert any("CUDA_CACHE_DISABLE=1 turns the cache off" in one for one in location.problems) is not enabled
     assert any("CUDA_CACHE_DISABLE=yes" in one for one in location.problems) is (value == "yes")
 
 
@@ -69,6 +70,12 @@ def test_the_limit_is_a_number_of_bytes(value: str, limit: int | None, words: st
 def test_a_relative_place_is_complained_of() -> None:
     """It is another one for every current directory."""
     assert any("set an absolute path" in one for one in _location({"CUDA_CACHE_PATH": "jit"}).problems)
+
+
+def test_a_relative_home_is_named_as_what_decided() -> None:
+    """Not the variable that is not set."""
+    (told,) = (one for one in _location({"HOME": "me"}).problems if "current directory" in one)
+    assert told.startswith("HOME makes it me/.nv/ComputeCache")
 
 
 def test_a_shared_place_is_complained_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

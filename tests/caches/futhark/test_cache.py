@@ -311,3 +311,30 @@ def test_a_location_keeps_its_own_problems(tmp_path: Path) -> None:
     """What the caller knows of the place is not replaced."""
     location = Location("futhark", str(tmp_path), "--cache", enabled=True, problems=("told",))
     assert FutharkCache(location).location().problems == ("told",)
+
+
+@pytest.mark.parametrize("data", [b"", b"FUT", b"FUTHARK\0abc"])
+def test_a_file_shorter_than_its_header_is_told_in_one_way(tmp_path: Path, data: bytes) -> None:
+    """What is said of it, and why it may stay, do not contradict each other."""
+    path = tmp_path / "foo.cache"
+    path.write_bytes(data)
+    cache = open_cache(path)
+    (entry,) = cache.scan()
+    repaired = cache.repair(cache.check(entry), entry)
+    told = " ".join([entry.damage, *(one.detail for one in repaired.findings)])
+    assert "is empty" in told or "ends inside its header" in told
+    assert "does not begin" not in told
+    assert repaired.findings[0].repaired is (len(data) >= 8)
+
+
+def test_a_link_is_only_said_to_be_one(tmp_path: Path) -> None:
+    """Nothing is said of how the file begins that it leads to."""
+    (tmp_path / "real").write_bytes(file_bytes())
+    (tmp_path / "foo.cache").symlink_to(tmp_path / "real")
+    cache = open_cache(tmp_path / "foo.cache")
+    (entry,) = cache.scan()
+    kept = cache.remove(entry, "--all")
+    assert kept is not None
+    assert "is a link" in kept.reason
+    assert "begin" not in kept.reason + entry.damage
+    assert (tmp_path / "foo.cache").is_symlink()

@@ -138,11 +138,14 @@ def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
     assert asked(link).verdict is Verdict.OPAQUE_KEY
 
 
-def test_a_log_of_a_start_that_did_not_ask(file: Path) -> None:
-    """The file would fit, and the program was not told of it."""
-    reach = asked(file, log=cuda_log(OPTIONS, b"Creating kernel main_segmap."))
-    assert reach.verdict is Verdict.NOT_CONSULTED
-    assert "start it with --cache-file foo.cache" in reach.detail
+@pytest.mark.parametrize("lines", [(), (b"Creating kernel main_segmap.",)])
+def test_a_log_without_a_line_about_the_file(file: Path, lines: tuple[bytes, ...]) -> None:
+    """It says nothing of whether the program asked: the key alone decides, with a note."""
+    reach = asked(file, (), log=cuda_log(OPTIONS, *lines))
+    assert reach.verdict is Served.HIT
+    assert reach.detail.endswith("the log has no line about a cache file")
+    other = asked(file, (), log=cuda_log(_with(b"-Dval_main_tile_size_6=32"), *lines))
+    assert other.verdict is Verdict.KEY_CHANGED
 
 
 def test_a_log_of_a_start_that_asked_for_another_file(file: Path) -> None:

@@ -126,6 +126,18 @@ def test_strangers_are_named_and_left(tmp_path: Path) -> None:
     assert (folder / "thesis.tex").exists()
 
 
+def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
+    """A home is told once to be no cache, and nothing in it is named, advised on or removed."""
+    for name in ("AI", "photos", "tempdir_mine", "tempfile_abcdef"):
+        (tmp_path / name).mkdir()
+    build.age(tmp_path, _OLD)
+    [(kind, detail)] = _left(tmp_path).values()
+    assert kind is FindingKind.UNSUPPORTED
+    assert detail == f"{tmp_path} is no cache of PoCL, so nothing in it is looked at; name the folder of one"
+    assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_linked_folders_of_programs_are_untrusted(tmp_path: Path, depth: int) -> None:
     """PoCL would follow the link and run what it finds; here nothing behind it is an entry."""

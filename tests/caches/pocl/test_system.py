@@ -34,7 +34,10 @@ def test_the_place_is_the_one_that_pocl_takes(environ: dict[str, str], root: str
 def test_only_a_one_leaves_the_cache_on(value: str | None, enabled: bool) -> None:
     """PoCL takes every value that does not begin with 1 for off."""
     environ = {"HOME": "/h"} | ({} if value is None else {"POCL_KERNEL_CACHE": value})
-    assert SYSTEM.locations(environ)[0].enabled is enabled
+    (location,) = SYSTEM.locations(environ)
+    assert location.enabled is enabled
+    off = f"POCL_KERNEL_CACHE={value} turns the cache off"
+    assert any(off in problem for problem in location.problems) is not enabled
 
 
 def test_windows_has_a_place_of_its_own() -> None:
@@ -48,7 +51,12 @@ def test_windows_has_a_place_of_its_own() -> None:
     ("environ", "words"),
     [
         ({"POCL_CACHE_DIR": "", "HOME": "/h"}, "is set and empty"),
-        ({"POCL_CACHE_DIR": "here"}, "another place for every current directory"),
+        (
+            {"POCL_CACHE_DIR": "here"},
+            "POCL_CACHE_DIR makes it here, another place for every",
+        ),
+        ({"HOME": "me"}, "HOME makes it me/.cache/pocl/kcache, another place"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "x"}, "XDG_CACHE_HOME makes it x/pocl/kcache, another place"),
         ({}, "all users share"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.pyopencl.keys import all_options, candidate_key
+from gpucache.caches.pyopencl.spellings import readings
 from gpucache.errors import UsageError
 from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.pyopencl.build import (
@@ -47,6 +48,53 @@ def test_options_in_one_text(root: Path) -> None:
     """Options in one text are split as PyOpenCL splits them, which may take quotes away."""
     write(root, keyed(options=["-DX=1", "-DY=a b"]))
     assert _ask(root, options=b"-DX=1 '-DY=a b'").verdict is Served.HIT
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("-DN=4", "-I", "."), ("-D", "N=4", "-I", "."), ("-DN=4", "-I."), ("-DN=4 -I .",), ("-D N=4 -I .",)],
+)
+@pytest.mark.parametrize(
+    "asked", [("-D N=4 -I .",), ("-DN=4 -I .",), ("-D", "N=4", "-I", "."), ("-D N=4", "-I .")]
+)
+def test_options_in_any_spelling(root: Path, given: tuple[str, ...], asked: tuple[str, ...]) -> None:
+    """Options joined or split, in one text or by word, hit what a program built with the same ones."""
+    write(root, keyed(options=given))
+    wanted = {"source": (SOURCE,), "device": (DEVICE_TEXT,), "pyopencl": (VERSION.encode(),)}
+    options = tuple(one.encode() for one in asked)
+    (reach,) = opened(root).explain({**wanted, "options": options})
+    assert (reach.verdict, reach.nearest) == (Served.HIT, keyed(options=given))
+
+
+def test_a_quoted_folder_is_the_folder(root: Path) -> None:
+    """A folder with a space, which a program has to quote in a list of options."""
+    write(root, keyed(options=["-I", '"a b"']))
+    assert _ask(root, options=b"-I 'a b'").verdict is Served.HIT
+
+
+def test_other_values_are_no_spelling(root: Path) -> None:
+    """What means something else is no hit."""
+    write(root, keyed(options=["-DN=4"]))
+    assert _ask(root, options=b"-D N=5").verdict is Verdict.KEY_CHANGED
+    assert _ask(root, options=b"-DN =4").verdict is Verdict.KEY_CHANGED
+
+
+def test_many_options_have_few_spellings() -> None:
+    """Of more options than are mixed all are joined, or all are split."""
+    options = [f"-DX{number}" for number in range(40)]
+    found = readings(options)
+    assert tuple(options) in found
+    assert tuple(word for one in options for word in ("-D", one[2:])) in found
+    assert len(found) < 10
+
+
+def test_no_options_are_not_held_against_those_stored(root: Path) -> None:
+    """Where none are asked for, those of the entry are named in the sentence and are no difference."""
+    write(root, keyed(options=["-DX=1"]), told=_logged(" ".join(["-DX=1", *_added()])))
+    reach = _ask(root)
+    assert (reach.verdict, reach.differences) == (Verdict.KEY_CHANGED, ())
+    assert "options=" in reach.detail
+    assert "-DX=1" in reach.detail
 
 
 def test_several_devices(root: Path) -> None:
@@ -121,6 +169,7 @@ def test_a_source_alone(root: Path) -> None:
     reach = _ask(root, device=b"", options=b"-DX=2")
     assert (reach.verdict, reach.nearest) == (Verdict.OPAQUE_KEY, keyed())
     assert "give device=" in reach.detail
+    assert "gpucache devices --json" in reach.detail
     assert reach.differences[0].left == "-DX=1"
 
 

@@ -1,5 +1,6 @@
 """Where PyOpenCL's caches are, and how they are recognised."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,30 @@ def test_the_switch(tmp_path: Path, value: str | None, enabled: bool, told: bool
     (location,) = SYSTEM.locations(environ)
     assert location.enabled is enabled
     assert any("cannot be imported" in problem for problem in location.problems) is told
+    off = [problem for problem in location.problems if "turns the cache off" in problem]
+    assert bool(off) is (not enabled and not told)
+    assert all(f"PYOPENCL_NO_CACHE={value} " in problem and "unset it" in problem for problem in off)
+
+
+def test_a_relative_home_is_named_as_what_decided() -> None:
+    """The location is absolute, and the sentence names the variable that is set."""
+    (location,) = SYSTEM.locations({"HOME": "me"})
+    assert Path(location.root).is_absolute()
+    assert any(problem.startswith("HOME makes it me/") for problem in location.problems)
+
+
+def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
+    """A folder with nothing of PyOpenCL's is told once, and nothing in it is removed."""
+    (tmp_path / "home" / "photos").mkdir(parents=True)
+    (tmp_path / "home" / "lock").write_bytes(b"")
+    os.utime(tmp_path / "home" / "lock", (1, 1))
+    cache = opened(tmp_path / "home")
+    (checked,) = cache.leftovers()
+    assert "is no cache of PyOpenCL" in checked.findings[0].detail
+    assert "remove" not in checked.findings[0].detail
+    assert not cache.repair(checked, None).findings[0].repaired
+    assert (tmp_path / "home" / "lock").exists()
+    assert list(cache.scan()) == []
 
 
 def test_each_python_has_a_location(root: Path) -> None:

@@ -92,19 +92,22 @@ def test_a_stale_lock_is_a_finding(root: Path) -> None:
     (checked,) = cache.leftovers()
     (finding,) = checked.findings
     assert (finding.kind, checked.entry, checked.counts) == (FindingKind.LOCKED, str(lock), False)
+    assert f"the lock {lock} was left behind" in finding.detail
     assert "waits 60 s" in finding.detail
     assert cache.repair(checked, None).findings[0].repaired
     assert not lock.exists()
 
 
-def test_a_young_lock_is_no_finding(root: Path) -> None:
-    """A lock that a program may hold is noted, and no repair removes it."""
+def test_a_young_lock_is_told_and_left(root: Path) -> None:
+    """A lock that a program may hold is named with its age and the remedy, and no repair removes it."""
     lock = _locked(root, _MINUTE)
     cache = opened(root)
     (checked,) = cache.leftovers()
-    assert checked.findings == ()
-    assert "holds it" in checked.notes[0]
-    cache.repair(checked, None)
+    (finding,) = checked.findings
+    assert (finding.kind, finding.entry) == (FindingKind.LOCKED, "lock")
+    assert f"the lock {lock} was taken" in finding.detail
+    assert "--repair" in finding.detail
+    assert not cache.repair(checked, None).findings[0].repaired
     assert lock.exists()
 
 
@@ -125,8 +128,18 @@ def test_what_is_being_written_is_no_finding(root: Path, key: str) -> None:
     _locked(root, 1)
     cache = opened(root)
     checked = cache.check(only(cache))
-    assert (checked.findings, checked.counts) == ((), False)
+    assert (checked.findings, checked.counts) == ((), True)
     assert "half written" in checked.notes[0]
+    assert key[:12] in checked.notes[0]
+
+
+def test_sound_entries_are_checked_while_the_lock_is_held(root: Path, key: str) -> None:
+    """What cannot be half written is sound, and counts."""
+    write(root, key)
+    _locked(root, 1)
+    cache = opened(root)
+    checked = cache.check(only(cache))
+    assert (checked.findings, checked.notes, checked.counts) == ((), (), True)
 
 
 def test_what_changed_since_the_scan_is_no_finding(root: Path, key: str) -> None:

@@ -158,6 +158,7 @@ def test_write_ahead_mode_is_told(tmp_path: Path) -> None:
     (found,) = file_findings(database(tmp_path / "c.db", [row()], wal=True))
     assert found.kind == "unsupported"
     assert "unable to open database file" in found.detail
+    assert "verify --cache rocfft --repair" in found.detail
 
 
 def test_a_log_beside_it_is_left_over(tmp_path: Path) -> None:

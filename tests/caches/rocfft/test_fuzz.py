@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpucache.caches.rocfft import SYSTEM
 from gpucache.caches.rocfft.code import misfit, read
+from gpucache.caches.rocfft.connecting import words
 from gpucache.caches.rocfft.images import image, restore
 from gpucache.caches.rocfft.names import decode
 from gpucache.caches.rocfft.transfer import merge
@@ -133,3 +134,11 @@ def test_names_of_any_text(name: str) -> None:
     told = decode(f"fft_rtc_fwd_{name}")
     assert told[0] == ("direction", "forward")
     decode(name)
+
+
+def test_what_sqlite_says_is_made_printable() -> None:
+    """Neither control characters nor marks of what is no text reach a terminal, and no more than a line."""
+    said = words("near \x1b[31m\ufffd\n" + "x" * 500)
+    assert said.isprintable()
+    assert "\ufffd" not in said
+    assert len(said) < 130

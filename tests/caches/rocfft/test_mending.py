@@ -1,5 +1,6 @@
 """Removing rows, giving pages back, and repairing: only under SQLite's locks, and only what is rocFFT's."""
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -167,12 +168,32 @@ def test_eviction_leaves_a_database_that_answers(tmp_path: Path) -> None:
     assert file_findings(path) == []
 
 
-def test_superseded_rows_are_those_of_older_builds(tmp_path: Path) -> None:
-    """Of rows of one kernel and architecture the newest supersedes those of other HIP versions."""
-    rows = [row(version=60141133, seconds=10), row(seconds=20), row(arch="gfx942", seconds=1)]
+def test_rows_of_other_installations_are_not_superseded(tmp_path: Path) -> None:
+    """A database may serve two HIP versions and two builds of rocFFT at once."""
+    rows = [row(version=60141133, seconds=10), row(seconds=20), row(total=bytes(32), seconds=30)]
     path = database(tmp_path / "c.db", rows)
-    plan = plan_evict(opened(path), Limits(superseded=True), _NEVER_NS)
-    assert [dict(removal.entry.fields)["hip_version"] for removal in plan.removals] == ["6.1.41133"]
+    assert plan_evict(opened(path), Limits(superseded=True), _NEVER_NS).removals == ()
+    assert len({entry.variant for entry in opened(path).scan()}) == 3
+
+
+@pytest.mark.parametrize(("value", "gone"), [("6.2.41133", 0), ("60241133", 0), ("6.1.41133", 1)])
+def test_the_hip_version_is_known_in_both_forms(tmp_path: Path, value: str, gone: int) -> None:
+    """An entry is unlike a version only if neither its text nor its integer is that."""
+    path = database(tmp_path / "c.db", [row()])
+    plan = plan_evict(opened(path), Limits(unlike=(("hip_version", value),)), _NEVER_NS)
+    assert len(plan.removals) == gone
+
+
+@pytest.mark.parametrize("seconds", [0, -5])
+def test_a_row_without_a_time_is_as_old_as_its_file(tmp_path: Path, seconds: int) -> None:
+    """What an export writes is no time of 1970."""
+    path = database(tmp_path / "c.db", [row(seconds=seconds)])
+    day = 86_400 * 10**9
+    os.utime(path, ns=(day, 2000 * day))
+    (entry,) = opened(path).scan()
+    assert (entry.created_ns, entry.last_used_ns) == (2000 * day, 2000 * day)
+    plan = plan_evict(opened(path), Limits(older_than_ns=30 * day), 2010 * day)
+    assert plan.removals == ()
 
 
 def test_free_pages_are_given_back(tmp_path: Path) -> None:

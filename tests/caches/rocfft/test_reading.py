@@ -53,6 +53,7 @@ def test_a_row_becomes_an_entry(tmp_path: Path) -> None:
     (entry,) = opened(database(tmp_path / "c.db", [row()])).scan()
     assert (entry.program, entry.target, entry.artifact_kind) == (KERNEL, "hip:gfx90a", "amdgpu")
     assert entry.fields == (
+        ("hip_version", str(HIP)),
         ("kernel_name", KERNEL),
         ("arch", "gfx90a"),
         ("hip_version", "6.2.41133"),
@@ -61,6 +62,15 @@ def test_a_row_becomes_an_entry(tmp_path: Path) -> None:
     assert entry.size_bytes == len(code()) + len(KERNEL)
     assert entry.created_ns == entry.last_used_ns == 1_700_000_000 * 10**9
     assert not entry.damage
+
+
+def test_a_report_tells_the_hip_version_once(tmp_path: Path) -> None:
+    """Its integer is for comparisons alone."""
+    cache = opened(database(tmp_path / "c.db", [row()]))
+    (entry,) = cache.scan()
+    told = [field.value for field in cache.report(entry).key_fields if field.label == "hip_version"]
+    assert told == ["6.2.41133"]
+    assert entry.variant == f"HIP 6.2.41133, generator {SUM.hex()[:12]}"
 
 
 def test_the_key_is_of_the_framed_primary_key(tmp_path: Path) -> None:
@@ -334,3 +344,17 @@ def test_rocffts_own_select_answers_what_is_extracted(tmp_path: Path) -> None:
     path = database(tmp_path / "c.db", ROWS)
     cache = opened(path)
     assert [cache.extract(entry) for entry in cache.scan()] == [answer(path, one) for one in ROWS]
+
+
+def test_a_scan_tells_what_a_check_finds(tmp_path: Path) -> None:
+    """Code for another architecture, no code, and no code of a GPU are damage at a scan already."""
+    rows = [
+        row("a", data=b""),
+        row("b", data=code("gfx908", size=9000)),
+        row("c", data=b"text" * 5000),
+        row(),
+    ]
+    cache = opened(database(tmp_path / "c.db", rows))
+    for entry in cache.scan():
+        kinds_found = [str(finding.kind) for finding in cache.check(entry).findings]
+        assert entry.damage.partition(":")[0] == "".join(kinds_found)

@@ -140,8 +140,24 @@ def test_a_system_path_without_its_folder_is_told(tmp_path: Path) -> None:
 def test_a_read_only_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be written keeps nothing new."""
     database(tmp_path / "c.db", [row()])
-    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "c.db")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "c.db" or mode != os.W_OK)
     assert any("read-only" in problem for problem in user(tmp_path / "c.db").problems)
+
+
+@pytest.mark.parametrize("variable", ["ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"])
+def test_a_relative_path_is_told(variable: str) -> None:
+    """It is another place for every directory that a program is started in."""
+    location = SYSTEM.locations({variable: "c.db"})[0]
+    assert location.problems[0].startswith(f"{variable} is c.db, another place for every current directory")
+
+
+def test_a_read_only_folder_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where folder and file cannot be written that is one problem."""
+    (tmp_path / "d").mkdir()
+    database(tmp_path / "d" / "c.db", [row()])
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
+    told = [problem for problem in user(tmp_path / "d" / "c.db").problems if "nothing new is kept" in problem]
+    assert len(told) == 1
 
 
 def test_a_missing_system_database_is_told(tmp_path: Path) -> None:

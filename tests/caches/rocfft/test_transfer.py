@@ -121,7 +121,6 @@ def test_of_equally_new_rows_the_order_decides_nothing(tmp_path: Path) -> None:
         (Filters(hip_versions=frozenset({HIP})), 4),
         (Filters(generator_sums=frozenset({SUM})), 4),
         (Filters(frozenset({"gfx90a"}), frozenset({HIP}), frozenset({SUM})), 2),
-        (Filters(archs=frozenset({"gfx1"})), 0),
     ],
 )
 def test_filters_take_a_part(tmp_path: Path, filters: Filters, count: int) -> None:
@@ -136,6 +135,34 @@ def test_unsound_rows_are_never_carried_on(tmp_path: Path) -> None:
     wrong = [row("a", data=b""), row("b", data=code("gfx908")), row("c", version="x"), row("d", total=b"")]
     result = merge([database(tmp_path / "a.db", [row(), *wrong])], tmp_path / "out.db")
     assert (result.rows, result.unsound) == (1, 4)
+    assert sum(count for _, count in result.why) == 4
+    assert {reason.partition(":")[0] for reason, _ in result.why} == {"corrupt", "mislabelled"}
+
+
+def test_the_reasons_are_counted_the_most_first(tmp_path: Path) -> None:
+    """Of rows that are unsound for one reason there is one line."""
+    wrong = [row("a", data=b""), row("b", data=code("gfx908")), row("c", data=b"")]
+    result = merge([database(tmp_path / "a.db", [row(), *wrong])], tmp_path / "out.db")
+    ((first, most), (_, least)) = result.why
+    assert (most, least, "holds no code" in first) == (2, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "filters", "words"),
+    [
+        (ROWS, Filters(archs=frozenset({"gfx1"})), f"{len(ROWS)} are left out by the filters"),
+        ([row("a", data=b"")], Filters(), "1 are corrupt: it holds no code"),
+        ([], Filters(), "the sources hold no rows"),
+    ],
+)
+def test_an_empty_database_is_not_made(
+    tmp_path: Path, rows: Sequence[Values], filters: Filters, words: str
+) -> None:
+    """Where no row is taken the reason is told, and nothing is published."""
+    source = database(tmp_path / "a.db", rows)
+    with pytest.raises(UsageError, match=words):
+        merge([source], tmp_path / "out.db", filters=filters)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

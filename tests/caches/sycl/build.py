@@ -2,7 +2,10 @@
 
 import os
 import struct
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,6 +140,35 @@ def repaired(root: Path) -> list[Checked]:
     """All findings after a repair, as verify shows them."""
     cache = opened(root)
     return [cache.repair(checked, entry) for checked, entry in verified(cache) if checked.findings]
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As a user whom modes stop: another one where the tests are run by the administrator."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@contextmanager
+def readable_root() -> Iterator[Path]:
+    """A folder for a cache that any user can get to, as pytest's own are not; what is put there is open."""
+    umask = os.umask(0o022)
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        root = Path(place) / "libsycl_cache"
+        root.mkdir(0o755)
+        try:
+            yield root
+        finally:
+            os.umask(umask)
+            for path in (root, *root.rglob("*")):
+                path.chmod(0o755)
 
 
 def snapshot(root: Path) -> dict[str, bytes]:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.sycl import tree
+from gpucache.engine.policy import superseded
+from gpucache.folders import Folder
 from tests.caches.sycl.build import (
+    DEVICE,
     Made,
     collide,
     copy,
@@ -140,6 +144,22 @@ def test_a_copy_is_superseded_by_the_lowest(tmp_path: Path) -> None:
     )
 
 
+def test_only_the_later_copy_is_superseded(tmp_path: Path) -> None:
+    """Programs take the lowest, so it is no older version of the others."""
+    copy(put(tmp_path), 0, 1)
+    os.utime(next(tmp_path.rglob("0.bin")), (1, 1))
+
+    assert superseded(opened(tmp_path).scan()) == frozenset()
+
+
+def test_an_entry_of_another_driver_is_still_an_older_version(tmp_path: Path) -> None:
+    """That is what the rule is for."""
+    put(tmp_path, Made(device=DEVICE.replace(b"1.2.3", b"1.2.2")))
+    put(tmp_path)
+
+    assert len(superseded(opened(tmp_path).scan())) == 1
+
+
 def test_collisions_are_no_copies(tmp_path: Path) -> None:
     """Their keys differ; here they do not fit their folder, which is all that is said."""
     collide(tmp_path, 2)
@@ -178,13 +198,30 @@ def test_nothing_is_reached_behind_one_that_kills(tmp_path: Path) -> None:
 
 
 def test_an_entry_under_an_old_lock_is_passed_over(tmp_path: Path) -> None:
-    """And eviction spins on it."""
+    """And eviction spins on it; that no program reads it is wrong."""
     lock(put(tmp_path) / "0.lock")
 
-    (said,) = told(tmp_path)
+    locked, wrong = told(tmp_path)
 
-    assert said.startswith("locked: 0.lock is 1 h old")
-    assert "eviction spins on it for ever" in said
+    assert locked.startswith("locked: 0.lock is 1 h old")
+    assert "eviction spins on it for ever; 'gpucache verify --repair' removes it" in locked
+    assert wrong == (
+        "misplaced: no program reads it: 0.lock was left 1 h ago, so programs compile again and add a copy"
+    )
+
+
+@pytest.mark.parametrize(("age_s", "kind"), [(3600, "misplaced"), (5, "locked")])
+def test_a_scan_tells_of_a_lock_what_a_check_does(age_s: float, kind: str, tmp_path: Path) -> None:
+    """In the same words, and what is being written is not called truncated."""
+    folder = put(tmp_path)
+    lock(folder / "0.lock", age_s=age_s)
+    if kind == "locked":
+        os.truncate(folder / "0.bin", 20)
+
+    (entry,) = opened(tmp_path).scan()
+
+    assert entry.damage.startswith(f"{kind}: ")
+    assert entry.damage in told(tmp_path)
 
 
 def test_an_entry_under_a_young_lock_is_left_alone(tmp_path: Path) -> None:
@@ -196,6 +233,7 @@ def test_an_entry_under_a_young_lock_is_left_alone(tmp_path: Path) -> None:
     (said,) = told(tmp_path)
 
     assert said.startswith("locked: 0.lock is less than 10 min old, so a program may hold it")
+    assert said.endswith("wait, or remove 0.lock by hand once no program runs")
 
 
 def test_an_entry_behind_a_hole_with_a_lock_is_never_reached(tmp_path: Path) -> None:
@@ -264,3 +302,30 @@ def test_checking_leaves_the_cache_as_it_is(tmp_path: Path) -> None:
     told(tmp_path)
 
     assert (folder / "0.src").stat().st_atime_ns == 1
+
+
+def test_a_folder_at_rest_is_listed_once_for_all_its_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And listed anew once it changed."""
+    folder = put(tmp_path)
+    for number in range(1, 6):
+        copy(folder, 0, number)
+    os.utime(folder, (1e9, 1e9))
+    cache = opened(tmp_path)
+    found = list(cache.scan())
+    listed: list[Folder] = []
+    listing = tree.listing
+
+    def counting(place: Folder) -> tree.Listing:
+        listed.append(place)
+        return listing(place)
+
+    monkeypatch.setattr(tree, "listing", counting)
+
+    kinds = [finding.kind for entry in found for finding in cache.check(entry).findings]
+    assert (kinds, len(listed)) == (["superseded"] * 5, 1)
+
+    (folder / "0.bin").unlink()
+    (folder / "0.src").unlink()
+    assert [one.kind for one in cache.check(found[5]).findings] == ["misplaced"]

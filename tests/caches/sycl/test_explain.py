@@ -56,7 +56,7 @@ def test_fields_that_are_not_given_are_not_compared(tmp_path: Path) -> None:
         ({"options": b"-cl-slow"}, ["build options"]),
         ({"spec": b"\x01"}, ["spec constants"]),
         ({"image": spirv("first_kernel", words=7)}, ["image size", "image SHA-256"]),
-        ({"image": spirv("other_kernel")}, ["image SHA-256", "entry points (0 in common)"]),
+        ({"image": spirv("other_kernel")}, ["image SHA-256", "kernels (0 in common)"]),
     ],
 )
 def test_the_field_that_changed_is_named(change: dict[str, bytes], labels: list[str], tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_cut_entry_is_not_served(tmp_path: Path) -> None:
     reach = _ask(tmp_path, _wanted(Made()))
 
     assert reach.verdict is Verdict.CORRUPT
-    assert "run 'gpucache verify --repair --cache sycl'" in reach.detail
+    assert reach.detail.endswith(f"run 'gpucache verify --repair --cache sycl:{tmp_path}'")
 
 
 def test_a_locked_entry_is_not_served(tmp_path: Path) -> None:
@@ -122,6 +122,7 @@ def test_a_locked_entry_is_not_served(tmp_path: Path) -> None:
 
     assert reach.verdict is Verdict.CORRUPT
     assert "0.lock" in reach.detail
+    assert reach.detail.count("gpucache verify") == 1
 
 
 def test_a_copy_that_is_reached_makes_it_a_hit(tmp_path: Path) -> None:
@@ -172,14 +173,16 @@ def test_several_images_are_put_into_order(tmp_path: Path) -> None:
 
 def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
     """It names those there are."""
-    with pytest.raises(UsageError, match="knows no field kernel; it knows device, options, spec, image"):
-        _ask(tmp_path, {"kernel": (b"x",)})
+    with pytest.raises(
+        UsageError, match=r"knows no field colour; it knows device \(platform/device/.*options"
+    ):
+        _ask(tmp_path, {"colour": (b"x",)})
 
 
 @pytest.mark.parametrize("wanted", [{}, {"image": ()}])
 def test_nothing_wanted_is_a_usage_error(wanted: Wanted, tmp_path: Path) -> None:
     """It names the fields."""
-    with pytest.raises(UsageError, match="device, options, spec, image"):
+    with pytest.raises(UsageError, match=r"one or more of: device \(.*image \("):
         _ask(tmp_path, wanted)
 
 
@@ -190,8 +193,80 @@ def test_two_devices_are_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_the_system_says_what_can_be_wanted() -> None:
-    """The four parts of a key."""
-    assert list(SYSTEM.wanted) == ["device", "options", "spec", "image"]
+    """The four parts of a key, and the kernels in it; the device with an example."""
+    assert list(SYSTEM.wanted) == ["device", "options", "spec", "image", "kernel"]
+    assert "such as 'Intel(R) OpenCL/" in SYSTEM.wanted["device"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hit"),
+    [
+        ({"device": b"Some GPU"}, True),
+        ({"device": b"Some CPU"}, False),
+        ({"device": b"Some OpenCL/Some GPU"}, True),
+        ({"device": b"/Some GPU//"}, True),
+        ({"device": b"///1.2.4"}, False),
+        ({"device": DEVICE + b"4"}, False),
+        ({"device name": b"Some GPU", "driver version": b"1.2.3"}, True),
+        ({"driver version": b"1.2.4"}, False),
+        ({"build options": b"-cl-fast"}, True),
+        ({"build options": b"-cl-slow"}, False),
+        ({"spec constants": b"none"}, True),
+        ({"spec": b"none"}, False),
+        ({"kernel": b"_ZTSN2ns3addE"}, True),
+        ({"kernel": b"ns::add"}, True),
+        ({"kernel": b"ns::sub"}, False),
+    ],
+)
+def test_fields_go_by_the_labels_that_are_printed(
+    wanted: dict[str, bytes], hit: bool, tmp_path: Path
+) -> None:
+    """Those of inspect as well as the short ones, and of a device only the parts that are given."""
+    put(tmp_path, Made(image=spirv("_ZTSN2ns3addE")))
+
+    reach = _ask(tmp_path, {name: (value,) for name, value in wanted.items()})
+
+    assert reach.hit is hit
+    assert bool(reach.differences) is not hit
+
+
+def test_every_printed_key_field_is_accepted(tmp_path: Path) -> None:
+    """A user can ask with what an entry's own fields say."""
+    put(tmp_path)
+    (entry,) = opened(tmp_path).scan()
+
+    wanted = {label: (value.encode(),) for label, value in entry.fields if label != "image"}
+
+    assert _ask(tmp_path, wanted).hit
+
+
+def test_parts_that_are_not_given_are_named(tmp_path: Path) -> None:
+    """So that a hit is not taken for more than it is."""
+    put(tmp_path)
+
+    detail = _ask(tmp_path, {"device": (b"Some GPU",)}).detail
+
+    assert "; platform name, device version, driver version, options, spec, image were not asked" in detail
+
+
+def test_a_device_of_another_form_can_be_wanted_whole(tmp_path: Path) -> None:
+    """It has no parts."""
+    put(tmp_path, Made(device=b"nothing known"))
+
+    assert _ask(tmp_path, {"device": (b"nothing known",)}).hit
+    assert [one.label for one in _ask(tmp_path, {"device": (b"other",)}).differences] == [
+        "device",
+        "device name",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"device": b"A/B", "device name": b"C"}, {"device": b"//"}, {"device": b""}]
+)
+def test_a_device_that_cannot_be_is_a_usage_error(wanted: dict[str, bytes], tmp_path: Path) -> None:
+    """Two in one, or none."""
+    with pytest.raises(UsageError, match="device"):
+        _ask(tmp_path, {name: (value,) for name, value in wanted.items()})
 
 
 def test_an_unreadable_neighbour_does_not_matter(tmp_path: Path) -> None:
@@ -200,3 +275,31 @@ def test_an_unreadable_neighbour_does_not_matter(tmp_path: Path) -> None:
     (put(tmp_path, replace(Made(), options=b"2")) / "0.src").write_bytes(b"")
 
     assert _ask(tmp_path, _wanted(Made())).hit
+
+
+def test_an_entry_that_is_being_written_is_not_corrupt(tmp_path: Path) -> None:
+    """Its lock is young; programs compile until it is gone."""
+    lock(put(tmp_path) / "0.lock", age_s=5)
+
+    reach = _ask(tmp_path, _wanted(Made()))
+
+    assert reach.verdict is Verdict.NOT_CONSULTED
+    assert reach.detail.startswith("it is being written, or its writer died: 0.lock is less than 10 min old")
+
+
+def test_the_remedy_names_the_variable_s_cache_by_its_system(tmp_path: Path) -> None:
+    """The environment leads to the place."""
+    os.truncate(put(tmp_path) / "0.bin", 50)
+    (location,) = SYSTEM.locations({"SYCL_CACHE_PERSISTENT": "1", "SYCL_CACHE_DIR": str(tmp_path)})
+
+    (reach,) = SYSTEM.open(location).explain(_wanted(Made()))
+
+    assert reach.detail.endswith("run 'gpucache verify --repair --cache sycl'")
+
+
+def test_a_place_with_a_space_is_quoted(tmp_path: Path) -> None:
+    """The remedy can be pasted into a shell."""
+    root = tmp_path / "my cache"
+    os.truncate(put(root) / "0.bin", 50)
+
+    assert f"--cache 'sycl:{root}'" in _ask(root, _wanted(Made())).detail

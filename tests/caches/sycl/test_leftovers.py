@@ -32,6 +32,11 @@ def _foreign_folder(root: Path, folder: Path) -> None:
     (root / "not a hash").mkdir()
 
 
+def _foreign_below(root: Path, folder: Path) -> None:
+    for name in "abcde":
+        (folder.parent / name).mkdir()
+
+
 def _file_as_folder(root: Path, folder: Path) -> None:
     (root / "12").write_text("")
 
@@ -89,7 +94,8 @@ _CASES = [
     (_locked_times, "locked", "no longer note when the entry was used", True),
     (_evicted, "orphan", "5_access_time.txt of", True),
     (_foreign, "leftover", "is none of libsycl's", False),
-    (_foreign_folder, "leftover", "libsycl makes no such name", False),
+    (_foreign_folder, "leftover", "it holds not a hash as well, which libsycl does not make", False),
+    (_foreign_below, "leftover", "it holds a, b, c and 2 more as well", False),
     (_file_as_folder, "leftover", "has the name of a folder and is none", False),
     (_linked_folder, "untrusted", "it is a link", True),
     (_empty_folder, "leftover", "1/2/3/4 is empty", True),
@@ -176,3 +182,13 @@ def test_files_beside_the_root_with_other_names_are_left(root: Path) -> None:
         _sibling(root, ending).touch()
 
     assert told(root) == []
+
+
+@pytest.mark.parametrize("digits", ["0" * 40 + "9" * 2000, "9" * 4000, "0" * 21])
+def test_a_size_of_too_many_digits_is_told(digits: str, tmp_path: Path) -> None:
+    """No more digits are read than an unsigned 64-bit number has."""
+    put(tmp_path)
+    (tmp_path / "cache_size.txt").write_text(digits)
+
+    assert any("which is no size" in one for one in told(tmp_path))
+    assert repaired(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.sycl import removal
+from gpucache.caches.sycl import removal, tree
 from gpucache.caches.sycl.cache import SyclCache
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry
@@ -70,7 +70,7 @@ def test_several_go_from_one_scan(order: tuple[str, ...], tmp_path: Path) -> Non
 
 
 def test_a_damaged_last_one_is_not_put_before_others(tmp_path: Path) -> None:
-    """It would be taken in place of a sound copy above it: so all move down by one."""
+    """It would be taken in place of a sound copy above it: so the last sound one moves."""
     folder = collide(tmp_path, 2)
     copy(folder, 1, 2)
     os.truncate(folder / "2.bin", 100)
@@ -79,7 +79,7 @@ def test_a_damaged_last_one_is_not_put_before_others(tmp_path: Path) -> None:
 
     cache.remove(_numbered(cache)["0"], "a test")
 
-    assert [(folder / f"{number}.bin").stat().st_size for number in (0, 1)] == [size, 100]
+    assert {path.name: path.stat().st_size for path in folder.glob("*.bin")} == {"0.bin": size, "2.bin": 100}
 
 
 def test_a_held_lock_keeps_the_entry(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_old_lock_keeps_it_too_and_names_the_remedy(tmp_path: Path) -> None:
     kept = cache.remove(next(cache.scan()), "a test")
 
     assert kept is not None
-    assert "gpucache verify --repair --cache sycl" in kept.reason
+    assert f"gpucache verify --repair --cache sycl:{tmp_path}" in kept.reason
 
 
 def test_a_lock_on_the_one_that_would_move_keeps_it(tmp_path: Path) -> None:
@@ -248,3 +248,60 @@ def test_a_writer_during_a_removal_leaves_no_hole(tmp_path: Path, monkeypatch: p
 
     assert cache.remove(entry, "a test") is None
     assert sorted(names(folder)) == ["0", "1"]
+
+
+@pytest.mark.parametrize("order", list(permutations("01234"))[::17])
+def test_several_go_before_damaged_ones(order: tuple[str, ...], tmp_path: Path) -> None:
+    """In any order the sound ones that are left have no hole before them, and all go at last."""
+    folder = collide(tmp_path, 5)
+    cache = opened(tmp_path)
+    for number in ("3", "4"):
+        os.truncate(folder / f"{number}.bin", 20)
+    entries = _numbered(cache)
+    for count, number in enumerate(order, 1):
+        assert cache.remove(entries[number], "a test") is None
+        sound = [one for one in order[count:] if one in "012"]
+        assert all("kernel_" in _kernel(folder / f"{number}.bin") for number in range(len(sound)))
+
+    assert list(folder.iterdir()) == []
+
+
+def _kernel(path: Path) -> str:
+    return path.read_bytes().decode("latin-1")
+
+
+def test_a_folder_is_listed_once_for_all_removals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that holds thousands of copies would take minutes otherwise."""
+    collide(tmp_path, 12)
+    cache = opened(tmp_path)
+    found = list(cache.scan())
+    listed = _listings(monkeypatch)
+
+    assert [cache.remove(entry, "a test") for entry in found] == [None] * 12
+    assert len(listed) == 1
+
+
+def _listings(monkeypatch: pytest.MonkeyPatch) -> list[Folder]:
+    listed: list[Folder] = []
+    listing = tree.listing
+
+    def counting(folder: Folder) -> tree.Listing:
+        listed.append(folder)
+        return listing(folder)
+
+    monkeypatch.setattr(tree, "listing", counting)
+    return listed
+
+
+def test_a_copy_written_between_removals_is_seen(tmp_path: Path) -> None:
+    """It moves like the others."""
+    folder = collide(tmp_path, 3)
+    cache = opened(tmp_path)
+    entries = _numbered(cache)
+
+    cache.remove(entries["0"], "a test")
+    copy(folder, 0, 2)
+    cache.remove(entries["1"], "a test")
+    cache.settle()
+
+    assert names(folder) == {"0": "kernel_2", "1": "kernel_2"}

@@ -169,7 +169,7 @@ def test_what_others_add_to_an_entry_is_not_marked(tmp_path: Path) -> None:
 
     marked = cache.repair(replace(checked, findings=(*checked.findings, stale)), entry)
 
-    assert [finding.repaired for finding in marked.findings] == [True, False]
+    assert [finding.repaired for finding in marked.findings] == [True, True, False]
 
 
 def test_a_root_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
@@ -188,3 +188,30 @@ def test_a_large_number_costs_no_more_than_a_small_one(tmp_path: Path) -> None:
 
     assert _all_repaired(tmp_path)
     assert (folder / "0.bin").exists()
+
+
+def test_links_that_libsycl_does_not_name_stay(tmp_path: Path) -> None:
+    """They are somebody's, wherever in a cache they lie, and stay unrepaired."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = tmp_path / "cache"
+    folder = put(root)
+    links = [place / "photos" for place in (root, folder, folder.parent)]
+    for link in links:
+        link.symlink_to(outside)
+
+    assert not _all_repaired(root)
+    assert all(link.is_symlink() for link in links)
+
+
+def test_a_link_in_place_of_a_hash_goes(tmp_path: Path) -> None:
+    """It leads programs out of the cache."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = tmp_path / "cache"
+    put(root)
+    (root / "807247836371013825").symlink_to(outside)
+
+    assert _all_repaired(root)
+    assert outside.is_dir()
+    assert not (root / "807247836371013825").is_symlink()

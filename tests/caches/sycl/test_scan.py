@@ -16,7 +16,8 @@ def test_an_entry_is_read_from_the_heads_of_its_files(tmp_path: Path) -> None:
 
     (entry,) = opened(tmp_path).scan()
 
-    assert entry.program == "_ZTS1K and 1 more"
+    assert entry.program == "K and 1 more"
+    assert [value for label, value in entry.fields if label == "kernel"] == ["_ZTS1K", "_ZTS1L"]
     assert entry.target == "Some OpenCL/Some GPU"
     assert entry.variant.startswith("-O1 image ")
     assert entry.artifact_kind == "spir-v"
@@ -84,6 +85,20 @@ def test_entries_are_found_by_the_first_digits(tmp_path: Path) -> None:
     assert [[entry.key for entry in cache.find(key[:6])] for key in keys] == [[key] for key in keys]
     assert [entry.key for entry in cache.find(keys[0])] == [keys[0]]
     assert cache.find(keys[0] + "1") == []
+
+
+def test_a_number_behind_the_digits_names_one_entry(tmp_path: Path) -> None:
+    """Behind all of them, as inspect prints the key, or some."""
+    folder = put(tmp_path)
+    copy(folder, 0, 1)
+    copy(folder, 0, 10)
+    cache = opened(tmp_path)
+    key = next(iter(cache.scan())).key.partition("-")[0]
+
+    for digits in (key, key[:12]):
+        assert [entry.key for entry in cache.find(f"{digits}-1")] == [f"{key}-1"]
+    assert len(cache.find(key)) == len(cache.find(f"{key}-")) == 3
+    assert cache.find(f"{key}0-1") == []
 
 
 def test_the_number_tells_copies_apart(tmp_path: Path) -> None:
@@ -158,7 +173,7 @@ def test_a_report_has_every_key_field(tmp_path: Path) -> None:
     assert ("platform name", "Some OpenCL") in values
     assert ("build options", "-cl-fast") in values
     assert ("spec constants", "2 bytes 0102") in values
-    assert [value for label, value in values if label == "entry point"] == ["k1", "k2"]
+    assert [value for label, value in values if label == "kernel"] == ["k1", "k2"]
     assert ("number", "0") in values
     assert dict(report.payload)["kind"] == "spir-v"
 

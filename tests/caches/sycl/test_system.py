@@ -67,7 +67,7 @@ def test_a_cache_in_order_has_no_problem_with_its_variables(tmp_path: Path) -> N
     environ = {
         "SYCL_CACHE_DIR": str(tmp_path),
         "SYCL_CACHE_PERSISTENT": "1",
-        "SYCL_CACHE_MAX_SIZE": "1000000",
+        "SYCL_CACHE_MAX_SIZE": "1000000000",
     }
 
     assert _said(environ, "SYCL_CACHE_PERSISTENT") == _said(environ, "SYCL_CACHE_MAX_SIZE") == ""

@@ -1,0 +1,39 @@
+"""Work done as a user who may not enter what root keeps to itself, in a child process."""
+
+import os
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "fork") or os.geteuid() != 0, reason="only root can become another user"
+)
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """What some work returns as that user; a failure there is one here."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.write(writing, _done(work).encode("utf-8", "replace"))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        told = file.read().decode()
+    os.waitpid(child, 0)
+    failed, _, result = told.partition("\n")
+    assert failed == "done", result
+    return result
+
+
+def _done(work: Callable[[], str]) -> str:
+    try:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        return f"done\n{work()}"
+    except BaseException:  # whatever it is, it is the parent that tells it
+        return f"failed\n{traceback.format_exc()}"
