@@ -108,6 +108,11 @@ class System(Protocol):
         ...
 
     @property
+    def nowhere(self) -> str:
+        """Why an environment can lack a place for its caches, and what to set; a clause."""
+        ...
+
+    @property
     def wanted(self) -> Mapping[str, str]:
         """The fields that ``explain`` can be asked for, each with what it means."""
         ...

@@ -96,9 +96,14 @@ def _open_one(text: str) -> Opened:
 
 def open_all() -> "tuple[OwnOpened, list[Cache]]":
     """Our own cache, and every cache of others that is here."""
+    return _own(given().settings()), open_others()
+
+
+def open_others() -> "list[Cache]":
+    """Every cache of others that is here."""
     from gpucache.assembly import found_caches
 
-    return _own(given().settings()), found_caches(os.environ)
+    return found_caches(os.environ)
 
 
 def _own(settings: "Settings") -> OwnOpened:
@@ -113,7 +118,8 @@ def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
 
     caches = open_places(name, place, os.environ)
     if not caches:
-        raise UsageError(
-            f"{name} has no place of its own here; give the file or folder: --cache {name}:PLACE"
-        )
+        from gpucache.caches.registry import load_system
+
+        why = load_system(name).nowhere
+        raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
     return Opened(settings, tuple(caches), None)

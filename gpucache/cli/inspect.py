@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_all, open_named
+from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_all, open_named, open_others
 from gpucache.cli.entries import extract as extract_entry
 from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
@@ -75,7 +75,7 @@ def inspect(
     asked = Asked(what, targets, include_dirs, defines, options, local_sizes, profile, wanted)
     _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
     if not (cache or why or extract or misses or what or targets or list_all):
-        _state(*open_all())
+        _everything()
         return
     opened = open_named(cache)
     if why:
@@ -132,6 +132,20 @@ def _state(own: OwnOpened, others: "Sequence[Cache] | None" = None) -> None:
     given().show(["", *report.misses(misses, time.time_ns()), *report.processes(runs, time.time_ns())])
     if others is not None:
         given().show(["", *caches.overview(states)])
+
+
+def _everything() -> None:
+    """Our own cache and those of others; the others even where ours has no usable place."""
+    from gpucache.engine.inspect import foreign_state
+    from gpucache.errors import CacheUnusableError
+    from gpucache.render import caches
+
+    try:
+        own, others = open_all()
+    except CacheUnusableError:
+        given().show(caches.overview([foreign_state(cache) for cache in open_others()]))
+        raise
+    _state(own, others)
 
 
 def _foreign_states(opened: Opened) -> None:

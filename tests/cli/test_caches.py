@@ -246,3 +246,17 @@ def test_all_caches_together_need_a_yes(run: Run, rocfft: Path) -> None:
     """Nothing goes from every cache where nobody can be asked."""
     assert run("evict", "--cache", "all", "--all").code == 2
     assert run("--json", "inspect", "--cache", "rocfft").document["summary"]["caches"][0]["entries"] == 3
+
+
+def test_others_are_shown_where_our_own_has_no_place(run: Run, rocfft: Path, tmp_path: Path) -> None:
+    """A root that cannot be used is exit 5, after every other cache was shown."""
+    (tmp_path / "file").write_bytes(b"")
+    answer = run("inspect", at=tmp_path / "file")
+    assert answer.code == 5 and str(rocfft) in answer.out
+
+
+def test_a_system_that_keeps_nothing_says_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its variable rocFFT keeps kernels in memory, which is why they miss."""
+    monkeypatch.delenv("ROCFFT_RTC_CACHE_PATH", raising=False)
+    answer = run("inspect", "--cache", "rocfft")
+    assert answer.code == 2 and "in memory" in answer.err and "ROCFFT_RTC_CACHE_PATH" in answer.err

@@ -30,6 +30,7 @@ class CudaCoreSystem:
 
     name = layout.NAME
     title = "cuda.core program cache"
+    nowhere = "cuda.core names no place without a home folder or XDG_CACHE_HOME; set XDG_CACHE_HOME"
     wanted: Mapping[str, str] = explaining.FIELDS
     tracing: Mapping[str, str] = {}
 

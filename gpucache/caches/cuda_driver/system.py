@@ -23,6 +23,7 @@ class CudaDriverSystem:
 
     name = settings.NAME
     title = "CUDA driver compute cache"
+    nowhere = "the driver keeps nothing without a home folder; set CUDA_CACHE_PATH"
     wanted: Mapping[str, str] = {}
     tracing: Mapping[str, str] = {}
 

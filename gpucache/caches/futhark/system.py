@@ -25,6 +25,7 @@ class FutharkSystem:
 
     name = entries.NAME
     title = "Futhark cache files"
+    nowhere = "Futhark keeps a cache only where --cache-file names one; give that file"
     wanted: Mapping[str, str] = FIELDS
     tracing: Mapping[str, str] = {}
 

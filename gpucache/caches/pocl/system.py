@@ -43,6 +43,7 @@ class PoclSystem:
 
     name = entries.NAME
     title = "PoCL kernel cache"
+    nowhere = "PoCL finds no place; set POCL_CACHE_DIR"
     wanted: Mapping[str, str] = explaining.FIELDS
     tracing: Mapping[str, str] = {"POCL_DEBUG": "general,cache,llvm"}
     """``general`` tells each kernel that is taken from the cache or compiled, also in PoCL 3."""

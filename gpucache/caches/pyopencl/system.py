@@ -23,6 +23,7 @@ class PyOpenclSystem:
 
     name = names.NAME
     title = "PyOpenCL compiler cache"
+    nowhere = "PyOpenCL names no place without a home folder; set XDG_CACHE_HOME"
     wanted: Mapping[str, str] = FIELDS
     tracing: Mapping[str, str] = {}
     """None: hits and misses go to Python's logging at DEBUG, which no variable turns on."""

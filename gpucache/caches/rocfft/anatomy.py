@@ -87,13 +87,17 @@ def _anatomy(head: bytes, status: os.stat_result) -> Anatomy:
     return Anatomy(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
 
 
+NO_FILE = 1 << 62
+"""The size told of what is no regular file."""
+
+
 def sides(path: Path) -> Mapping[str, int]:
     """The files beside a database by their suffix, each with its size; what is no file counts as large."""
     found = {}
     for suffix in SIDES:
         status = _status(path, suffix)
         if status is not None:
-            found[suffix] = status.st_size if stat.S_ISREG(status.st_mode) else 1 << 62
+            found[suffix] = status.st_size if stat.S_ISREG(status.st_mode) else NO_FILE
     return found
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.anatomy import Anatomy, Stamp, sides, stamp
+from gpucache.caches.rocfft.anatomy import NO_FILE, Anatomy, Stamp, sides, stamp
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -87,6 +87,9 @@ def _end(connection: sqlite3.Connection, private: Path | None) -> None:
 def open_reader(path: Path, anatomy: Anatomy) -> Reader:
     """A database that was examined and is not empty; raises FormatError, CacheUnusableError."""
     seen, beside = stamp(path), sides(path)
+    for suffix, size in beside.items():
+        if size == NO_FILE:  # SQLite would open a FIFO and wait for its other end
+            raise FormatError(f"{path}{suffix} is no regular file, so the database is not opened; remove it")
     with told(path):
         if beside.get("-wal"):
             return _recovered(path, "-wal", Way.WITH_LOG)

@@ -24,6 +24,10 @@ class RocfftSystem:
 
     name = NAME
     title = "rocFFT runtime-compilation cache"
+    nowhere = (
+        "ROCFFT_RTC_CACHE_PATH is not set, so rocFFT keeps kernels in memory alone and every start "
+        "compiles them; set it to a file"
+    )
     wanted: Mapping[str, str] = reaching.FIELDS
     tracing: Mapping[str, str] = {"ROCFFT_LAYER": "32"}
     """Bit 32 logs what is compiled and what is found; ``ROCFFT_LOG_RTC_PATH`` names the file."""

@@ -53,7 +53,7 @@ def told(name: str, age: int, effect: str) -> str:
     if is_stale(age):
         return (
             f"{name} is {format_age(age)} old, and as it names no process it counts as held by nobody after "
-            f"10 min: {effect}; 'gpucache verify --repair' removes it"
+            f"10 min: {effect}; 'gpucache verify --cache sycl --repair' removes it"
         )
     return (
         f"{name} is less than 10 min old, so a program may hold it; if none does: {effect}; "

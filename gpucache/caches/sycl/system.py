@@ -26,6 +26,7 @@ class SyclSystem:
 
     name = CACHE
     title = "SYCL persistent device code cache"
+    nowhere = "the cache is off without a home folder; set SYCL_CACHE_DIR"
 
     @property
     def wanted(self) -> Mapping[str, str]:

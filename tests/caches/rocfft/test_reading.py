@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -358,3 +359,14 @@ def test_a_scan_tells_what_a_check_finds(tmp_path: Path) -> None:
     for entry in cache.scan():
         kinds_found = [str(finding.kind) for finding in cache.check(entry).findings]
         assert entry.damage.partition(":")[0] == "".join(kinds_found)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs")
+def test_a_journal_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """SQLite would open a FIFO beside the database and wait for ever."""
+    path = database(tmp_path / "c.db", [row()])
+    os.mkfifo(f"{path}-journal")
+    cache = opened(path)
+    assert list(cache.scan()) == []
+    told = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
+    assert any("no regular file" in detail for detail in told)

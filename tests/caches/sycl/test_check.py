@@ -204,7 +204,7 @@ def test_an_entry_under_an_old_lock_is_passed_over(tmp_path: Path) -> None:
     locked, wrong = told(tmp_path)
 
     assert locked.startswith("locked: 0.lock is 1 h old")
-    assert "eviction spins on it for ever; 'gpucache verify --repair' removes it" in locked
+    assert "eviction spins on it for ever; 'gpucache verify --cache sycl --repair' removes it" in locked
     assert wrong == (
         "misplaced: no program reads it: 0.lock was left 1 h ago, so programs compile again and add a copy"
     )
