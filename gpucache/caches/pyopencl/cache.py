@@ -56,7 +56,7 @@ class PyOpenclCache:
             info = entries.info_of(inner)
             data = entries.read_binary(inner)
             source = entries.read_source(inner)
-        compared = map(headers.compare, info.dependencies)
+        compared = headers.compare_all(info.dependencies)
         options = entries.logged_options(info.log)
         return EntryReport(
             entry=entry,

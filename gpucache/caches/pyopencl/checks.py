@@ -81,7 +81,7 @@ def problems(inner: Folder) -> list[Problem]:
 
 def stale(info: Info) -> list[Problem]:
     """What became of the headers an entry was made with, as far as PyOpenCL will act on it."""
-    compared = map(headers.compare, info.dependencies)
+    compared = headers.compare_all(info.dependencies)
     return [Problem(FindingKind.STALE, detail, mended) for detail, mended in map(_header, compared) if detail]
 
 

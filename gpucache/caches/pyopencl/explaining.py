@@ -176,7 +176,7 @@ def _judged(problems: Sequence[Problem], info: Info) -> _Judgement | None:
         return Verdict.CORRUPT, f"{broken.detail} (gpucache verify --cache pyopencl --repair removes it)", ()
     if not problems:
         return None
-    compared = map(headers.compare, info.dependencies)
+    compared = headers.compare_all(info.dependencies)
     differences = tuple(
         Difference(f"header {one.path}", one.dependency.md5, _now(one))
         for one in compared

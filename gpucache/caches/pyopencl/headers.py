@@ -7,7 +7,7 @@ regular files of bounded size are read.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -42,11 +42,21 @@ class Compared:
     state: State
     md5: str = ""
     """Of its bytes now, where they were read."""
+    read_bytes: int = 0
 
     @property
     def path(self) -> str:
         """Its path, as it can be shown."""
         return shown(self.dependency.path)
+
+
+def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:
+    """Every header held against its file, each once; those beyond 128 MiB in all are not read."""
+    budget = _MOST_BYTES
+    for dependency in dict.fromkeys(dependencies):
+        one = compare(dependency) if budget > 0 else Compared(dependency, State.UNREAD)
+        budget -= one.read_bytes
+        yield one
 
 
 def compare(dependency: Dependency) -> Compared:
@@ -59,7 +69,7 @@ def compare(dependency: Dependency) -> Compared:
         return Compared(dependency, State.MISSING)
     except (OSError, FormatError):
         return Compared(dependency, State.UNREAD)
-    return Compared(dependency, _state(data, dependency.md5), _md5(data))
+    return Compared(dependency, _state(data, dependency.md5), _md5(data), len(data))
 
 
 def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str] | None:
