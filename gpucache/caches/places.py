@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpucache.caches.mounts import Ground, Mount, mount_of, mounts
+from gpucache.errors import CacheUnusableError
 from gpucache.units import format_size
 
 FEW_INODES = 1000
@@ -31,6 +32,22 @@ def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -
         return (f"it cannot be looked at ({getattr(error, 'strerror', None) or error}); {move}",)
     found = [distrust(status, move=move), _unwritable(root, move)]
     return (*filter(None, found), *_ground(root, move=move, runs=runs), *_room(root, move))
+
+
+def require_folder(root: Path, remedy: str) -> None:
+    """Raise CacheUnusableError for what is there and no folder, with a remedy as a clause.
+
+    A folder that is not there, or that may not be looked at, is a problem of the location.
+    """
+    try:
+        folder = stat.S_ISDIR(root.stat().st_mode)
+    except (FileNotFoundError, PermissionError):
+        return
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CacheUnusableError(f"{str(root)!r} cannot be looked at ({why}); {remedy}") from error
+    if not folder:
+        raise CacheUnusableError(f"{root} is no folder; {remedy}")
 
 
 def distrust(status: os.stat_result, *, move: str) -> str:

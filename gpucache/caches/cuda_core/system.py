@@ -10,7 +10,6 @@ from gpucache.caches import files, places
 from gpucache.caches.cuda_core import checks, explaining, layout
 from gpucache.caches.cuda_core.cache import CudaCoreCache
 from gpucache.caches.interface import Isolation
-from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
 
@@ -58,17 +57,7 @@ class CudaCoreSystem:
     def open(self, location: Location) -> CudaCoreCache:
         """The cache at a location, there or not; raises CacheUnusableError for what is no folder."""
         root = Path(location.root)
-        try:
-            folder = stat.S_ISDIR(root.stat().st_mode)
-        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
-            folder = True
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({why}); name the folder of a cuda.core cache"
-            ) from error
-        if not folder:
-            raise CacheUnusableError(f"{root} is no folder; name the folder of a cuda.core cache")
+        places.require_folder(root, "name the folder of a cuda.core cache")
         return CudaCoreCache(replace(location, problems=location.problems or _problems(root)))
 
     def isolation(self, folder: Path) -> Isolation:

@@ -1,6 +1,5 @@
 """The CUDA driver's compute cache as a ``gpucache.caches.interface.System``."""
 
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from gpucache.caches.cuda_driver.cache import CudaDriverCache
 from gpucache.caches.cuda_driver.tree import looks_like_one
 from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Ground, mount_of, mounts
-from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 
 
@@ -54,17 +52,7 @@ class CudaDriverSystem:
     def open(self, location: Location) -> CudaDriverCache:
         """The cache at a location, there or not; raises CacheUnusableError for what is no folder."""
         root = Path(location.root)
-        try:
-            folder = stat.S_ISDIR(root.stat().st_mode)
-        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
-            folder = True
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({why}); name the folder of a driver's cache"
-            ) from error
-        if not folder:
-            raise CacheUnusableError(f"{root} is no folder; name the folder of a driver's cache")
+        places.require_folder(root, "name the folder of a driver's cache")
         return CudaDriverCache(replace(location, problems=location.problems or _problems(root)))
 
     def isolation(self, folder: Path) -> Isolation:

@@ -5,7 +5,6 @@ lib/CL/pocl_runtime_config.c.
 """
 
 import os
-import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from gpucache.caches.interface import Isolation
 from gpucache.caches.pocl import entries, explaining, leftovers, names
 from gpucache.caches.pocl.cache import PoclCache
 from gpucache.caches.pocl.tree import Role, read_tree
-from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
 
@@ -70,17 +68,7 @@ class PoclSystem:
     def open(self, location: Location) -> PoclCache:
         """The cache at a location, there or not; raises CacheUnusableError for what is no folder."""
         root = Path(location.root)
-        try:
-            folder = stat.S_ISDIR(root.stat().st_mode)
-        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
-            folder = True
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({why}); name the folder of a PoCL cache"
-            ) from error
-        if not folder:
-            raise CacheUnusableError(f"{root} is no folder; name the folder of a PoCL cache")
+        places.require_folder(root, "name the folder of a PoCL cache")
         return PoclCache(replace(location, problems=location.problems or tuple(_of_place(root))))
 
     def isolation(self, folder: Path) -> Isolation:

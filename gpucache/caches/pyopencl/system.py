@@ -1,6 +1,5 @@
 """PyOpenCL's caches as a ``gpucache.caches.interface.System``."""
 
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from gpucache.caches.interface import Isolation
 from gpucache.caches.pyopencl import names
 from gpucache.caches.pyopencl.asking import FIELDS
 from gpucache.caches.pyopencl.cache import PyOpenclCache
-from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 
 _SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
@@ -52,17 +50,7 @@ class PyOpenclSystem:
     def open(self, location: Location) -> PyOpenclCache:
         """The cache of a folder, there or not; raises CacheUnusableError for what is no folder."""
         root = Path(location.root)
-        try:
-            folder = stat.S_ISDIR(root.stat().st_mode)
-        except (FileNotFoundError, PermissionError):  # the second is a problem of the location
-            folder = True
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CacheUnusableError(
-                f"{location.root!r} cannot be looked at ({why}); name a folder"
-            ) from error
-        if not folder:
-            raise CacheUnusableError(f"{root} is not a folder; name one of PyOpenCL's, or {names.MOVE}")
+        places.require_folder(root, f"name one of PyOpenCL's, or {names.MOVE}")
         own = location.problems or _problems(root)
         return PyOpenclCache(replace(location, problems=own))
 
