@@ -1,8 +1,8 @@
 """What all known caches of an environment hold at one moment, so that two moments can be compared.
 
 Owns the walk over every system and every plain folder. Entries are told apart by key and size; files by
-path and size, empty ones left out, as several owners leave an empty file at each start. Must not know why
-somebody compares.
+path, time and size, empty ones left out, as several owners leave an empty file at each start. Must not
+know why somebody compares.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpucache.caches.interface import Cache
 from gpucache.caches.redirects import XDG, plain_places
-from gpucache.caches.registry import systems
+from gpucache.caches.registry import OWN, systems
 from gpucache.errors import GpucacheError
 
 Snapshot = Mapping[str, Mapping[str, int]]
@@ -31,9 +31,10 @@ def snapshot(environ: Mapping[str, str], *, private: bool) -> Snapshot:
         held.setdefault(cache.name, {}).update(_entries(cache))
     for name, folder in plain_places(environ):
         roots.append(folder)
-        held.setdefault(name, {}).update(_files(folder, ()))
+        # A hit of ours sets the time of an entry; of others a new time is a file written anew.
+        held.setdefault(name, {}).update(_files(folder, (), timed=name != OWN))
     if private and environ.get(XDG):
-        held[_OTHERS] = dict(_files(Path(environ[XDG]), tuple(roots)))
+        held[_OTHERS] = dict(_files(Path(environ[XDG]), tuple(roots), timed=True))
     return held
 
 
@@ -51,7 +52,7 @@ def _entries(cache: Cache) -> Iterator[tuple[str, int]]:
             yield f"{entry.program} {entry.key}".strip(), entry.size_bytes
 
 
-def _files(folder: Path, without: tuple[Path, ...]) -> Iterator[tuple[str, int]]:
+def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[tuple[str, int]]:
     """Files below a folder that are not empty, links not followed, at most so many."""
     number = 0
     for place, folders, names in os.walk(folder):
@@ -61,7 +62,8 @@ def _files(folder: Path, without: tuple[Path, ...]) -> Iterator[tuple[str, int]]
             with suppress(OSError):
                 status = path.lstat()
                 if status.st_size and path not in without:
-                    yield str(path.relative_to(folder)), status.st_size
+                    when = f" of {status.st_mtime_ns}" if timed else ""
+                    yield f"{path.relative_to(folder)}{when}", status.st_size
             number += 1
             if number >= _FILES:
                 return

@@ -22,7 +22,7 @@ from gpucache.errors import CompileError, GpucacheError
 INTERRUPTED = 130
 COMMANDED = ("warm", "bench")
 NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
-EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache bench -- ./app'"
+EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache warm -- ./app'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
