@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import source_options
+from gpucache.cli.parameters import Number, source_options
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ PEERS = ("pyopencl", "cuda.core", "driver")
 @click.option(
     "--budget",
     metavar="S",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Take as many pairs as fit into S seconds for each program and target, and no fewer than --runs.",
 )
 @click.option(
     "--timeout",
     metavar="S",
-    type=click.FloatRange(0.1),
+    type=Number(0.1),
     default=300.0,
     show_default=True,
     help="Seconds for each start.",
@@ -52,7 +52,7 @@ PEERS = ("pyopencl", "cuda.core", "driver")
 @click.option(
     "--fail-below",
     metavar="X",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Exit 3 unless every warm start is surely X times as fast, by the low end of its interval.",
 )
 @click.option(

@@ -3,6 +3,7 @@
 Owns completion, which never probes: it reads what the last probe and the cache left.
 """
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,17 @@ class Size(click.ParamType[int]):
         from gpucache.units import parse_size
 
         return value if isinstance(value, int) else _read(lambda: parse_size(value), self, param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number above or from a bound; neither ``nan`` nor ``inf``, which no comparison stands."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A finite number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number; give one such as 5", param, ctx)
+        return number
 
 
 class Age(click.ParamType[int]):

@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import Machine, machine
-from gpucache.cli.parameters import profile_option, source_options
+from gpucache.cli.parameters import Number, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.warm_command import warm_command
 
@@ -34,7 +34,7 @@ NEXT = (
 @click.option(
     "--timeout",
     metavar="S",
-    type=click.FloatRange(0.1),
+    type=Number(0.1),
     default=300.0,
     show_default=True,
     help="Seconds for each item.",

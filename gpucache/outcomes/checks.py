@@ -1,7 +1,7 @@
 """Outcomes of verify."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gpucache.outcomes.exits import ExitCode
@@ -63,6 +63,10 @@ class Checked:
     """What was tried and could not be told, such as ``not comparable``."""
     counts: bool = True
     """False for what is no entry (a leftover), which is not counted as checked."""
+
+    def mended(self) -> "Checked":
+        """The same with every finding marked as repaired."""
+        return replace(self, findings=tuple(replace(one, repaired=True) for one in self.findings))
 
 
 @dataclass(frozen=True, slots=True)

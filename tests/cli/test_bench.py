@@ -333,3 +333,11 @@ def test_a_command_is_judged_and_exported_like_a_program(
     assert (answer.code, asked["runs"], asked["as_is"], asked["same_output"]) == (3, 5, True, False)
     assert "./app -x is 2.00 times as fast" in answer.err
     assert json.loads(file.read_text(encoding="utf-8"))["outcomes"][0]["program"] == "./app -x"
+
+
+@pytest.mark.parametrize("option", ["--fail-below", "--timeout", "--budget"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_bound_is_a_finite_number(run: Run, option: str, value: str) -> None:
+    """What is neither more nor less than any figure is no bound."""
+    answer = run("bench", option, value, "--", "true")
+    assert answer.code == 2 and "finite" in answer.err

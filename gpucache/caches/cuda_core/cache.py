@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -95,10 +94,10 @@ class CudaCoreCache:
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Remove an entry that is wrong and one's own, so that it is built anew; or a dead writer's file."""
         if entry is None:
-            return _repaired(checked) if self._remove_stale(Path(checked.entry)) else checked
+            return checked.mended() if self._remove_stale(Path(checked.entry)) else checked
         if not _seen(entry).owned or not any(finding.kind.wrong for finding in checked.findings):
             return checked
-        return _repaired(checked) if self.remove(entry, "repair") is None else checked
+        return checked.mended() if self.remove(entry, "repair") is None else checked
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether it would answer keys; raises UsageError."""
@@ -137,10 +136,6 @@ class CudaCoreCache:
                 folder.unlink(path.name)
                 return True
         return False
-
-
-def _repaired(checked: Checked) -> Checked:
-    return replace(checked, findings=tuple(replace(one, repaired=True) for one in checked.findings))
 
 
 def _seen(entry: CacheEntry) -> Seen:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import files
@@ -131,12 +130,12 @@ class FutharkCache:
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Remove a truncated, corrupt or mislabelled file, which the next start makes anew; or a leftover."""
         if entry is None:
-            return _repaired(checked) if self._remove_partial(Path(checked.entry)) else checked
+            return checked.mended() if self._remove_partial(Path(checked.entry)) else checked
         if not any(finding.kind in _MENDED for finding in checked.findings):
             return checked
         kept = self.remove(entry, "repair")
         if kept is None:
-            return _repaired(checked)
+            return checked.mended()
         return checks.unrepaired(checked, _MENDED, _CHANGED if kept == Kept() else kept.reason)
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
@@ -199,10 +198,6 @@ def _foreign(seen: Seen) -> str:
     if not seen.readable:
         return _UNREAD
     return _SHORT if seen.identity.size_bytes < len(header.MAGIC) else _FOREIGN
-
-
-def _repaired(checked: Checked) -> Checked:
-    return replace(checked, findings=tuple(replace(one, repaired=True) for one in checked.findings))
 
 
 def _seen(entry: CacheEntry) -> Seen:

@@ -46,7 +46,7 @@ def repair(checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) ->
         locking.free_stale(root, clock)
     kept = remove(seen, clock)
     if kept is None or kept == _GONE:
-        return _marked(checked)
+        return checked.mended()
     return replace(
         checked,
         findings=tuple(replace(one, detail=f"{one.detail}; {kept.reason}") for one in checked.findings),
@@ -57,15 +57,15 @@ def repair_loose(checked: Checked, clock: locking.Clock = time.time_ns) -> Check
     """Remove a lock left behind, what is in the way of an entry, or an empty folder; nothing else."""
     path = Path(checked.entry)
     if names.python_of(path.name):
-        return _marked(checked) if remove_empty(path) else checked
+        return checked.mended() if remove_empty(path) else checked
     with suppress(OSError, locking.HeldError), files.open_folder(path.parent) as root:
         if path.name == names.LOCK:
-            return _marked(checked) if locking.free_stale(root, clock) else checked
+            return checked.mended() if locking.free_stale(root, clock) else checked
         if names.is_key(path.name):
             locking.free_stale(root, clock)
             with locking.held(root, clock), suppress(FileNotFoundError):
                 root.unlink(path.name)
-            return _marked(checked)
+            return checked.mended()
     return checked
 
 
@@ -102,7 +102,3 @@ def _broken(root: Folder, key: str) -> bool:
             return any(problem.mended for problem in checks.problems(inner))
     except FileNotFoundError:
         return True
-
-
-def _marked(checked: Checked) -> Checked:
-    return replace(checked, findings=tuple(replace(one, repaired=True) for one in checked.findings))
