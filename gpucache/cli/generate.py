@@ -1,4 +1,4 @@
-"""The files made from the Click tree: man pages, completions and the help in the README.
+"""The files made from the Click tree: man pages and completions.
 
     python -m gpucache.cli.generate          write them
     python -m gpucache.cli.generate --check  say which are out of date; exit 3 if any is
@@ -6,7 +6,6 @@
 Owns where they lie in a checkout. They hold no date, no path of this machine and no terminal's width.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,6 @@ import click
 from gpucache.cli import completion, manual
 from gpucache.cli.group import gpucache
 
-START = "<!-- help: generated -->"
-END = "<!-- end of help -->"
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
 OUT_OF_DATE = 3
 _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"}
@@ -25,7 +22,7 @@ _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--check", is_flag=True, help="Write nothing; name what is out of date and exit 3.")
 def generate(check: bool) -> None:
-    """Write the man pages, the completions and the README's help from the command line's own tree."""
+    """Write the man pages and the completions from the command line's own tree."""
     top = top_level(Path(__file__))
     changed = {path: text for path, text in files(top).items() if _read(path) != text}
     strays = list(stray_pages(top))
@@ -43,20 +40,16 @@ def generate(check: bool) -> None:
 def top_level(module: Path) -> Path:
     """The checkout that a module of ``gpucache/cli/`` lies in; raises ClickException where it is none."""
     top = module.resolve().parents[2]
-    if not ((top / "pyproject.toml").is_file() and (top / "README.md").is_file()):
-        raise click.ClickException(
-            f"{top} is no checkout of gpucache (no pyproject.toml and README.md); run this in one"
-        )
+    if not (top / "pyproject.toml").is_file():
+        raise click.ClickException(f"{top} is no checkout of gpucache (no pyproject.toml); run this in one")
     return top
 
 
 def files(top: Path) -> dict[Path, str]:
-    """Every generated file with its text; the README with the rest of it as it is."""
+    """Every generated file with its text."""
     made = {top / "man" / name: text for name, text in manual.pages(tree()).items()}
     for shell in completion.SHELLS:
         made[top / "completions" / _SCRIPTS[shell.name]] = completion.script(shell, gpucache)
-    readme = top / "README.md"
-    made[readme] = with_help(_read(readme) or "")
     return made
 
 
@@ -64,24 +57,6 @@ def stray_pages(top: Path) -> Iterator[Path]:
     """Man pages of verbs that are no more."""
     names = manual.pages(tree())
     return (path for path in sorted((top / "man").glob("gpucache*.1")) if path.name not in names)
-
-
-def with_help(readme: str) -> str:
-    """A README with the help of every command between the markers, which are added where missing."""
-    blocks = "\n".join(f"```text\n$ {title} --help\n{text}\n```\n" for title, text in helps())
-    block = f"{START}\n\n{blocks}\n{END}"
-    if START not in readme:
-        return f"{readme.rstrip()}\n\n## Commands\n\n{block}\n"
-    return re.sub(f"{START}.*?{END}", lambda _: block, readme, count=1, flags=re.DOTALL)
-
-
-def helps() -> Iterator[tuple[str, str]]:
-    """Every command and its help as a terminal of 80 columns shows it."""
-    top = tree()
-    yield top.command_path, gpucache.get_help(top)
-    for name, command in gpucache.commands.items():
-        context = click.Context(command, info_name=name, parent=top)
-        yield context.command_path, command.get_help(context)
 
 
 def tree() -> click.Context:

@@ -91,13 +91,12 @@ def test_generated_files_hold_no_place_of_this_machine() -> None:
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with nothing generated in it."""
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "README.md").write_text("# gpucache\n")
     monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
     return tmp_path
 
 
 def test_generate_writes_what_check_then_finds_in_order(checkout: Path) -> None:
-    """Writing makes every file, adds the markers, takes away a lost verb's page, and leaves nothing to do."""
+    """Writing makes every file, takes away a lost verb's page, and leaves nothing to do."""
     stray = checkout / "man" / "gpucache-prime.1"
     stray.parent.mkdir()
     stray.touch()
@@ -110,15 +109,6 @@ def test_generate_writes_what_check_then_finds_in_order(checkout: Path) -> None:
     after = CliRunner().invoke(generate.generate, ["--check"])
     assert (after.output, after.exit_code) == ("", 0)
     assert not stray.exists()
-
-
-def test_generate_leaves_the_rest_of_the_readme_alone() -> None:
-    """Only what stands between the markers is replaced."""
-    text = generate.with_help(f"before\n{generate.START}\nold\n{generate.END}\nafter \\1\n")
-    assert text.startswith(f"before\n{generate.START}\n")
-    assert text.endswith(f"{generate.END}\nafter \\1\n")
-    assert "old\n" not in text
-    assert generate.with_help(text) == text
 
 
 def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +124,11 @@ def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytes
 def test_help_works_for_every_command(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--help`` ends with 0 and shows, on a terminal of 80 columns, what the README shows."""
+    """``--help`` ends with 0 and fits a terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
-    title = " ".join(("gpucache", *path))
-    assert f"$ {title} --help\n{shown}```\n" in (TOP / "README.md").read_text(encoding="utf-8")
+    assert shown.startswith(f"Usage: {' '.join(('gpucache', *path))} ")
     assert max(map(len, shown.splitlines())) <= 80
 
 
