@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import Number, source_options
+from gpucache.cli.parameters import BuildCommand, Number, source_options
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ PAIRS = 5
 PEERS = ("pyopencl", "cuda.core", "driver")
 
 
-@click.command(short_help="Time starts with nothing cached against starts with everything cached.")
+@click.command(
+    cls=BuildCommand, short_help="Time starts with nothing cached against starts with everything cached."
+)
 @source_options
 @click.option(
     "--runs",
@@ -74,8 +76,8 @@ def bench(
     example: bool,
     targets: tuple[str, ...],
     include_dirs: tuple[Path, ...],
-    defines: tuple[str, ...],
     options: tuple[str, ...],
+    name_expressions: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
     runs: int | None,
     budget: float | None,
@@ -97,7 +99,7 @@ def bench(
     With -- COMMAND the command is started instead, with every known cache that can be moved in
     folders of the benchmark's own.
     """
-    named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
+    named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
     if file is not None:
         from gpucache.cli.fingerprint import check_export
 

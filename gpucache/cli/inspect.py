@@ -10,7 +10,15 @@ from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_all, open_
 from gpucache.cli.entries import extract as extract_entry
 from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import Age, EntryName, build_options, profile_option
+from gpucache.cli.parameters import (
+    Age,
+    BuildCommand,
+    EntryName,
+    build_options,
+    manifest_option,
+    profile_option,
+)
+from gpucache.cli.programs import Named
 from gpucache.cli.why import Asked, explain
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ MISSES_SHOWN = 10
 MISSES_KEPT = 4096
 
 
-@click.command(short_help="Show what is cached, and why something missed.")
+@click.command(cls=BuildCommand, short_help="Show what is cached, and why something missed.")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")
@@ -46,6 +54,7 @@ MISSES_KEPT = 4096
     "--extract", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
     help="Write the artifact of the one entry that WHAT names, as the compiler returned it.",
 )  # fmt: skip
+@manifest_option
 @build_options
 @profile_option
 @global_options
@@ -58,21 +67,23 @@ def inspect(
     why: bool,
     wanted: tuple[str, ...],
     extract: Path | None,
+    manifest: Path | None,
     targets: tuple[str, ...],
     include_dirs: tuple[Path, ...],
-    defines: tuple[str, ...],
     options: tuple[str, ...],
+    name_expressions: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
     profile: Path | None,
 ) -> None:
     """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
 
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
-    whole, with all its key fields. With --why, give -I, -D, --option, --local-size and --target as
-    you would to warm: nothing is compiled, and exit 3 says that something would miss. The caches of
-    others answer --why for the key fields that --want gives.
+    whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
+    --local-size and --target as you would to warm: nothing is compiled, and exit 3 says that
+    something would miss. The caches of others answer --why for the key fields that --want gives.
     """
-    asked = Asked(what, targets, include_dirs, defines, options, local_sizes, profile, wanted)
+    named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes)
+    asked = Asked(what, targets, named, profile, wanted)
     _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
     if not (cache or why or extract or misses or what or targets or list_all):
         _everything()
@@ -97,9 +108,10 @@ def _check(
 ) -> None:
     from gpucache.errors import UsageError
 
-    if (asked.builds or asked.profile or asked.wanted) and not why:
+    if (asked.named.anything or asked.profile or asked.wanted) and not why:
         raise UsageError(
-            "-I, -D, --option, --local-size, --device-profile and --want say how to ask; add --why"
+            "--manifest, -I, -D, --option, --name-expression, --local-size, --device-profile and --want say "
+            "how to ask; add --why"
         )
     if asked.wanted and (list_all or misses or extract is not None):
         raise UsageError("--want asks whether a cache would answer; leave --list, --misses and --extract out")

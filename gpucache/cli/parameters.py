@@ -6,6 +6,7 @@ Owns completion, which never probes: it reads what the last probe and the cache 
 import math
 import re
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,20 +117,42 @@ class EntryName(click.ParamType[str]):
         return [CompletionItem(name) for name in (*names, *keys[:50])]
 
 
+class BuildCommand(click.Command):
+    """A command with build options: ``-D`` and ``--option`` reach the compiler in the order given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with every define among the options, where it stood."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        rest = super().parse_args(ctx, args)
+        defines = ctx.params.pop("defines", None) or ()
+        given = {
+            "defines": (f"-D{define}" for define in defines),
+            "options": iter(ctx.params.get("options") or ()),
+        }
+        names = [param.name for param in order if param.name in given]
+        ctx.params["options"] = tuple(option for name in names for option in islice(given[name], 1))
+        return rest
+
+
 def source_options(function: F) -> F:
     """Add the arguments and options that name programs and how they are built."""
     options = (
         click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path)),
-        click.option(
-            "--manifest", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
-            help="A warm list to read, such as gpucache.toml.",
-        ),
+        manifest_option,
         click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
     )  # fmt: skip
     function = build_options(function)
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def manifest_option(function: F) -> F:
+    """Add the option that names a warm list."""
+    return click.option(
+        "--manifest", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+        help="A warm list to read, such as gpucache.toml.",
+    )(function)  # fmt: skip
 
 
 def build_options(function: F) -> F:
@@ -148,6 +171,10 @@ def build_options(function: F) -> F:
         click.option(
             "--option", "options", metavar="O", multiple=True,
             help="A build option, as the compiler takes it: --option=-cl-fast-relaxed-math.",
+        ),
+        click.option(
+            "--name-expression", "name_expressions", metavar="E", multiple=True,
+            help="A C++ name that CUDA programs ask for, such as 'scale<float>'; may be given again.",
         ),
         click.option(
             "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=LocalSize(),

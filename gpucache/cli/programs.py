@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import SourceError, UsageError
+from gpucache.model import Language
 
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
@@ -24,16 +25,21 @@ class Named:
     sources: tuple[Path, ...]
     manifest: Path | None
     example: bool
-    include_dirs: tuple[Path, ...]
-    defines: tuple[str, ...]
-    options: tuple[str, ...]
-    local_sizes: tuple[tuple[int, ...], ...]
+    include_dirs: tuple[Path, ...] = ()
+    options: tuple[str, ...] = ()
+    """Defines among them, in the order given."""
+    name_expressions: tuple[str, ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def anything(self) -> bool:
         """Whether any program or build was named at all."""
-        named = (self.sources, self.manifest, self.example, self.include_dirs, self.defines, self.options)
-        return any((*named, self.local_sizes))
+        return bool(self.sources or self.manifest or self.example or self.builds)
+
+    @property
+    def builds(self) -> bool:
+        """Whether anything was said about how programs are built."""
+        return bool(self.include_dirs or self.options or self.name_expressions or self.local_sizes)
 
 
 def read_programs(named: Named) -> "list[ProgramSpec]":
@@ -53,6 +59,8 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
         from gpucache.examples import manifest_path
 
         specs = read_manifest(manifest_path())
+    if named.name_expressions and not any(spec.program.language is Language.CUDA_CPP for spec in specs):
+        raise UsageError("--name-expression names what CUDA programs ask for, and none is here; leave it out")
     return [_with(spec, named) for spec in specs]
 
 
@@ -80,10 +88,13 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
 def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
     """A program with what the command line adds to it."""
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
+    cuda = spec.program.language is Language.CUDA_CPP
+    expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions
     return replace(
         spec,
-        options=(*spec.options, *(f"-D{define}" for define in named.defines), *_absolute(named.options)),
+        options=(*spec.options, *_absolute(named.options)),
         include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
+        name_expressions=tuple(dict.fromkeys(expressions)),
         local_sizes=tuple(dict.fromkeys((*spec.local_sizes, *named.local_sizes))),
     )
 

@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import Machine, machine
-from gpucache.cli.parameters import Number, profile_option, source_options
+from gpucache.cli.parameters import BuildCommand, Number, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.warm_command import warm_command
 
@@ -26,7 +26,7 @@ NEXT = (
 )
 
 
-@click.command(short_help="Compile programs into the cache before they are needed.")
+@click.command(cls=BuildCommand, short_help="Compile programs into the cache before they are needed.")
 @source_options
 @click.option(
     "--jobs", "-j", metavar="N", type=click.IntRange(1, 1024), help="Workers; default from cores and memory."
@@ -58,8 +58,8 @@ def warm(
     example: bool,
     targets: tuple[str, ...],
     include_dirs: tuple[Path, ...],
-    defines: tuple[str, ...],
     options: tuple[str, ...],
+    name_expressions: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
     jobs: int | None,
     timeout: float,
@@ -87,7 +87,7 @@ def warm(
         raise UsageError(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
-    named = Named(sources, manifest, example, include_dirs, defines, options, local_sizes)
+    named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
     if _is_command(into, alone=not (named.anything or targets or shared or check or retry)):
         warm_command(timeout, into)
         return

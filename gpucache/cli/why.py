@@ -24,18 +24,11 @@ class Asked:
 
     what: tuple[str, ...]
     targets: tuple[str, ...]
-    include_dirs: tuple[Path, ...]
-    defines: tuple[str, ...]
-    options: tuple[str, ...]
-    local_sizes: tuple[tuple[int, ...], ...]
+    named: Named
+    """The warm list, and what was said about builds."""
     profile: Path | None
     wanted: tuple[str, ...] = ()
     """``FIELD=VALUE`` or ``FIELD=@FILE``, of the key of another system's cache."""
-
-    @property
-    def builds(self) -> bool:
-        """Whether anything was said about how sources are built."""
-        return bool(self.include_dirs or self.defines or self.options or self.local_sizes)
 
 
 def explain(opened: Opened, asked: Asked) -> None:
@@ -45,8 +38,12 @@ def explain(opened: Opened, asked: Asked) -> None:
     if asked.wanted:
         _reach(opened, asked)
         return
-    if not asked.what:
-        raise UsageError("--why needs to know of what: a source, a program, or two keys to compare")
+    if not asked.what and asked.named.manifest is None:
+        raise UsageError(
+            "--why needs to know of what: a source, a program, --manifest FILE, or two keys to compare"
+        )
+    if asked.what and asked.named.manifest is not None:
+        raise UsageError("sources and --manifest do not go together; give one of them")
     if len(asked.what) == 2 and all(map(_is_key, asked.what)):
         _compare(opened, asked.what)
         return
@@ -62,7 +59,10 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.render.why import answers
 
     here = machine(asked.profile)
-    items = [item for word in asked.what for item in _items(opened, word, asked, here)]
+    if asked.named.manifest is not None:
+        items = _planned(asked, here, asked.named)
+    else:
+        items = [item for word in asked.what for item in _items(opened, word, asked, here)]
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
     answers_ = why(items, backends(), layers, here.environment)
     found = [
@@ -76,24 +76,27 @@ def _answer(opened: Opened, asked: Asked) -> None:
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
 
 
-def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[WarmItem]":
+def _planned(asked: Asked, here: Machine, named: Named) -> "list[WarmItem]":
     from gpucache.assembly import backends
     from gpucache.engine.warm import plan_warm
+
+    return plan_warm(read_programs(named), here.devices, asked.targets, backends())
+
+
+def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[WarmItem]":
     from gpucache.engine.why import items_of
     from gpucache.errors import UsageError
 
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
-        sources = () if manifest else (path,)
-        named = Named(
-            sources, manifest, False, asked.include_dirs, asked.defines, asked.options, asked.local_sizes
+        return _planned(
+            asked, here, replace(asked.named, sources=() if manifest else (path,), manifest=manifest)
         )
-        return plan_warm(read_programs(named), here.devices, asked.targets, backends())
-    if asked.builds:
+    if asked.named.builds:
         raise UsageError(
-            f"-I, -D, --option and --local-size are for sources, and there is no file {word!r}; an entry is "
-            "asked for again as it was built"
+            f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
+            f"{word!r}; an entry is asked for again as it was built"
         )
     own = opened.require_own("--why with a program")
     return items_of(_entries(own, word, asked.targets), own.cache.report, here.devices)
@@ -144,7 +147,7 @@ def _reach(opened: Opened, asked: Asked) -> None:
     from gpucache.render import document
     from gpucache.render.caches import reaches
 
-    if asked.what or asked.builds or asked.targets:
+    if asked.what or asked.named.anything or asked.targets:
         raise UsageError(
             "--want asks the caches of others by their key fields; leave sources and options out"
         )

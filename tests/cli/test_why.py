@@ -182,6 +182,50 @@ def test_a_manifest_is_asked_about(run: Run, example: Filled) -> None:
     assert answer.document["summary"]["hits"] == warmed["summary"]["built"] == len(warmed["outcomes"])
 
 
+def test_a_manifest_is_named_as_for_warm(run: Run, example: Filled) -> None:
+    """``--manifest`` asks as a warm list on its own does, and does not go together with sources."""
+    from gpucache.examples import manifest_path
+
+    answer = run("inspect", "--why", "--manifest", manifest_path(), "--json", at=example.root)
+    assert (answer.code, answer.document["summary"]["misses"]) == (0, 0)
+    both = run("inspect", "--why", "x.cl", "--manifest", manifest_path(), at=example.root)
+    assert (both.code, both.out) == (2, "") and "do not go together" in both.err
+
+
+def test_defines_and_options_keep_the_order_in_which_they_were_given(
+    run: Run, filling: Run, write: Write, root: Path, nvrtc: str
+) -> None:
+    """What was warmed with ``--option`` before ``-D`` hits when asked so, and the other order is told."""
+    source = write({"k.cu": 'extern "C" __global__ void k(int *out) { *out = N; }\n'}) / "k.cu"
+    first, second = "--option=-lineinfo", ("-D", "N=4")
+    assert filling(source, first, *second, "--target", nvrtc, "--root", root).code == 0
+    same = run("inspect", "--why", source, first, *second, "--target", nvrtc, "--json")
+    other = run("inspect", "--why", source, *second, first, "--target", nvrtc, "--json")
+    assert (same.code, other.code) == (0, 3)
+    (row,) = other.document["outcomes"]
+    assert row["differences"] == [{"field": "option", "before": "-lineinfo -DN=4", "now": "-DN=4 -lineinfo"}]
+
+
+def test_name_expressions_are_warmed_and_asked_for(
+    run: Run, filling: Run, write: Write, root: Path, nvrtc: str
+) -> None:
+    """A template warmed for a C++ name hits when asked for that name, and misses without it."""
+    source = write({"k.cu": "template <class T> __global__ void k(T *out) { *out = 7; }\n"}) / "k.cu"
+    named = ("--name-expression", "k<float>")
+    assert filling(source, *named, "--target", nvrtc, "--root", root).code == 0
+    assert run("inspect", "--why", source, *named, "--target", nvrtc).code == 0
+    answer = run("inspect", "--why", source, "--target", nvrtc, "--json")
+    (row,) = answer.document["outcomes"]
+    assert [item["field"] for item in row["differences"]] == ["name expression"]
+
+
+def test_a_name_expression_without_a_cuda_program_is_refused(run: Run, write: Write) -> None:
+    """OpenCL C has no name expressions, so one that would be ignored ends in a sentence."""
+    source = write({"k.cl": "kernel void k() {}\n"}) / "k.cl"
+    answer = run("warm", source, "--name-expression", "k<float>")
+    assert (answer.code, answer.out) == (2, "") and "--name-expression" in answer.err
+
+
 def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, nvrtc: str) -> None:
     """An option with side effects makes its program uncacheable, with the reason, and stops nothing."""
     answer = run(

@@ -1,0 +1,49 @@
+"""The README's own snippets, word for word: what it warms, its programs hit."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+_README = Path(__file__).parents[1] / "README.md"
+_SNIPPET = re.compile(r"<!-- snippet: (\w+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
+_SAXPY = '#include "n.h"\nkernel void saxpy(global float *y) { y[get_global_id(0)] *= N + M; }\n'
+_SCALE = '#include "n.h"\nextern "C" __global__ void scale(float *y) { y[threadIdx.x] *= M; }\n'
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Path:
+    """The folder that the README's snippets speak of, in a project of its own."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    for name, text in {"saxpy.cl": _SAXPY, "scale.cu": _SCALE, "n.h": "#define M 2\n"}.items():
+        (folder / name).write_text(text, encoding="ascii")
+    return folder
+
+
+def test_the_snippets_end_in_hits(kernels: Path, opencl_environment: Mapping[str, str]) -> None:
+    """The programs of the README find what its commands built, where a miss would be an error."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    snippets = dict(_SNIPPET.findall(_README.read_text(encoding="utf-8")))
+    assert set(snippets) == {"warm", "opencl", "cuda"}
+    environment = {
+        **os.environ,
+        **opencl_environment,
+        "GPUCACHE_DIR": str(kernels.parent / "cache"),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    _run(["sh", "-e", "-c", snippets["warm"]], kernels.parent, environment)
+    for name in ("opencl", "cuda"):
+        program = [sys.executable, "-c", snippets[name]]
+        _run(program, kernels.parent, {**environment, "GPUCACHE_REQUIRE": "1"})
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
