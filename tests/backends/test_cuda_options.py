@@ -57,12 +57,12 @@ def test_other_options_are_others(options: tuple[str, ...]) -> None:
 
 
 def test_the_command_is_complete_and_in_order() -> None:
-    """The compiler gets its architecture, no search beside the source, the options, then the directories."""
+    """The compiler gets its architecture, a seed, the options, then the directories."""
     found = _plan("-DB", "-Iinc", "-std=c++17", "-DA")
     assert found.inputs.options == ("-DB", "-std=c++17", "-DA")
     assert found.command == (
         "-arch=sm_90",
-        "--no-source-include",
+        "-frandom-seed=gpucache-a91b0496287016be",
         "-DB",
         "-std=c++17",
         "-DA",
@@ -70,6 +70,14 @@ def test_the_command_is_complete_and_in_order() -> None:
     )
     assert found.inputs.file_name == FILE_NAME
     assert found.inputs.toolchain == _TOOLCHAIN
+
+
+def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
+    """Other options give another seed, the place of a header does not, and a seed that is given stays."""
+    seeds = {_plan(*options).command[1] for options in ((), ("-DA",), ("-DA", "-DB"))}
+    assert len(seeds) == 3
+    assert _plan("-Iinc").command[1] == _plan("-Iother").command[1]
+    assert _plan("--frandom-seed=7").command == ("-arch=sm_90", "-frandom-seed=7")
 
 
 @pytest.mark.parametrize(

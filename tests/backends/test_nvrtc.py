@@ -70,6 +70,46 @@ def test_the_name_of_a_program_is_not_in_its_artifact() -> None:
     assert first.lowered_names["show<int>"].encode() in first.payload
 
 
+_ALONE = """
+import sys
+from gpucache.backends.cuda import BACKEND
+from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
+
+program = Program("show.cu", Language.CUDA_CPP, sys.argv[1].encode())
+request = BuildRequest(
+    program,
+    Target.parse("cuda:sm_90"),
+    artifact_kind=ArtifactKind.CUBIN,
+    name_expressions=("show<int>",),
+)
+plan = BACKEND.plan(request, BACKEND.toolchain(request.target), {})
+sys.stdout.buffer.write(BACKEND.compile(request, plan).payload)
+"""
+
+
+def test_time_and_process_are_not_in_an_artifact() -> None:
+    """Two processes make the same bytes, even where nothing in the program can be named from outside."""
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", _ALONE, _TEMPLATE.decode()], stdout=subprocess.PIPE, check=True, timeout=60
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(outputs) == 1
+
+
+def test_the_current_directory_is_not_in_line_information(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``-lineinfo`` the same bytes come out wherever the compiler runs."""
+    payloads = set()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        payloads.add(_compile(options=("-lineinfo",)).payload)
+    assert len(payloads) == 1
+
+
 def test_messages_carry_the_name_of_the_program() -> None:
     """Errors and warnings speak of the program's own name, not of the fixed one it is compiled under."""
     with pytest.raises(CompileError, match=r"^solver.cu does not compile") as caught:
@@ -112,7 +152,7 @@ def test_a_program_sees_only_its_include_directories(tmp_path: Path, monkeypatch
     source = b'#include "value.h"\n' + _SHOW
     with pytest.raises(CompileError) as caught:
         _compile(source)
-    assert 'could not open source file "value.h"' in caught.value.log
+    assert 'cannot open source file "value.h"' in caught.value.log
     assert _compile(source, include_dirs=(str(tmp_path),)).payload
 
 

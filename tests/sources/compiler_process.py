@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpucache.backends.cuda.options import FILE_NAME
+
 Compile = Callable[[str, list[str]], int | str]
 _PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
@@ -48,9 +50,8 @@ def _nvrtc() -> Compile:
     from cuda.bindings import nvrtc
 
     def run(source: str, options: list[str]) -> int | str:
-        # The name lies in the current directory, which --no-source-include keeps out of the search.
-        _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"main.cu", 0, [], [])
-        words = [b"-arch=compute_80", b"--no-source-include", *(word.encode() for word in options)]
+        _, program = nvrtc.nvrtcCreateProgram(source.encode(), FILE_NAME.encode(), 0, [], [])
+        words = [b"-arch=compute_80", *(word.encode() for word in options)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             _, size = nvrtc.nvrtcGetProgramLogSize(program)

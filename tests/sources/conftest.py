@@ -56,7 +56,7 @@ class RealCompiler:
 _RULES = {
     "pocl": SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS)),
     "intel": SearchRule((Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD), (Place.DIRS, Place.CWD)),
-    "nvrtc": SearchRule((Place.DIRS,), (Place.DIRS,), trigraphs=False),
+    "nvrtc": SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), trigraphs=False),
 }
 _PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
 

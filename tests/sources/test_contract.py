@@ -61,9 +61,7 @@ LAYOUTS = {
     "quote beside a header": Layout(
         "#include <sub/h.h>", {**_EVERYWHERE, **_BESIDE, "b/sub/h.h": b'#include "x.h"'}
     ),
-    "quote only beside a header": Layout(
-        "#include <sub/h.h>", {**_BESIDE, "b/sub/h.h": b'#include "x.h"'}, refused=_NVRTC
-    ),
+    "quote only beside a header": Layout("#include <sub/h.h>", {**_BESIDE, "b/sub/h.h": b'#include "x.h"'}),
     "angle beside a header": Layout(
         "#include <sub/h.h>", {**_EVERYWHERE, **_BESIDE, "b/sub/h.h": b"#include <x.h>"}
     ),

@@ -126,10 +126,7 @@ def _log(handle: Any, request: BuildRequest) -> str:
         return ""
     buffer = bytes(size)  # NVRTC fills it in place
     _call(api.nvrtcGetProgramLog, handle, buffer)
-    text = buffer.decode("utf-8", "replace").strip("\0\n ")
-    return text.replace(f'"{FILE_NAME}"', f'"{request.program.name}"').replace(
-        f"{FILE_NAME}(", f"{request.program.name}("
-    )
+    return buffer.decode("utf-8", "replace").strip("\0\n ").replace(FILE_NAME, request.program.name)
 
 
 def _output(handle: Any, kind: str) -> bytes:

@@ -4,17 +4,20 @@ Must not import cuda: the plan of a build is made where no GPU stack is loaded.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import Spelling, absolute, environment, read, split
 from gpucache.errors import OptionError
-from gpucache.keys import KeyInputs
+from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
 from gpucache.sources import Place, SearchRule
 
-FILE_NAME = "program.cu"
-"""NVRTC puts the file name into symbols, so every program is compiled under this one."""
+FILE_NAME = "/nonexistent/gpucache/program.cu"
+"""What every program is compiled under, since NVRTC puts the file name into symbols.
+
+NVRTC also looks for quoted includes beside this name: hence a folder that does not exist.
+"""
 
 _SPELLINGS = (
     Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D")),
@@ -26,6 +29,7 @@ _SPELLINGS = (
     Spelling("-maxrregcount=", ("--maxrregcount=", "-maxrregcount="), ("--maxrregcount", "-maxrregcount")),
     Spelling("-Xptxas=", ("--ptxas-options=", "-Xptxas="), ("--ptxas-options", "-Xptxas")),
     Spelling("-Xcudafe=", ("-Xcudafe=",), ("-Xcudafe",)),
+    Spelling("-frandom-seed=", ("--frandom-seed=", "-frandom-seed="), ()),
 )
 _SIDE_EFFECTS = re.compile(
     r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep[\w-]*)(=.*)?"
@@ -35,9 +39,8 @@ _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and can name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
-# With --no-source-include only the include directories are searched: not the current directory, not
-# the place of the program's name, not even the place of the header that includes.
-_RULE = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), trigraphs=False)
+# The current directory is searched for "name" only where the program's own name lies in it.
+_RULE = SearchRule(quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False)
 _ENVIRONMENT = (("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_"), r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*")
 
 
@@ -70,13 +73,27 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         include_dirs=include_dirs,
         command=(
             f"-arch={request.target.name}",
-            "--no-source-include",
+            *_seed(request, options),
             *options,
             *(f"-I{directory}" for directory in include_dirs),
         ),
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),
     )
+
+
+def _seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
+    """A random seed of the program's own, unless one was given.
+
+    Where a program defines nothing that other files could name, as when all of it are templates in an
+    unnamed namespace, NVRTC puts the time and the process id into its symbols; with a seed it puts a
+    hash of the seed there. Programs that are linked together need different ones.
+    """
+    if any(option.startswith("-frandom-seed=") for option in options):
+        return ()
+    parts = (digest(request.program.source), *options, *request.name_expressions)
+    own = digest("\0".join(parts).encode(errors="surrogatepass"))
+    return (f"-frandom-seed=gpucache-{own[:16]}",)
 
 
 def refuse_side_effects(options: tuple[str, ...]) -> None:

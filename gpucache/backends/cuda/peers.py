@@ -49,7 +49,7 @@ def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, fold
     from cuda.core import Program, ProgramOptions
     from cuda.core.utils import FileStreamProgramCache
 
-    given: dict[str, Any] = {"arch": request.target.name, "no_source_include": True}
+    given: dict[str, Any] = {"arch": request.target.name}
     given |= program_options(compilation.inputs.options)
     if _includes(request, compilation):
         given["include_path"] = list(compilation.include_dirs)
