@@ -67,7 +67,9 @@ PEERS = ("pyopencl", "cuda.core", "driver")
 @click.option(
     "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."
 )
-@click.option("--same-output", is_flag=True, help="With a command: every start has to print the same.")
+@click.option(
+    "--same-output", is_flag=True, help="With a command: exit 3 unless every start prints the same."
+)
 @click.option("--as-is", is_flag=True, help="With a command: time it with your own caches, too.")
 @global_options  # fmt: skip
 def bench(
@@ -94,7 +96,8 @@ def bench(
     Cold: no cache at any layer, drivers' own caches in empty folders. Warm: everything cached, in a
     cache of the benchmark's own. Medians, spread and the ratio of pairs with its 95 % interval are
     shown, and the phases of a start: process, context, key, lookup or compile, load, kernels, first
-    launch. Figures that cannot be believed are called degraded, with the reason.
+    launch. Figures that cannot be believed are called degraded, with the reason; fewer than five
+    pairs decide nothing.
 
     With -- COMMAND the command is started instead, with every known cache that can be moved in
     folders of the benchmark's own.

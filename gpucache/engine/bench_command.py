@@ -18,7 +18,7 @@ from statistics import median_low
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.settle import settle
 from gpucache.engine.statistics import paired_ratio
-from gpucache.engine.verdicts import FEWEST_PAIRS, Evidence, judge
+from gpucache.engine.verdicts import Evidence, judge
 from gpucache.engine.watch import Snapshot, growth
 from gpucache.outcomes import (
     Arm,
@@ -167,8 +167,7 @@ def _folded(
     wrote = any(run.growth for run in primed)
     evidence = Evidence(foreign_load=load, cold_writes=wrote, same_output=plan.same_output)
     verdict, reason = judge(samples, ratio, evidence)
-    differs = plan.same_output and len({sample.output for sample in samples}) > 1
-    if not wrote and not differs and verdict is not BenchVerdict.FAILED:
+    if not wrote and verdict is not BenchVerdict.FAILED:
         verdict, reason = BenchVerdict.DEGRADED, _NOTHING_WRITTEN
     spreads = Spread.of(cold), Spread.of(warm)
     return replace(
@@ -180,7 +179,7 @@ def _folded(
         ratio=ratio,
         arms=tuple(_others(plan, samples, cold)),
         break_even=_break_even(primed, *spreads) if verdict is BenchVerdict.FASTER else None,
-        notes=(*_few(cold), *_notes(primed), *lacking),
+        notes=(*_notes(primed), *lacking),
         growth=_typical(samples),
         samples=samples,
     )
@@ -210,12 +209,6 @@ def _break_even(primed: Sequence[SettleRun], cold: Spread, warm: Spread) -> Brea
     if not warming_ns:
         return None
     return BreakEven(warming_ns, saving_ns, -(-warming_ns // saving_ns))
-
-
-def _few(cold: Sequence[int]) -> Iterator[str]:
-    if len(cold) < FEWEST_PAIRS:
-        pairs = "1 pair of starts is" if len(cold) == 1 else f"{len(cold)} pairs of starts are"
-        yield f"{pairs} too few to tell noise from effect; take {FEWEST_PAIRS} or more"
 
 
 def _notes(primed: Sequence[SettleRun]) -> Iterator[str]:

@@ -10,8 +10,8 @@ from statistics import median, median_low
 from gpucache.engine import peers
 from gpucache.engine.samples import PHASES
 from gpucache.engine.statistics import paired_ratio
-from gpucache.engine.verdicts import FEWEST_PAIRS, Evidence, judge
-from gpucache.outcomes import Arm, BenchCase, BreakEven, Growth, Sample, Spread
+from gpucache.engine.verdicts import Evidence, judge
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 from gpucache.units import format_duration
 
 PAIR = (Arm.COLD, Arm.WARM)
@@ -79,21 +79,17 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
 
 
 def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
-    """None where nothing is saved, or where it is not known what is."""
-    if case.cold is None or case.warm is None or case.ratio is None or measured.warming_ns is None:
+    """None where it is not known that anything is saved."""
+    if case.verdict is not BenchVerdict.FASTER or measured.warming_ns is None:
+        return None
+    if case.cold is None or case.warm is None or case.cold.median_ns <= case.warm.median_ns:
         return None
     saving_ns = case.cold.median_ns - case.warm.median_ns
-    if saving_ns <= 0:
-        return None
     return BreakEven(measured.warming_ns, saving_ns, -(-measured.warming_ns // saving_ns))
 
 
 def _notes(case: BenchCase, measured: Measured) -> Iterator[str]:
     yield from _first_run(case, measured)
-    pairs = len(_of(Arm.COLD, measured.samples))
-    if pairs < FEWEST_PAIRS:
-        counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
-        yield f"{counted} too few to tell noise from effect; take {FEWEST_PAIRS} or more"
     if not any(_has("kernels", sample) for sample in measured.samples):
         yield NOT_LOADED
     yield from _slow(case)

@@ -31,6 +31,8 @@ class BenchVerdict(StrEnum):
 
     FASTER = "faster"
     NO_DIFFERENCE = "no-difference"
+    UNDECIDED = "undecided"
+    """There are too few pairs to tell noise from effect."""
     DEGRADED = "degraded"
     """The figures do not say what they seem to say; the reason tells why."""
     FAILED = "failed"
@@ -92,7 +94,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One arm's durations divided by another's, pair by pair: median, and the ends of its 95 % interval."""
+    """One arm's durations divided by another's, pair by pair: median, and the ends of its 95 % interval.
+
+    Of fewer than five pairs the ends are the lowest and the highest.
+    """
 
     median: float
     low: float

@@ -41,6 +41,7 @@ _INK, _PALE, _GRID = "#1f2328", "#59636e", "#d8dee4"
 _INKS = {
     BenchVerdict.FASTER: "#1a7f37",
     BenchVerdict.NO_DIFFERENCE: _PALE,
+    BenchVerdict.UNDECIDED: _PALE,
     BenchVerdict.DEGRADED: "#9a6700",
     BenchVerdict.FAILED: "#cf222e",
 }

@@ -36,6 +36,7 @@ _NARROW = 110
 _STYLES = {
     BenchVerdict.FASTER: "green",
     BenchVerdict.NO_DIFFERENCE: "",
+    BenchVerdict.UNDECIDED: "",
     BenchVerdict.DEGRADED: "yellow",
     BenchVerdict.FAILED: "red",
 }

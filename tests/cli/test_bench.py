@@ -50,7 +50,7 @@ def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: 
     answer = run("--json", "bench", source, "--target", pocl, "--local-size", "64", "--runs", "2")
     case = _case(answer)
     assert (answer.code, case["program"], case["target"]) == (0, "twice.cl", pocl)
-    assert case["verdict"] in {"faster", "no-difference", "degraded"}
+    assert case["verdict"] in {"undecided", "degraded"}
     assert "missed" not in case["reason"] and "not cold" not in case["reason"]
     assert _phases(case) == (
         ["process start", "context", "compile", "kernels", "first launch"],

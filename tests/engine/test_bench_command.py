@@ -87,7 +87,7 @@ def test_a_loaded_machine_is_told(tmp_path: Path) -> None:
 def test_output_that_differs_is_told_on_request(tmp_path: Path) -> None:
     """With the same output asked for, a start that prints something else spoils the comparison."""
     case = _bench(tmp_path, RESTLESS="1", same_output=True)
-    assert case.verdict is BenchVerdict.DEGRADED and "output differs" in case.reason
+    assert case.verdict is BenchVerdict.FAILED and "output differs" in case.reason
 
 
 def test_a_failing_command_is_not_averaged(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Paired ratios and their interval: what they are made of, and that they can be repeated."""
 
+import math
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,9 +42,28 @@ def test_many_pairs_leave_one_far_one_out_of_the_interval() -> None:
     assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2))
 
 
+def test_the_interval_lies_between_the_pairs_next_to_it() -> None:
+    """Of eight pairs the lowest is too sure and the second not sure enough; the end lies between them."""
+    over = [round(10**6 * math.exp(step)) for step in range(8)]
+    ratio = paired_ratio(over, [10**6] * 8)
+    assert math.log(ratio.low) == pytest.approx(0.936, abs=0.001)
+    assert math.log(ratio.high) == pytest.approx(7 - 0.936, abs=0.001)
+
+
+@pytest.mark.parametrize(("pairs", "most"), [(5, 0.038), (6, 0.031), (7, 0.033), (8, 0.033), (15, 0.031)])
+def test_noise_is_seldom_taken_for_an_effect(pairs: int, most: float) -> None:
+    """Of 4,000 runs of mere noise about as many lie wholly above 1 as an interval of 95 % allows."""
+    draw = random.Random(pairs)
+    above = 0
+    for _ in range(4000):
+        starts = [[round(10**9 * draw.lognormvariate(0, 0.1)) for _ in range(pairs)] for _ in range(2)]
+        above += paired_ratio(*starts).low > 1
+    assert above / 4000 < most
+
+
 @given(_DURATIONS)
 def test_the_same_samples_give_the_same_interval(pairs: list[tuple[int, int]]) -> None:
-    """The draw is seeded, so figures can be computed again; the interval holds its median."""
+    """Figures can be computed again; the interval holds its median."""
     over, under = zip(*pairs, strict=True)
     ratio = paired_ratio(over, under)
     assert ratio == paired_ratio(over, under)

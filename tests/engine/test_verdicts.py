@@ -27,9 +27,26 @@ def test_an_interval_above_one_is_faster() -> None:
 
 
 def test_a_narrow_interval_around_one_is_no_difference() -> None:
-    """An interval that holds 1 and is narrow says that there is nothing to see."""
-    assert _judge(ratio=Ratio(1, 0.95, 0.95 * NARROW - 0.001)) == ("no-difference", "")
-    assert _judge(ratio=Ratio(1.05, 1, 1.1)) == ("no-difference", "")
+    """An interval that holds 1 and is narrow says that there is nothing to see, and what would have shown."""
+    narrow = Ratio(1, 0.95, 0.95 * NARROW - 0.001)
+    assert _judge(ratio=narrow) == ("no-difference", "one of 19 % or more would have shown")
+    assert _judge(ratio=Ratio(0.95, 0.9, 1)) == ("no-difference", "one of 12 % or more would have shown")
+
+
+@pytest.mark.parametrize(("pairs", "words"), [(1, "1 pair of starts is"), (4, "4 pairs of starts are")])
+def test_few_pairs_decide_nothing(pairs: int, words: str) -> None:
+    """Of four pairs of mere noise one run in sixteen has all of them on one side."""
+    for ratio in (FAST, Ratio(1, 1, 1), Ratio(0.5, 0.5, 0.5), Ratio(1, 0.2, 5)):
+        assert _judge(PAIRS[: 2 * pairs], ratio) == (
+            "undecided",
+            f"{words} too few to tell noise from effect; take 5 or more",
+        )
+
+
+def test_few_pairs_hide_no_doubt() -> None:
+    """What is known to be wrong is told of one pair, too."""
+    missed = Sample(Arm.WARM, missed="corrupt: x")
+    assert _judge([COLD, missed])[0] == "degraded"
 
 
 def test_a_wide_interval_around_one_is_noise() -> None:
@@ -78,15 +95,15 @@ def test_a_cold_start_that_wrote_nothing_was_not_cold() -> None:
 
 def test_where_nothing_writes_a_cold_start_need_not() -> None:
     """A driver without a cache leaves nothing, and that is no doubt."""
-    assert _judge([Sample(Arm.COLD), WARM], evidence=Evidence(cold_writes=False)) == ("faster", "")
+    assert _judge([Sample(Arm.COLD), WARM] * 5, evidence=Evidence(cold_writes=False)) == ("faster", "")
 
 
 def test_output_counts_only_where_it_must_be_the_same() -> None:
     """Programs may print what they like, unless the user says otherwise."""
-    samples = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")]
+    samples = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")] * 5
     assert _judge(samples) == ("faster", "")
     assert _judge(samples, evidence=Evidence(same_output=True)) == (
-        "degraded",
+        "failed",
         "the output differs from start to start",
     )
 
