@@ -80,10 +80,11 @@ def evict(
     plans = _plans(opened, asked)
     plan = joined([own for _, own in plans])
     if dry_run:
-        rows = [document.entry(one.entry) | {"rule": one.rule, "removed": False} for one in plan.removals]
+        expected = plan.expected()
+        rows = (document.removal(one, tried=False) for one in expected)
         given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
         given().show(tables.evict_plan(plan))
-        return
+        leave(ExitCode.DONE if all(one.removed for one in expected) else ExitCode.FINDINGS)
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     if everything and not yes and plan.removals:

@@ -16,7 +16,7 @@ def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[T
 def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
     """Remove what was planned; an entry that changed since the scan stays."""
     for removal in evict_plan.removals:
-        yield EvictOutcome(removal, cache.remove(removal.entry, removal.rule))
+        yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
 
 
 def joined(plans: Sequence[EvictPlan]) -> EvictPlan:

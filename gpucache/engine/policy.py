@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, EvictPlan, Removal
+from gpucache.outcomes import ALL, CacheEntry, EvictPlan, Removal
 from gpucache.units import format_age, format_size
 
 LOW_WATER = 0.8
@@ -109,7 +109,7 @@ def _filtered(
     entries: list[CacheEntry], limits: Limits, now_ns: int, toolchains: tuple[Toolchain, ...]
 ) -> list[Removal]:
     if limits.everything:
-        return [Removal(entry, "--all") for entry in entries]
+        return [Removal(entry, ALL) for entry in entries]
     if not limits.filters:
         return []
     tests = _tests(entries, limits, now_ns, toolchains)

@@ -7,7 +7,15 @@ from gpucache.keys import Difference
 from gpucache.outcomes.answers import Answer, Layer, LayerState
 from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
-from gpucache.outcomes.evictions import EvictOutcome, EvictPlan, EvictSummary, Kept, Removal, summarise_evict
+from gpucache.outcomes.evictions import (
+    ALL,
+    EvictOutcome,
+    EvictPlan,
+    EvictSummary,
+    Kept,
+    Removal,
+    summarise_evict,
+)
 from gpucache.outcomes.exits import ExitCode
 from gpucache.outcomes.exports import Exported
 from gpucache.outcomes.lookups import Built, Hit, Miss, Verdict
@@ -28,6 +36,7 @@ from gpucache.outcomes.timings import (
 from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
 
 __all__ = [
+    "ALL",
     "Advice",
     "AdviceKind",
     "Answer",

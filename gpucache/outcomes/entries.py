@@ -30,6 +30,10 @@ class CacheEntry:
     """The key fields that a scan reads, by label; what ``--unlike`` compares."""
     damage: str = ""
     """Why it cannot be read; empty for a readable entry."""
+    stays: str = ""
+    """Why no eviction removes it, a clause with the remedy; empty where one may."""
+    indivisible: str = ""
+    """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
     handle: object = field(default=None, compare=False, repr=False)
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from gpucache.outcomes.entries import CacheEntry
 
+ALL = "--all"
+"""The rule that chooses every entry."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -20,6 +23,12 @@ class Removal:
     entry: CacheEntry
     rule: str
 
+    @property
+    def refused(self) -> Kept | None:
+        """Why the entry stays although it was chosen; None where its removal will be tried."""
+        why = self.entry.stays or ("" if self.rule == ALL else self.entry.indivisible)
+        return Kept(why) if why else None
+
 
 @dataclass(frozen=True, slots=True)
 class EvictPlan:
@@ -28,6 +37,10 @@ class EvictPlan:
     removals: tuple[Removal, ...]
     kept: int
     kept_bytes: int
+
+    def expected(self) -> "tuple[EvictOutcome, ...]":
+        """What is to become of each planned removal."""
+        return tuple(EvictOutcome(removal, removal.refused) for removal in self.removals)
 
 
 @dataclass(frozen=True, slots=True)

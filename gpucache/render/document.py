@@ -183,12 +183,12 @@ def verify_summary(summary: VerifySummary, outcomes: Iterable[Checked]) -> dict[
     }
 
 
-def removal(one: EvictOutcome) -> dict[str, Any]:
-    """A planned removal and whether it was made."""
+def removal(one: EvictOutcome, *, tried: bool = True) -> dict[str, Any]:
+    """A planned removal, and whether it was made where it was tried."""
     return {
         **entry(one.removal.entry),
         "rule": one.removal.rule,
-        "removed": one.removed,
+        "removed": tried and one.removed,
         "kept_because": one.kept.reason if one.kept else None,
     }
 
@@ -205,14 +205,16 @@ def evict_summary(summary: EvictSummary) -> dict[str, Any]:
 
 def evict_plan(plan: EvictPlan) -> dict[str, Any]:
     """What would go and what would stay."""
-    freed = sum(one.entry.size_bytes for one in plan.removals)
+    going = [one.entry for one in plan.removals if one.refused is None]
+    freed = sum(one.size_bytes for one in going)
+    chosen = sum(one.entry.size_bytes for one in plan.removals)
     return {
-        "would_remove": len(plan.removals),
+        "would_remove": len(going),
         "would_free_bytes": freed,
         "removed": 0,
         "freed_bytes": 0,
         "kept": plan.kept + len(plan.removals),
-        "kept_bytes": plan.kept_bytes + freed,
+        "kept_bytes": plan.kept_bytes + chosen,
     }
 
 

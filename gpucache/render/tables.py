@@ -22,6 +22,7 @@ from gpucache.outcomes import (
     WarmOutcome,
     WarmResult,
     WarmSummary,
+    summarise_evict,
 )
 from gpucache.render.console import plain, table
 from gpucache.units import format_age, format_duration, format_size
@@ -210,13 +211,15 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
 
 def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
     """What would go, and why."""
-    if plan.removals:
-        caches = len({removal.entry.cache for removal in plan.removals}) > 1
+    outcomes = plan.expected()
+    going = [outcome.removal for outcome in outcomes if outcome.removed]
+    if going:
+        caches = len({removal.entry.cache for removal in going}) > 1
         which = ("cache",) if caches else ()
         grid = table(
             *which, "key", "program", "target", "size", "rule", numeric=("size",), short=("cache", "key")
         )
-        for removal in plan.removals[:ROWS_SHOWN]:
+        for removal in going[:ROWS_SHOWN]:
             one = removal.entry
             grid.add_row(
                 *([plain(one.cache)] if caches else []),
@@ -227,25 +230,31 @@ def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
                 plain(removal.rule),
             )
         yield grid
-        yield from _more(len(plan.removals), "entry", "entries")
-    freed = sum(removal.entry.size_bytes for removal in plan.removals)
+        yield from _more(len(going), "entry", "entries")
+    yield from _kept(outcomes, "would not be removed")
+    expected = summarise_evict(plan, outcomes)
     yield plain(
-        f"\n{_count(len(plan.removals), 'entry', 'entries')} would go, freeing {format_size(freed)}; "
-        f"{plan.kept} would stay ({format_size(plan.kept_bytes)})",
+        f"\n{_count(expected.removed, 'entry', 'entries')} would go, "
+        f"freeing {format_size(expected.freed_bytes)}; "
+        f"{expected.kept} would stay ({format_size(expected.kept_bytes)})",
         "bold",
     )
 
 
 def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[RenderableType]:
     """What went, and what changed meanwhile and stayed."""
-    for outcome in outcomes:
-        if outcome.kept is not None:
-            yield plain(f"{outcome.removal.entry.key[:12]} was not removed: {outcome.kept.reason}", "yellow")
+    yield from _kept(outcomes, "was not removed")
     yield plain(
         f"{_count(summary.removed, 'entry', 'entries')} removed, {format_size(summary.freed_bytes)} freed; "
         f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
         "bold",
     )
+
+
+def _kept(outcomes: Iterable[EvictOutcome], said: str) -> Iterator[RenderableType]:
+    for outcome in outcomes:
+        if outcome.kept is not None:
+            yield plain(f"{outcome.removal.entry.key[:12]} {said}: {outcome.kept.reason}", "yellow")
 
 
 def _brief(entry: str) -> str:

@@ -184,8 +184,11 @@ class DirectoryStore:
         return leftovers.leftovers(self._ground, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> bool:
-        """Remove an entry if unchanged since the scan, recording it; whether it was removed."""
-        if not self._writable:
+        """Remove an entry if unchanged since the scan, recording it; whether it was removed.
+
+        What is an entry by its name alone goes only where something shows that the root is ours.
+        """
+        if not self._writable or (scanned.head is None and not scan.is_marked(self._ground)):
             return False
         try:
             with self._place(scanned) as (folder, name):
@@ -202,9 +205,10 @@ class DirectoryStore:
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
         """Move an entry to ``quarantine/`` if unchanged since the scan, recording it; whether it moved.
 
-        An entry of a newer format is sound to somebody else, and stays.
+        An entry of a newer format is sound to somebody else, and stays, as all does in a root that
+        nothing shows to be ours.
         """
-        if not self._writable or scanned.damage is Damage.UNSUPPORTED:
+        if not self._writable or scanned.damage is Damage.UNSUPPORTED or not scan.is_marked(self._ground):
             return False
         try:
             with self._place(scanned) as (folder, name):
@@ -214,7 +218,8 @@ class DirectoryStore:
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
-        return self._writable and leftovers.remove_leftover(self._ground, leftover)
+        marked = self._writable and scan.is_marked(self._ground)
+        return marked and leftovers.remove_leftover(self._ground, leftover)
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:

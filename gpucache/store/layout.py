@@ -28,6 +28,10 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # For information see https://bford.info/cachedir/
 """
 _KEY = re.compile(r"[0-9a-f]{64}")
+_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}-[0-9a-f]{64}\.gpc|[0-9]{1,10}-[0-9a-f]{16}\.history")
+_LOCK = re.compile(r"[0-9a-f]{64}\.lock")
+_QUARANTINED = re.compile(r"[0-9]{20}-.+\.gpc")
+_PROGRAM = re.compile(r"[a-z0-9-]{1,40}-[0-9a-f]{8}")
 _PREFIX = re.compile(r"[0-9a-f]{2,64}")
 _SLUG_LENGTH = 40
 
@@ -53,6 +57,26 @@ def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs into this folder of ``entries/``."""
     stem = name.removesuffix(ENTRY_SUFFIX)
     return name.endswith(ENTRY_SUFFIX) and stem[:2] == folder and _KEY.fullmatch(stem) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a writer of ours calls its unfinished files so."""
+    return _PARTIAL.fullmatch(name) is not None
+
+
+def is_lock(name: str) -> bool:
+    """Whether a file is called as the lock of a key."""
+    return _LOCK.fullmatch(name) is not None
+
+
+def is_quarantined(name: str) -> bool:
+    """Whether a file is called as quarantine calls what it takes."""
+    return _QUARANTINED.fullmatch(name) is not None
+
+
+def is_program_folder(name: str) -> bool:
+    """Whether a folder is called as that of a program's history."""
+    return _PROGRAM.fullmatch(name) is not None
 
 
 def is_prefix(text: str) -> bool:

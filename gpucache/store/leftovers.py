@@ -1,7 +1,8 @@
 """What belongs to no entry: files of killed writers, locks nobody holds, and strays.
 
 A file in ``tmp/`` or ``locks/`` is left over only when nothing changed it for an hour: younger ones
-may be in use. Must not know what an entry says.
+may be in use. What is not named as we name our files is somebody else's: it is told, and never removed. Must
+not know what an entry says.
 """
 
 import stat
@@ -16,28 +17,34 @@ from gpucache.store.interface import Leftover
 from gpucache.store.scan import walk
 
 MINIMUM_AGE_NS = 3600 * 10**9
+_NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
 
 
 def leftovers(ground: Ground, now_ns: int) -> Iterator[Leftover]:
     """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
     for folder, name in _listed(ground, layout.TMP):
-        yield from _old(folder, name, now_ns, "left by a writer that was stopped")
+        left = "left by a writer that was stopped" if layout.is_temporary(name) else _NOT_OURS
+        yield from _old(folder, name, now_ns, left)
     for folder, name in _listed(ground, layout.LOCKS):
         with suppress(OSError):
-            if not lock.held(folder, name):
+            if not layout.is_lock(name):
+                yield from _old(folder, name, now_ns, _NOT_OURS)
+            elif not lock.held(folder, name):
                 yield from _old(folder, name, now_ns, "a lock that nobody holds")
     for folder, name, stray in walk(ground):
         if stray:
             with suppress(OSError):
-                yield _leftover(folder, name, now_ns, "a file that is no entry")
+                yield _leftover(folder, name, now_ns, _NOT_OURS)
 
 
 def remove_leftover(ground: Ground, leftover: Leftover) -> bool:
-    """Remove a leftover whose size is unchanged; whether it was removed. Raises nothing."""
+    """Remove a leftover that is ours and whose size is unchanged; whether it was. Raises nothing."""
     try:
         *parts, name = leftover.path.relative_to(ground.root).parts
-        place = tuple(parts[:2])
-        if place not in (layout.TMP, layout.LOCKS, layout.ENTRIES):
+        place = tuple(parts)
+        if not (place == layout.TMP and layout.is_temporary(name)) and not (
+            place == layout.LOCKS and layout.is_lock(name)
+        ):
             return False
         with ground.open(*parts) as folder:
             status = folder.lstat(name)

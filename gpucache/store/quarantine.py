@@ -57,7 +57,7 @@ class Quarantine:
 
 def _trim(quarantine: Folder) -> None:
     """Remove the oldest until both caps hold."""
-    names = sorted(found.name for found in quarantine.entries())
+    names = sorted(found.name for found in quarantine.entries() if layout.is_quarantined(found.name))
     kept_bytes = 0
     for rank, name in enumerate(reversed(names)):
         with suppress(OSError):

@@ -1,8 +1,8 @@
 """What lies below ``entries/`` of a root, one file at a time: heads only, constant memory.
 
 Links are reported, never followed; files that vanish meanwhile are passed over. Every name is told
-once: here, or, a regular file that does not call itself an entry, among the leftovers. Must not
-change anything, nor know what a program or target is.
+once: here, or, a stray, among the leftovers. A stray neither is named as an entry in its place nor begins as
+one: it is somebody else's. Must not change anything, nor know what a program or target is.
 """
 
 import os
@@ -13,7 +13,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
-from gpucache.store.format import EntryFormatError, misplaced, read_head
+from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head
 from gpucache.store.ground import Ground
 from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
 from gpucache.store.trust import UntrustedFileError, open_trusted
@@ -37,7 +37,7 @@ def look_at(ground: Ground, key: CacheKey) -> ScannedEntry | None:
 
 
 def walk(ground: Ground) -> Iterator[tuple[Folder, str, bool]]:
-    """Every name below ``entries/`` with its open folder, and whether it is a stray regular file."""
+    """Every name below ``entries/`` with its open folder, and whether it is a stray."""
     with ExitStack() as stack:
         try:
             entries = stack.enter_context(ground.open(*layout.ENTRIES))
@@ -51,11 +51,12 @@ def walk(ground: Ground) -> Iterator[tuple[Folder, str, bool]]:
         for found in entries.entries():
             folder = _opened(entries, found)
             if folder is None:
-                yield entries, found.name, _is_stray(found)
+                in_the_way = found.is_symlink() and layout.is_prefix(found.name)
+                yield entries, found.name, not in_the_way and _is_stray(entries, found.name)
                 continue
             with folder:
                 for inner in folder.entries():
-                    yield folder, inner.name, _is_stray(inner)
+                    yield folder, inner.name, _is_stray(folder, inner.name)
 
 
 def allocated_bytes(ground: Ground) -> int:
@@ -66,6 +67,26 @@ def allocated_bytes(ground: Ground) -> int:
             status = folder.lstat(name)
             total += getattr(status, "st_blocks", -(-status.st_size // 512)) * 512
     return total
+
+
+def is_marked(ground: Ground) -> bool:
+    """Whether a root holds what only gpucache makes: its tag, a history, or an entry. Raises nothing."""
+    with suppress(OSError, CacheUnusableError), ground.open() as root:
+        fd = root.open_file(layout.TAG_NAME)
+        try:
+            if os.read(fd, len(layout.TAG_TEXT)) == layout.TAG_TEXT:
+                return True
+        finally:
+            os.close(fd)
+    with suppress(OSError, CacheUnusableError), ground.open(*layout.PROGRAMS) as programs:
+        for found in programs.entries():
+            with suppress(OSError), programs.folder(found.name) as folder:
+                folder.lstat(layout.HISTORY_NAME)
+                if layout.is_program_folder(found.name):
+                    return True
+    with suppress(OSError, CacheUnusableError):
+        return any(_begins_as_ours(folder, name) for folder, name, _ in walk(ground))
+    return False
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:
@@ -80,9 +101,16 @@ def _opened(entries: Folder, found: os.DirEntry[str]) -> Folder | None:
     return None
 
 
-def _is_stray(found: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
-        return found.is_file(follow_symlinks=False) and not found.name.endswith(layout.ENTRY_SUFFIX)
+def _is_stray(folder: Folder, name: str) -> bool:
+    return not layout.fits(folder.path.name, name) and not _begins_as_ours(folder, name)
+
+
+def _begins_as_ours(folder: Folder, name: str) -> bool:
+    """Whether a file is an entry by its content, wherever it lies."""
+    if not name.endswith(layout.ENTRY_SUFFIX):
+        return False
+    with suppress(OSError), open_trusted(folder, name) as (fd, _):
+        return os.read(fd, len(MAGIC)) == MAGIC
     return False
 
 

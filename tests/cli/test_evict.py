@@ -176,3 +176,26 @@ def test_a_read_only_cache_is_not_evicted_from(
     answer = run("evict", "--all", "--yes")
     assert (answer.code, len(entries(cache))) == (5, 4)
     assert "GPUCACHE_READ_ONLY" in answer.err
+
+
+def _driver_cache(root: Path) -> Path:
+    """A cache of the CUDA driver, last written to a day ago."""
+    for name in ("index", "A/B/00000000000001"):
+        path = root / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(b"cubin")
+        os.utime(path, (time.time() - 86_400,) * 2)
+    return root
+
+
+@pytest.mark.parametrize("options", [("--max-size", "1"), ("--all", "--yes")])
+def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_path: Path) -> None:
+    """Also where the run refuses: a driver's cache goes whole or not, and not among the files of others."""
+    jit = _driver_cache(tmp_path / "jit")
+    (jit / "thesis.tex").write_text("a year of work")
+    asked = ("--json", "evict", "--cache", f"cuda:{jit}", *options)
+    planned, done = run(*asked, "--dry-run"), run(*asked)
+    assert planned.code == done.code == 3
+    assert planned.document["outcomes"] == done.document["outcomes"]
+    assert planned.document["outcomes"][0]["kept_because"]
+    assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "00000000000001").exists()

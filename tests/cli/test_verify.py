@@ -175,7 +175,7 @@ def test_leftovers_are_found_and_removed(run: Run, cache: Path, monkeypatch: pyt
     """What a killed writer left two hours ago is worth knowing, and --repair removes it."""
     later = time.time_ns() + 2 * 3600 * 10**9
     monkeypatch.setattr("gpucache.caches.own.time", SimpleNamespace(time_ns=lambda: later))
-    left = cache / "v1" / "tmp" / "abandoned"
+    left = cache / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc"
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(b"half an entry")
     answer = run("--json", "verify")

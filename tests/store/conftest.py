@@ -60,7 +60,7 @@ def put() -> Callable[[Path, bytes], Path]:
     """Write a file of our own, its folder made if missing."""
 
     def write(path: Path, data: bytes) -> Path:
-        path.parent.mkdir(0o700, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         path.write_bytes(data)
         path.chmod(0o600)
         return path

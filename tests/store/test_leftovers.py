@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore
+from gpucache.store.interface import Event
 
 HOUR_NS = 3600 * 10**9
 MakeEntry = Callable[..., Entry]
@@ -19,7 +22,7 @@ def test_old_temporary_files_are_leftovers(
 ) -> None:
     """What lies in tmp for an hour is left over; what is younger may be in use."""
     store.publish(make_entry())
-    path = put(root / "v1" / "tmp" / "1-x.gpc", b"half")
+    path = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
     os.utime(path, ns=(1, 1))
     assert list(store.leftovers(time.time_ns())) == []
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
@@ -39,8 +42,53 @@ def test_strays_among_entries_are_leftovers(
     }
     assert {leftover.path for leftover in store.leftovers(time.time_ns())} == strays
     assert [found.key for found in store.scan()] == [make_entry().key]
-    assert all(store.remove_leftover(leftover) for leftover in list(store.leftovers(time.time_ns())))
-    assert not any(path.exists() for path in strays)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["entries/list.json", "entries/users/42.json", "entries/ab/mine.gpc", "tmp/draft.txt", "locks/bike.lock"],
+)
+def test_the_files_of_others_are_told_and_never_removed(
+    name: str, put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """Whatever is not named as ours and does not begin as an entry, in whichever folder of ours it lies."""
+    store.publish(make_entry())
+    stranger = put(root / "v1" / name, b"a thesis")
+    later_ns = time.time_ns() + 2 * HOUR_NS
+    (leftover,) = store.leftovers(later_ns)
+    assert leftover.path == stranger and "not a file of gpucache" in leftover.detail
+    assert not store.remove_leftover(leftover) and stranger.exists()
+    assert [found.key for found in store.scan()] == [make_entry().key]
+
+
+def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(put: Put, root: Path) -> None:
+    """The folder of another program may have our names in it by chance."""
+    key = 64 * "b"
+    damaged = put(root / "v1" / "entries" / "bb" / f"{key}.gpc", b"a recording")
+    partial = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{key}.gpc", b"half")
+    root.chmod(0o700)
+    store = DirectoryStore(root, writable=True)
+    (scanned,) = store.scan()
+    assert not store.quarantine(scanned, "corrupt") and not store.remove(scanned, "--all")
+    (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
+    assert not store.remove_leftover(leftover) and damaged.exists() and partial.exists()
+
+
+@pytest.mark.parametrize("mark", ["entry", "history", "tag"])
+def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(
+    mark: str, put: Put, root: Path, make_entry: MakeEntry
+) -> None:
+    """A shared root has no tag."""
+    store = DirectoryStore(root, writable=True, shared=mark != "tag")
+    entry = make_entry()
+    store.prepare()
+    if mark == "entry":
+        store.publish(entry)
+    elif mark == "history":
+        store.record("a.cl", Event(1, "built", entry.key.hex, "cuda:sm_90", ""))
+    damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
+    (scanned,) = (one for one in store.scan() if one.path == damaged)
+    assert store.quarantine(scanned, "truncated") and not damaged.exists()
 
 
 def test_only_leftovers_are_removed_as_such(
@@ -48,15 +96,16 @@ def test_only_leftovers_are_removed_as_such(
 ) -> None:
     """A leftover that changed, or a path elsewhere, is not removed."""
     store.publish(make_entry())
-    stray = put(store.root / "v1" / "entries" / "notes.txt", b"1")
-    outside = put(tmp_path / "outside", b"1")
-    (leftover,) = store.leftovers(time.time_ns())
+    name = f"1-{16 * 'a'}-{64 * 'b'}.gpc"
+    left = put(store.root / "v1" / "tmp" / name, b"1")
+    outside = put(tmp_path / name, b"1")
+    (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
     tag = store.root / "CACHEDIR.TAG"
     assert not store.remove_leftover(replace(leftover, path=outside))
     assert not store.remove_leftover(replace(leftover, path=tag, size_bytes=tag.stat().st_size))
-    stray.write_bytes(b"grown")
+    left.write_bytes(b"grown")
     assert not store.remove_leftover(leftover)
-    assert stray.exists() and outside.exists() and tag.exists()
+    assert left.exists() and outside.exists() and tag.exists()
 
 
 def test_held_locks_are_no_leftovers(

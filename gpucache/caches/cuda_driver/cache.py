@@ -14,6 +14,7 @@ from gpucache.caches.interface import Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import (
+    ALL,
     CacheEntry,
     Checked,
     EntryReport,
@@ -28,7 +29,6 @@ from gpucache.outcomes import (
 KEY = hashlib.sha256(b"ComputeCache").hexdigest()
 """Of the one entry, wherever it lies."""
 PROGRAM = "(opaque: the whole cache)"
-ALL = "--all"
 BUSY_NS = 60 * 10**9
 """A cache that was written to so lately is in use."""
 _BOUNDED = f"the driver bounds this cache itself: set {MAXSIZE}; {ALL} removes it whole"
@@ -56,7 +56,7 @@ class CudaDriverCache:
         """The whole cache; none where it holds no files. Raises CacheUnusableError."""
         found = self._survey()
         if found is not None and found.files:
-            yield _entry(self._root, found)
+            yield _entry(self._root, found, self._clock())
 
     def find(self, prefix: str) -> list[CacheEntry]:
         """The whole cache, for the beginning of its key."""
@@ -87,23 +87,19 @@ class CudaDriverCache:
             for problem in findings.worth_knowing(found, self._location.limit_bytes):
                 yield Checked(str(self._root), _findings(self._root.name, [problem]), counts=False)
 
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
-        """Empty the cache where everything was asked for and no program uses it.
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
+        """Empty the cache where no program uses it and nothing of others lies in it.
 
         A driver makes the files anew; whether it stands the loss of single ones is not documented, so
         nothing less is offered.
         """
-        if why != ALL:
-            return Kept(_BOUNDED)
         now_ns = self._clock()
         try:
             found = survey(self._root, now_ns, None)
-            if found.foreign:
-                return Kept(findings.FOREIGN)
+            if why_not := _stays(self._root, found, now_ns):
+                return Kept(why_not)
             if found.identity != _seen(entry).identity:
                 return Kept()
-            if abs(now_ns - found.newest_ns) < BUSY_NS:
-                return Kept("a program is using it: it changed within the last minute; end that, or wait")
             failed = clear(self._root, now_ns)
         except FileNotFoundError:
             return Kept("it was removed since the scan")
@@ -157,7 +153,18 @@ class CudaDriverCache:
             ) from error
 
 
-def _entry(root: Path, found: Survey) -> CacheEntry:
+def _stays(root: Path, found: Survey, now_ns: int) -> str:
+    """Why a cache is not emptied, as a clause; empty where it may be."""
+    if found.foreign:
+        return findings.FOREIGN
+    if found.strangers.count:
+        return findings.strangers(root, found)
+    if abs(now_ns - found.newest_ns) < BUSY_NS:
+        return "a program is using it: it changed within the last minute; end that, or wait"
+    return ""
+
+
+def _entry(root: Path, found: Survey, now_ns: int) -> CacheEntry:
     wrong = None if found.foreign else next(findings.untrusted(found), None)
     return CacheEntry(
         cache=NAME,
@@ -172,9 +179,11 @@ def _entry(root: Path, found: Survey) -> CacheEntry:
             ("files", str(found.files)),
             ("bytes", str(found.size_bytes)),
             ("index", "present" if found.has_index else "missing"),
-            ("files of unusual names", str(found.odd)),
+            ("files of unusual names", str(found.strangers.count)),
         ),
         damage=f"{wrong[0]}: {wrong[1]}" if wrong else "",
+        stays=_stays(root, found, now_ns),
+        indivisible=_BOUNDED,
         handle=found,
     )
 

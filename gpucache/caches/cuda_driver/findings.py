@@ -18,6 +18,16 @@ FOREIGN = (
 OPAQUE = "the driver's format is not documented, so nothing in it can be checked but owners, modes and sizes"
 
 
+def strangers(root: Path, found: Survey) -> str:
+    """Why a cache among the files of others is not emptied, naming the first of them."""
+    rest = found.strangers.count - 1
+    others = "" if not rest else f" and {rest} more like it"
+    return (
+        f"{found.strangers.first!r}{others} in {root} is not named as the driver names its files, so nothing "
+        f"there is removed; move that elsewhere, or set {PATH} to a folder that only the driver uses"
+    )
+
+
 def unread(root: Path) -> str:
     """That a folder which is there may not be read; empty where it may. Raises nothing."""
     there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered

@@ -1,8 +1,8 @@
 """The files below a driver cache's root: walked in constant memory, no links followed, and summed up.
 
-The layout that listings show is ``index`` and ``<hex>/<hex>/<14 hex>``; whether that is a rule is not
-documented, so another name is counted and not called wrong. The driver writes entries in place.
-Must not remove anything.
+The layout that listings show is ``index`` and ``<hex>/<hex>/<14 hex>``, written in place. Whether that is a
+rule is not documented, so another name is not called wrong; but whatever is not named so may be somebody
+else's, and is a stranger. Must not remove anything.
 """
 
 import os
@@ -24,7 +24,8 @@ DEEPEST = 8
 RECENT_NS = 3600 * 10**9
 _DOCUMENTED = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-fA-F]{14}")
 _HEX = re.compile(r"[0-9a-fA-F]+")
-_TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|tmp.*|.*\.(?:tmp|temp)|.*~")
+_TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|[0-9a-fA-F]{14}\.(?:tmp|temp)")
+_FOLDER = re.compile(r"[0-9a-fA-F]{1,2}(?:/[0-9a-fA-F]{1,2})?")
 _SEARCHED = stat.S_IXGRP | stat.S_IXOTH
 
 
@@ -56,8 +57,8 @@ class Survey:
     """Binaries written within the last hour."""
     documented: int = 0
     """Files that lie and are named exactly as in the listings."""
-    odd: int = 0
-    """Files whose names are not those of the listings."""
+    strangers: Tally = field(default_factory=Tally)
+    """What lies in the tree and is not named as the driver's own, links among it."""
     oversize: Tally = field(default_factory=Tally)
     empty: Tally = field(default_factory=Tally)
     temporary: Tally = field(default_factory=Tally)
@@ -73,7 +74,8 @@ class Survey:
     @property
     def foreign(self) -> bool:
         """Whether it is the folder of something else, which holds files and none in the driver's layout."""
-        return bool(self.files) and not self.documented and (not self.has_index or bool(self.odd))
+        strange = bool(self.strangers.count)
+        return bool(self.files) and not self.documented and (not self.has_index or strange)
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -91,6 +93,18 @@ class Node:
     exposed: bool = False
     """Whether others can get to it at all."""
     why: str = ""
+
+
+def is_folder_of_it(path: str) -> bool:
+    """Whether a path below the root is that of a folder in which the driver keeps binaries."""
+    return _FOLDER.fullmatch(path) is not None
+
+
+def is_its_own(path: str) -> bool:
+    """Whether a path below the root is that of a file of the driver, or of one that it left half made."""
+    folder, _, name = path.rpartition("/")
+    temporary = _TEMPORARY.fullmatch(name) and (not folder or is_folder_of_it(folder))
+    return path == INDEX or bool(temporary) or _DOCUMENTED.fullmatch(path) is not None
 
 
 def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
@@ -145,8 +159,12 @@ def _count(found: Survey, node: Node, now_ns: int, limit_bytes: int | None) -> N
     status = node.status
     if status is None:
         found.unread.add(node.path, node.why)
+        if not is_folder_of_it(node.path):
+            found.strangers.add(node.path, node.why)
     elif stat.S_ISREG(status.st_mode):
         _distrust(found, node.path, status, exposed=node.exposed)
+        if not is_its_own(node.path):
+            found.strangers.add(node.path)
         _sum_up(found, status)
         if node.path == INDEX:
             found.has_index = True
@@ -156,6 +174,7 @@ def _count(found: Survey, node: Node, now_ns: int, limit_bytes: int | None) -> N
         _distrust(found, node.path, status, exposed=node.exposed)
     else:
         found.links.add(node.path)
+        found.strangers.add(node.path)
 
 
 def _sum_up(found: Survey, status: os.stat_result) -> None:
@@ -173,12 +192,11 @@ def _count_binary(
     name = node.path.rpartition("/")[2]
     found.recent += age_ns < RECENT_NS
     found.documented += _DOCUMENTED.fullmatch(node.path) is not None
-    found.odd += not (node.depth == 2 and _HEX.fullmatch(name))
     if limit_bytes is not None and status.st_size > limit_bytes:
         found.oversize.add(node.path)
     if age_ns < RECENT_NS:
         return  # it may be being written
-    if _TEMPORARY.fullmatch(name):
+    if is_its_own(node.path) and _TEMPORARY.fullmatch(name):
         found.temporary.add(node.path)
     elif status.st_size == 0:
         found.empty.add(node.path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpucache.caches.cuda_driver.clearing import clear
 from gpucache.caches.cuda_driver.tree import DEEPEST, survey
 from gpucache.errors import FormatError, UsageError
-from gpucache.outcomes import FindingKind, Kept, Verdict
+from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
 from tests.caches.cuda_driver.build import (
     HOUR_NS,
     NOW,
@@ -164,7 +164,7 @@ def test_half_a_cache_is_told(gone: str, words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "size"), [("a/b/.nfs0001", 5), ("a/b/x.tmp", 5), ("tmpfile", 5), (f"a/b/{7:014x}", 0)]
+    ("path", "size"), [("a/b/.nfs0001", 5), (".nfs01", 5), (f"a/b/{7:014x}.tmp", 5), (f"a/b/{7:014x}", 0)]
 )
 def test_what_stopped_programs_left_is_told_once_it_is_old(path: str, size: int, tmp_path: Path) -> None:
     """Before that it may be being written."""
@@ -238,28 +238,55 @@ def test_the_folder_of_something_else_is_never_emptied(make: Callable[[Path], No
     assert len([path for path in (tmp_path / "home").rglob("*") if path.is_file()]) == 2
 
 
-def _remove(root: Path, why: str = "--all", clock: int = NOW) -> Kept | None:
+def _remove(root: Path, clock: int = NOW) -> Kept | None:
     cache = opened(root, clock=clock)
-    return cache.remove(only(cache), why)
+    return cache.remove(only(cache), "--all")
 
 
-@pytest.mark.parametrize("why", ["over 1.0 MiB", "unused for 30 d", "stale", ""])
-def test_a_limit_does_not_empty_it(why: str, tmp_path: Path) -> None:
-    """The driver keeps to one of its own."""
-    kept = _remove(tree(tmp_path / "jit"), why)
+def test_only_all_empties_it(tmp_path: Path) -> None:
+    """The driver keeps to a limit of its own; the plan knows, so that a dry run says what a run does."""
+    entry = only(opened(tree(tmp_path / "jit")))
+    assert Removal(entry, "--all").refused is None
+    kept = Removal(entry, "over 1.0 MiB").refused
     assert kept is not None and "CUDA_CACHE_MAXSIZE" in kept.reason
-    assert dict(only(opened(tmp_path / "jit")).fields)["files"] == "4"
 
 
 def test_all_of_it_is_emptied_and_the_folder_stays(tmp_path: Path) -> None:
-    """Links go, and what they name stays."""
-    elsewhere = tree(tmp_path / "elsewhere")
+    """Binaries, the index, and what a program that was stopped left half made."""
     tree(tmp_path / "jit", binaries=40)
-    (tmp_path / "jit" / "link").symlink_to(elsewhere)
+    file(tmp_path / "jit", "a/b/.nfs0001")
     assert _remove(tmp_path / "jit") is None
     assert not list((tmp_path / "jit").iterdir())
-    assert len([path for path in elsewhere.rglob("*") if path.is_file()]) == 4
     assert opened(tmp_path / "jit").settle() == ()
+
+
+@pytest.mark.parametrize(
+    "stranger", ["thesis.tex", ".git/HEAD", "a/b/results.csv", "a/b/c/00000000000001", "notes.tmp", "index~"]
+)
+def test_a_cache_among_the_files_of_others_is_not_emptied(stranger: str, tmp_path: Path) -> None:
+    """The first of them is named, before anything was removed."""
+    tree(tmp_path / "jit")
+    file(tmp_path / "jit", stranger)
+    entry = only(opened(tmp_path / "jit"))
+    kept = _remove(tmp_path / "jit")
+    assert kept is not None and stranger in kept.reason and kept.reason == entry.stays
+    assert len([path for path in (tmp_path / "jit").rglob("*") if path.is_file()]) == 5
+
+
+def test_a_link_is_a_stranger(tmp_path: Path) -> None:
+    """The driver makes none, so a user did."""
+    tree(tmp_path / "jit")
+    (tmp_path / "jit" / "home").symlink_to(tmp_path)
+    kept = _remove(tmp_path / "jit")
+    assert kept is not None and "'home'" in kept.reason
+
+
+def test_what_others_put_there_while_it_is_emptied_stays(tmp_path: Path) -> None:
+    """Files go by their names alone, whatever was seen before."""
+    tree(tmp_path / "jit")
+    thesis = file(tmp_path / "jit", "0/0/thesis.tex")
+    assert not clear(tmp_path / "jit", NOW).count
+    assert [path for path in (tmp_path / "jit").rglob("*") if path.is_file()] == [thesis]
 
 
 @pytest.mark.parametrize(("age", "kept"), [(59, True), (-59, True), (61, False), (-7200, False)])
@@ -309,7 +336,7 @@ def test_one_that_is_gone_stays_gone(tmp_path: Path) -> None:
 
 @given(paths=st.lists(st.tuples(st.lists(_PART, min_size=1, max_size=4), st.integers(0, 3)), max_size=8))
 def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> None:
-    """Every file is counted once, and none is left."""
+    """Every file is counted once, and none of the driver's is left where all of them are."""
     with TemporaryDirectory() as folder:
         root = Path(folder, "jit")
         root.mkdir()
@@ -324,6 +351,6 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
         for entry in cache.scan():
             assert dict(entry.fields)["files"] == str(files)
             cache.check(entry)
-            foreign = survey(root, NOW, None).foreign
-            assert (cache.remove(entry, "--all") is None) is not foreign
-            assert bool(list(root.iterdir())) is foreign
+            kept = survey(root, NOW, None).strangers.count > 0 or survey(root, NOW, None).foreign
+            assert (cache.remove(entry, "--all") is None) is not kept
+            assert any(path.is_file() for path in root.rglob("*")) is kept
