@@ -76,6 +76,8 @@ class CudaCoreCache:
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
         """Remove a file if it is unchanged since the scan, as cuda.core's own eviction does."""
         seen = _seen(entry)
+        if entry.stays:
+            return Kept(entry.stays)
         try:
             with self._folder(seen) as folder:
                 if Identity.of(folder.lstat(seen.name)) != seen.identity:
@@ -132,7 +134,7 @@ class CudaCoreCache:
         if path.parent != self._root / layout.TMP:
             return False
         with suppress(OSError), files.open_folder(self._root, layout.TMP) as folder:
-            if checks.is_stale(folder.lstat(path.name), self._clock()):
+            if checks.is_stale(path.name, folder.lstat(path.name), self._clock()):
                 folder.unlink(path.name)
                 return True
         return False

@@ -20,6 +20,7 @@ from gpucache.units import format_age, format_size
 LARGEST_BYTES = 1 << 30
 """Of larger files only the beginning is looked at."""
 FOREIGN = "cuda.core neither reads nor removes it; remove it yourself"
+_NOT_TEMPORARY = "it is not called as cuda.core calls its files there, so it stays; move it elsewhere"
 Clock = Callable[[], int]
 _SHORTEST_KEY = 32
 _DIGITS = frozenset("0123456789abcdef")
@@ -98,9 +99,10 @@ def unread(root: Path) -> str:
     return f"{root} may not be read by this user, so what it holds is not known; {layout.MOVE}"
 
 
-def is_stale(status: os.stat_result, now_ns: int) -> bool:
-    """Whether a file in ``tmp`` is one that cuda.core would remove at its next start."""
-    return stat.S_ISREG(status.st_mode) and status.st_mtime_ns < now_ns - layout.STALE_NS
+def is_stale(name: str, status: os.stat_result, now_ns: int) -> bool:
+    """Whether a file in ``tmp`` is what a writer left, which cuda.core removes at its next start."""
+    own = layout.is_temporary(name) and stat.S_ISREG(status.st_mode)
+    return own and status.st_mtime_ns < now_ns - layout.STALE_NS
 
 
 def _problems(folder: Folder, seen: Seen) -> Iterator[Problem]:
@@ -199,12 +201,12 @@ def _tmp(folder: Folder, now_ns: int) -> Iterator[Checked]:
         except FileNotFoundError:
             continue  # published since
         path = folder.path / found.name
-        if is_stale(status, now_ns):
+        if is_stale(found.name, status, now_ns):
             age = format_age(now_ns - status.st_mtime_ns)
             detail = f"left by a writer that was stopped, {format_size(status.st_size)}, {age} old"
             yield _checked(path, FindingKind.LEFTOVER, detail)
-        elif not stat.S_ISREG(status.st_mode):
-            yield _checked(path, FindingKind.LEFTOVER, FOREIGN)
+        elif not (layout.is_temporary(found.name) and stat.S_ISREG(status.st_mode)):
+            yield _checked(path, FindingKind.LEFTOVER, _NOT_TEMPORARY)
 
 
 def _checked(path: Path, kind: FindingKind, detail: str) -> Checked:

@@ -25,6 +25,9 @@ UNREACHABLE = (
 )
 
 
+NOT_ITS_OWN = "cuda.core gives no such name, so it may be somebody else's and stays; move it elsewhere"
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A file as the scan saw it."""
@@ -103,6 +106,7 @@ def _entry(
         artifact_kind=told.kind,
         unique=True,  # what else its key was made from is not known
         damage=f"{damage[0]}: {damage[1]}" if damage else "",
+        stays="" if layout.is_a_copy(seen.group, seen.name) else NOT_ITS_OWN,
         handle=seen,
     )
 

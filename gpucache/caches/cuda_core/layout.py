@@ -24,6 +24,8 @@ _BELOW = ("cuda-python", "program-cache")
 _GROUP = re.compile(r"[0-9a-f]{2}")
 _REST = re.compile(r"[0-9a-f]{62}")
 _KEY = re.compile(r"[0-9a-f]{4,64}")
+_DIGITS = re.compile(r"[0-9a-fA-F]{62,66}")
+_PARTIAL = "entry-"
 
 
 def is_group(name: str) -> bool:
@@ -34,6 +36,16 @@ def is_group(name: str) -> bool:
 def is_rest(name: str) -> bool:
     """Whether a file in such a folder can be an entry that a key leads to."""
     return _REST.fullmatch(name) is not None
+
+
+def is_a_copy(group: str, name: str) -> bool:
+    """Whether folder and file have the digits of an entry, if not as cuda.core writes them."""
+    return _DIGITS.fullmatch(group + name) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file in ``tmp`` is called as cuda.core calls what it writes there."""
+    return name.startswith(_PARTIAL)
 
 
 def is_key(text: str) -> bool:

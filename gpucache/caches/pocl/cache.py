@@ -118,6 +118,8 @@ class PoclCache:
                 return Kept()
             if abs(self._clock() - tree.accessed_ns) < BUSY_NS:
                 return Kept(_BUSY)
+            if stays := entries.stays(tree):
+                return Kept(stays)
             self._take_out(seen)
         except FileNotFoundError:
             return Kept("it was removed since the scan")
@@ -200,6 +202,8 @@ class PoclCache:
         except FileNotFoundError:  # it is gone, and with it all that was wrong
             return frozenset(one.detail for one in checked.findings)
         if any(problem.mend is Mend.PROGRAM for problem in found):
+            if entries.stays(subject.tree):
+                return frozenset()
             self._take_out(_seen(entry))
             return frozenset(problem.detail for problem in found)
         return frozenset(problem.detail for problem in found if self._remove_items(subject, problem))

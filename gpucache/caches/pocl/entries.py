@@ -9,7 +9,7 @@ from gpucache.caches.files import Identity
 from gpucache.caches.pocl import bitcode, names
 from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.bitstream import CutError
-from gpucache.caches.pocl.tree import Item, Tree, read_tree
+from gpucache.caches.pocl.tree import Item, Role, Tree, read_tree
 from gpucache.errors import FormatError
 from gpucache.outcomes import CacheEntry, FindingKind
 from gpucache.payload.reading import printable
@@ -80,8 +80,17 @@ def look_at(root: Path, pair: str, rest: str) -> CacheEntry | None:
         unique=True,  # neither source nor options are stored, so none is another's version
         fields=tuple(fields(tree, module, kernels)),
         damage=f"{read.kind}: {read.detail}" if isinstance(read, Broken) else "",
+        stays=stays(tree),
         handle=Seen(pair, rest, Identity.of(program.status), tree.accessed_ns),
     )
+
+
+def stays(tree: Tree) -> str:
+    """Why a program's folder is not removed, as a clause; empty where all in it is of PoCL's making."""
+    strange = (*tree.of(Role.FOREIGN), *tree.of(Role.LINK))
+    if strange:
+        return f"its folder holds {shown(strange[0].place)}, none of PoCL's; move that elsewhere"
+    return "" if tree.complete else "its folder holds more than was looked at; remove it yourself"
 
 
 def read_module(root: Path, pair: str, rest: str, program: Item) -> Module | Broken | None:

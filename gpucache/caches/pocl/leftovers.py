@@ -14,7 +14,7 @@ from pathlib import Path
 from gpucache.caches import files
 from gpucache.caches.pocl import entries, names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
-from gpucache.caches.pocl.tree import Role, Tree, read_tree
+from gpucache.caches.pocl.tree import Role, read_tree
 from gpucache.folders import Folder
 from gpucache.outcomes import Checked, Finding, FindingKind
 from gpucache.units import format_size
@@ -134,7 +134,7 @@ def unreadable(root: Path, problems: Sequence[str], error: OSError) -> Checked:
 
 def _is_ours(top: Folder, present: Sequence[str]) -> bool:
     """Whether a folder is a cache: it holds no other names than a cache's, or a program's folder."""
-    if all(names.is_pair(name) or names.is_temporary_in_root(name) for name in present):
+    if all(names.is_pair(name) or names.temporary_group(name) for name in present):
         return True
     return any(_holds_program(top, name) for name in filter(names.is_pair, present))
 
@@ -187,15 +187,10 @@ def _look_into(root: Path, pair: str, rest: str, found: Remains, now_ns: int) ->
         return
     compiled = tree.of(Role.BINARY) or tree.of(Role.DEVICE)
     newest = max([tree.status.st_mtime_ns, *(item.status.st_mtime_ns for item in tree.items)])
-    if _is_plain(tree):
+    if not entries.stays(tree):
         found.groups[BARE if compiled else FAILED].add((pair, rest), tree.size_bytes, now_ns - newest)
     else:
         found.strange(f"{pair}/{rest}")
-
-
-def _is_plain(tree: Tree) -> bool:
-    """Whether everything in a folder is of PoCL's making."""
-    return tree.complete and not tree.of(Role.FOREIGN) and not tree.of(Role.LINK)
 
 
 def _checked(place: Path, name: str, kind: FindingKind, detail: str) -> Checked:

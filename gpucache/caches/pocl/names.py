@@ -23,7 +23,7 @@ _SYMBOL = re.compile(r"(?s)_?pocl_kernel_(.+)_workgroup")
 _LOST = "?"
 _OURS = "tempdir_gpucache_"
 _IN_ROOT = re.compile(
-    r"(?:tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16})?|tempdir_gpucache_[0-9a-f]+"
+    r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16})?|tempdir_gpucache_[0-9a-f]+"
 )
 
 
@@ -118,12 +118,8 @@ def temporary_group(name: str) -> str | None:
     ``tempfile_XXXXXX`` with or without a suffix (each start of PoCL leaves an empty one), ``tempdir_XXXXXX``,
     and ``_UNCACHED_XXXXXX`` for programs that are built while the cache is off.
     """
-    return next((group for group in ("tempfile", "tempdir", "_UNCACHED") if name.startswith(group)), None)
-
-
-def is_temporary_in_root(name: str) -> bool:
-    """Whether a name directly in the root is exactly as PoCL, or a removal of ours, makes temporary ones."""
-    return _IN_ROOT.fullmatch(name) is not None
+    match = _IN_ROOT.fullmatch(name)
+    return (match[1] or "tempdir") if match else None
 
 
 def removed_name() -> str:

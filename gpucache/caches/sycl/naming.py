@@ -29,6 +29,8 @@ IR_STEM = "ir"
 LEVELS = 4
 """Folders between the root and the entries of a program."""
 
+_SHORT_DIGITS = 15
+"""One hash in 20,000 has fewer digits, and other programs' numbers have."""
 _FILE = re.compile(r"(0|[1-9][0-9]{0,9}|ir)(\.bin|\.src|\.lock|_access_time\.txt|_access_time\.txt\.lock)")
 _HASH = re.compile(r"0|[1-9][0-9]{0,19}")
 _IR_KEY = re.compile(r"[A-Za-z0-9+\-]{43}=")
@@ -84,15 +86,20 @@ def split_file(name: str) -> tuple[str, str] | None:
 
 def group_of(parts: tuple[str, ...]) -> Group | None:
     """The group that folders lead to; None where they lead to none."""
-    if len(parts) == LEVELS and all(map(is_hash, parts)):
+    if len(parts) == LEVELS and _are_hashes(parts):
         return Group(Family.PROGRAM, parts)
     if not parts or parts[0] != KERNELS:
         return None
-    if len(parts) == LEVELS and all(map(is_hash, parts[1:])):
+    if len(parts) == LEVELS and _are_hashes(parts[1:]):
         return Group(Family.KERNEL, parts)
     if len(parts) == 2 and is_ir_key(parts[1]):
         return Group(Family.IR, parts)
     return None
+
+
+def _are_hashes(parts: tuple[str, ...]) -> bool:
+    """Whether numbers are hashes, all of them: by chance one of them may be short, and hardly ever two."""
+    return all(map(is_hash, parts)) and sum(len(part) < _SHORT_DIGITS for part in parts) <= 1
 
 
 def leads_on(parts: tuple[str, ...]) -> bool:

@@ -71,13 +71,12 @@ def test_what_is_no_folder_does_not_open(tmp_path: Path) -> None:
         ("abc", "0" * 61, False),
         ("ab", "0" * 61, False),
         ("ab", "A" * 62, False),
-        ("ab", "README", False),
     ],
 )
 def test_a_path_that_no_key_leads_to_is_misplaced(
     group: str, name: str, reachable: bool, tmp_path: Path
 ) -> None:
-    """And removed by repair, as cuda.core's own eviction would."""
+    """And removed by repair, as cuda.core's own eviction would, if it has the digits of an entry."""
     path = lay(tmp_path, group, name, PTX)
     cache = opened(tmp_path)
     entry = only(cache)
@@ -86,6 +85,21 @@ def test_a_path_that_no_key_leads_to_is_misplaced(
     assert bool(entry.damage) is not reachable
     cache.repair(checked, entry)
     assert path.exists() is reachable
+
+
+def test_a_file_that_is_not_called_as_an_entry_is_never_removed(tmp_path: Path) -> None:
+    """cuda.core would evict it too, but a user may have laid it there."""
+    place(tmp_path, b"key", PTX)
+    readme = lay(tmp_path, "ab", "README", b"a diary")
+    thesis = temporary(tmp_path, "thesis.tex", 2 * HOUR_NS, _NOW)
+    cache = opened(tmp_path, _NOW)
+    for entry in list(cache.scan()):
+        cache.repair(cache.check(entry), entry)
+        kept = cache.remove(entry, "--all")
+        assert (kept is not None) is (entry.path == str(readme)) is bool(entry.stays)
+    for checked in list(cache.leftovers()):
+        assert not cache.repair(checked, None).findings[0].repaired
+    assert readme.exists() and thesis.exists()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
@@ -295,4 +309,4 @@ def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]])
             assert bool(entry.damage) == bool(checked.findings)
             cache.report(entry)
             cache.repair(checked, entry)
-        assert all(cache.remove(entry, "--all") is None for entry in cache.scan())
+        assert all((cache.remove(entry, "--all") is None) is not bool(entry.stays) for entry in cache.scan())

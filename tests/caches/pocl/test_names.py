@@ -86,11 +86,13 @@ def test_a_work_group_function_names_its_kernel() -> None:
         pytest.param(names.removed_name(), "tempdir", id="ours"),
         ("_UNCACHED_abc123", "_UNCACHED"),
         ("AB", None),
+        ("tempfiles_of_my_thesis", None),
+        ("tempdir_to_keep.d", None),
         ("notes.txt", None),
     ],
 )
 def test_temporary_names_are_told(name: str, group: str | None) -> None:
-    """What writers make in the root is known by its beginning, also what we make there."""
+    """What writers make in the root is known by its whole name, also what we make there."""
     assert names.temporary_group(name) == group
 
 

@@ -64,6 +64,22 @@ def test_a_program_of_this_minute_stays(tmp_path: Path, age_ns: int, stays: bool
     assert kept is None or "try again in a minute" in kept.reason
 
 
+@pytest.mark.parametrize("name", ["diary.txt", "vecadd/diary.txt"])
+def test_a_program_with_a_users_file_in_its_folder_stays(name: str, tmp_path: Path) -> None:
+    """The first of them is named, also by the scan, and no repair removes it either."""
+    folder = build.program(tmp_path)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("dear diary")
+    (folder / "program.bc").write_bytes(b"")
+    build.age(tmp_path, build.NOW - build.DAY)
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    kept = cache.remove(entry, "--all")
+    assert kept is not None and name in kept.reason and kept.reason == entry.stays
+    assert not any(one.repaired for one in cache.repair(cache.check(entry), entry).findings)
+    assert (folder / name).read_text() == "dear diary"
+
+
 def test_what_is_gone_already_is_said_to_be_so(tmp_path: Path) -> None:
     """Two evictions at once end well."""
     build.program(tmp_path)

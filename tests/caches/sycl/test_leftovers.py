@@ -7,6 +7,8 @@ import pytest
 
 from tests.caches.sycl.build import Made, findings, kernel_folder, lock, put, repaired, snapshot, told
 
+_LONG = str(10**18)
+
 
 def _sibling(root: Path, ending: str) -> Path:
     return root.with_name(root.name + ending)
@@ -46,7 +48,7 @@ def _linked_folder(root: Path, folder: Path) -> None:
 
 
 def _empty_folder(root: Path, folder: Path) -> None:
-    root.joinpath("1", "2", "3", "4").mkdir(parents=True)
+    root.joinpath(_LONG, "2", _LONG, _LONG).mkdir(parents=True)
 
 
 def _half_empty(root: Path, folder: Path) -> None:
@@ -98,7 +100,7 @@ _CASES = [
     (_foreign_below, "leftover", "it holds a, b, c and 2 more as well", False),
     (_file_as_folder, "leftover", "has the name of a folder and is none", False),
     (_linked_folder, "untrusted", "it is a link", True),
-    (_empty_folder, "leftover", "1/2/3/4 is empty", True),
+    (_empty_folder, "leftover", f"{_LONG}/2/{_LONG}/{_LONG} is empty", True),
     (_half_empty, "leftover", "1/2: it is an empty folder", True),
     (_shared_folder, "untrusted", "others may write to it", False),
     (_garbage_size, "corrupt", "'many', which is no size", True),

@@ -21,10 +21,20 @@ def test_a_key_begins_with_the_image() -> None:
 
 def test_a_kernel_key_begins_with_the_source() -> None:
     """Source, options and device."""
-    group = naming.group_of((naming.KERNELS, "1", "2", "3"))
+    device, options, source = 10**18 + 1, 10**18 + 2, 10**18 + 3
+    group = naming.group_of((naming.KERNELS, str(device), str(options), str(source)))
 
     assert group is not None
-    assert group.key("0") == f"{3:016x}{2:016x}{1:016x}-0"
+    assert group.key("0") == f"{source:016x}{options:016x}{device:016x}-0"
+
+
+def test_folders_of_small_numbers_are_those_of_another_program() -> None:
+    """A hash has 15 digits or more but once in 20,000 times: one of four may be short, and two are not."""
+    long = str(10**18)
+
+    assert naming.group_of((long, "7", long, long)) is not None
+    assert naming.group_of((long, "7", "12", long)) is None
+    assert naming.group_of((naming.KERNELS, "1", "2", long)) is None
 
 
 def test_an_ir_key_is_shown_as_hex() -> None:

@@ -30,6 +30,20 @@ def _numbered(cache: SyclCache) -> dict[str, CacheEntry]:
     return {Path(entry.path).stem: entry for entry in cache.scan()}
 
 
+def test_the_numbered_files_of_another_program_are_no_entries(tmp_path: Path) -> None:
+    """They are told and left alone, also below a number as long as a hash."""
+    put(tmp_path)
+    tile = tmp_path / "20260101120000000" / "7" / "12" / "3" / "0.bin"
+    tile.parent.mkdir(parents=True)
+    tile.write_bytes(b"a map")
+    cache = opened(tmp_path)
+
+    assert [cache.remove(entry, "--all") for entry in list(cache.scan())] == [None]
+    cache.settle()
+    assert tile.read_bytes() == b"a map"
+    assert any("3 as well" in one.findings[0].detail for one in cache.leftovers())
+
+
 @pytest.mark.parametrize("number", ["0", "1", "2", "3"])
 def test_the_others_stay_without_a_hole(number: str, tmp_path: Path) -> None:
     """Whichever of four goes, three are left at 0, 1 and 2, each with its own key."""
