@@ -29,7 +29,8 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
         rows = [_whole(cache, entry) if what else document.entry(entry) for cache, entry in found]
         given().document(lambda: document.document("inspect", rows, summary))
         return
-    given().show([tables.entries(entries, time.time_ns(), caches=len(opened.caches) > 1)])
+    whole = given().verbose > 0
+    given().show(tables.entries(entries, time.time_ns(), caches=len(opened.caches) > 1, whole=whole))
 
 
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

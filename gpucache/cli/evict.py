@@ -83,7 +83,7 @@ def evict(
         expected = plan.expected()
         rows = (document.removal(one, tried=False) for one in expected)
         given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
-        given().show(tables.evict_plan(plan))
+        given().show(tables.evict_plan(plan, whole=given().verbose > 0))
         leave(ExitCode.DONE if all(one.removed for one in expected) else ExitCode.FINDINGS)
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")

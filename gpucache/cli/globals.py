@@ -43,11 +43,9 @@ class Globals:
         """Text for people, on stdout."""
         if self.json or self.quiet:
             return
-        from gpucache.render.console import product
+        from gpucache.render.console import product, write
 
-        console = product()
-        for renderable in renderables:
-            console.print(renderable)
+        write(product(), renderables)
 
     def document(self, make: Callable[[], str]) -> None:
         """The document for machines, on stdout."""

@@ -98,7 +98,8 @@ def warm(
     items = plan(specs, targets, here.devices)
     if not check and any(item.request is not None for item in items):
         open_store(settings, shared=shared).prepare()
-    given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
+    if given().verbose:
+        given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
     bounds = _bounds(items, jobs, timeout)
     outcomes = _run(settings, items, here.environment, bounds, shared=shared, check=check, retry=retry)
     if profile is None:
@@ -187,7 +188,7 @@ def _run(
     retry: bool,
 ) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
-    from gpucache.engine.warm import Progress, count, interrupted, run_warm
+    from gpucache.engine.warm import Progress, count, interrupted, run_warm, settled
     from gpucache.render.progress import display
 
     layers = open_layers(settings, shared=shared, command="gpucache warm")
@@ -218,6 +219,7 @@ def _run(
         count(layers, outcomes)
         if layers.trim is not None:
             layers.trim()
+    outcomes = list(settled(layers, outcomes))
     order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
     return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])
 

@@ -115,7 +115,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         )
     entry = _entry(prepared, artifact)
     try:
-        size_bytes = store.publish(entry)
+        store.publish(entry)
     except (OSError, CacheUnusableError) as error:
         why = error.strerror if isinstance(error, OSError) else None
         return Built(artifact, miss, None, note=f"{NOT_KEPT}: {why or error}")
@@ -124,7 +124,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     if layers.trim is not None:
         with suppress(OSError, CacheUnusableError):
             layers.trim()
-    return Built(artifact, miss, entry.key, size_bytes)
+    return Built(artifact, miss, entry.key)
 
 
 def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:

@@ -17,7 +17,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.manifest import ProgramSpec
-from gpucache.model import BuildRequest, Device, Language, Toolchain
+from gpucache.model import BuildRequest, CacheKey, Device, Language, Toolchain
 from gpucache.outcomes import Built, Hit, Miss, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event
 
@@ -82,6 +82,36 @@ def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
     misses = sum(outcome.result in (WarmResult.BUILT, WarmResult.FAILED) for outcome in outcomes)
     if layers.target is not None and hits + misses:
         layers.target.journal(process_record(layers, hits, misses, time_ns()))
+
+
+def settled(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
+    """The outcomes as the cache holds them at the end of a run.
+
+    Each hit and each build has the size of its entry on disk; what is not there any more is missing.
+    """
+    for outcome in outcomes:
+        if outcome.key is None or outcome.result not in (WarmResult.HIT, WarmResult.BUILT):
+            yield outcome
+            continue
+        key = CacheKey(outcome.key)
+        found = next(filter(None, (store.look_at(key) for store in layers.on_disk())), None)
+        if found is not None:
+            yield replace(outcome, size_bytes=found.allocated_bytes)
+            continue
+        was = "built" if outcome.result is WarmResult.BUILT else "there"
+        bounded = layers.trim is not None
+        why = (
+            "removed again to keep the cache under its limit; raise GPUCACHE_MAX_SIZE"
+            if bounded
+            else "removed by somebody else before this run ended; warm again"
+        )
+        yield replace(
+            outcome,
+            result=WarmResult.MISSING,
+            size_bytes=None,
+            reason=f"it was {was}, and {why}",
+            verdict=Verdict.EVICTED,
+        )
 
 
 def plan_warm(
@@ -294,7 +324,6 @@ def _answered(
         item.variant,
         key=str(built.key),
         compile_ns=built.artifact.compile_ns,
-        size_bytes=built.size_bytes,
         reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
         log=built.artifact.build_log,
         verdict=built.miss.verdict,
@@ -327,7 +356,6 @@ def _hit(item: WarmItem, hit: Hit) -> WarmOutcome:
         item.variant,
         key=str(hit.key),
         compile_ns=hit.head.compile_ns,
-        size_bytes=len(hit.payload),
     )
 
 

@@ -51,6 +51,5 @@ class Built:
     miss: Miss
     key: CacheKey | None
     """The key it was published under; None where it was not published."""
-    size_bytes: int = 0
     note: str = ""
     """Why it was not published, in one sentence; empty where it was."""

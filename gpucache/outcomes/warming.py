@@ -32,6 +32,7 @@ class WarmOutcome:
     key: str | None = None
     compile_ns: int | None = None
     size_bytes: int | None = None
+    """What its entry takes on disk, in allocated blocks."""
     reason: str = ""
     log: str = ""
     """The compiler's own words under the program's own file name."""

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from gpucache.outcomes import CacheState, Exported, Reach, Served
-from gpucache.render.console import plain, table
+from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_size
 
 WRONG_SHOWN = 6
@@ -17,13 +17,19 @@ def overview(states: Sequence[CacheState]) -> Iterator[RenderableType]:
     if not states:
         yield plain("No cache of another system was found.", "dim")
         return
-    grid = table(
-        "cache", "entries", "size", "limit", "place", numeric=("entries", "size", "limit"), short=("cache",)
+    grid = Grid(
+        (
+            Column("cache", whole=True),
+            Column("entries", numeric=True),
+            Column("on disk", numeric=True),
+            Column("limit", numeric=True, spare=1),
+            Column("place"),
+        )
     )
     for one in states:
         place = one.location
         limit = "none" if place.limit_bytes is None else format_size(place.limit_bytes)
-        grid.add_row(_name(one), str(one.entries), format_size(one.size_bytes), limit, plain(place.root))
+        grid.add(_name(one), str(one.entries), format_size(one.size_bytes), limit, place.root)
     yield grid
     for one in states:
         yield from _wrong(one, _name(one))

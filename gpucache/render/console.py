@@ -1,21 +1,18 @@
 """Where text goes: the product to stdout, the talk to stderr.
 
-On a terminal people get rich tables as wide as it is; through a pipe plain text without colour,
-wide enough that nothing is cut.
+On a terminal people get tables as wide as it is; through a pipe text that is never broken or cut,
+without colour unless that is asked for, and without blanks at the ends of its lines.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TextIO
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from gpucache.units import shown
-
-PIPE_WIDTH = 240
+from gpucache.render.grid import PIPE_WIDTH
 
 
 def product() -> Console:
@@ -28,24 +25,29 @@ def talk() -> Console:
     return _console(sys.stderr)
 
 
+def write(console: Console, renderables: Iterable[RenderableType]) -> None:
+    """Each renderable on lines of its own, which end where their text does."""
+    for renderable in renderables:
+        console.print(_Trimmed(renderable), end="")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimmed:
+    """A renderable without what tables fill their lines with."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for line in console.render_lines(self.inner, options, pad=False):
+            while line and not line[-1].text.strip():
+                line.pop()
+            if line:
+                last = line.pop()
+                line.append(Segment(last.text.rstrip(), last.style, last.control))
+            yield from line
+            yield Segment.line()
+
+
 def _console(stream: TextIO) -> Console:
-    terminal = stream.isatty()
-    return Console(file=stream, highlight=False, soft_wrap=False, width=None if terminal else PIPE_WIDTH)
-
-
-def table(*columns: str, numeric: Sequence[str] = (), short: Sequence[str] = ()) -> Table:
-    """A table; ``numeric`` columns are set right, ``short`` ones are never broken over lines."""
-    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for column in columns:
-        grid.add_column(
-            column,
-            justify="right" if column in numeric else "left",
-            no_wrap=column in short or column in numeric,
-            overflow="fold",
-        )
-    return grid
-
-
-def plain(text: str, style: str = "") -> Text:
-    """Text that is read neither as markup nor as a terminal's commands."""
-    return Text(shown(text), style=style)
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, highlight=False, soft_wrap=False, markup=False, emoji=False, width=width)

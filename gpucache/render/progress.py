@@ -32,7 +32,7 @@ class Display:
 def display(*, quiet: bool) -> Iterator[Display]:
     """A display for the time of a run."""
     console = talk()
-    if quiet or not console.is_terminal:
+    if quiet or not console.file.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
         yield Display(None)
         return
     columns = (

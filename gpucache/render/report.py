@@ -7,7 +7,7 @@ from rich.table import Table
 
 from gpucache.model import KeyField
 from gpucache.outcomes import EntryReport
-from gpucache.render.console import plain
+from gpucache.render.grid import plain
 from gpucache.units import format_age, format_duration, format_instant, format_size
 
 _MOST_INCLUDES = 12

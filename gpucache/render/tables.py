@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from gpucache.model import Device
 from gpucache.outcomes import (
@@ -18,20 +19,27 @@ from gpucache.outcomes import (
     EvictOutcome,
     EvictPlan,
     EvictSummary,
+    Verdict,
     VerifySummary,
     WarmOutcome,
     WarmResult,
     WarmSummary,
     summarise_evict,
 )
-from gpucache.render.console import plain, table
+from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_age, format_duration, format_size
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
+SIZE = "on disk"
+"""The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
 LOG_LINES = 20
 ADVICE_SHOWN = 8
 ROWS_SHOWN = 200
 TARGETS_SHOWN = 2
+NAMED = 3
+"""How many of those that share a reason are named."""
+_ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
+"""Verdicts that say all that matters; the rest of the reason is a name or an instant."""
 _STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
@@ -47,10 +55,10 @@ def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
     """Every target that can be named, then what is missing, in sentences."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
-    grid = table("target", "device", "driver")
+    grid = Grid((Column("target"), Column("device", spare=1), Column("driver", spare=2)))
     for row in here:
         name = row.name if row.available else f"{row.name} - {row.detail}"
-        grid.add_row(plain(str(row.target)), plain(name), plain(row.driver_version))
+        grid.add(str(row.target), name, row.driver_version)
     if here:
         yield grid
     if named:
@@ -68,13 +76,22 @@ def warm(
     outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, whole: bool = False
 ) -> Iterator[RenderableType]:
     """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum."""
-    grid = table(
-        "program", "target", "result", "compile", "size", numeric=("compile", "size"), short=("result",)
+    grid = Grid(
+        (
+            Column("program"),
+            Column("variant", prose=True, spare=1),
+            Column("target", shared=True),
+            Column("result", whole=True),
+            Column("compile", numeric=True, spare=2),
+            Column(SIZE, numeric=True, spare=3),
+        ),
+        every=whole,
     )
     for outcome in outcomes:
-        grid.add_row(
-            plain(f"{outcome.program} [{outcome.variant}]" if outcome.variant else outcome.program),
-            plain(outcome.target or "-"),
+        grid.add(
+            outcome.program,
+            outcome.variant,
+            outcome.target,
             plain(outcome.result.value, _STYLES[outcome.result]),
             _compile(outcome),
             "" if outcome.size_bytes is None else format_size(outcome.size_bytes),
@@ -107,15 +124,30 @@ def _beginning(log: str, *, whole: bool) -> str:
 
 
 def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[RenderableType]:
+    """One sentence for all items with the same reason, which are named up to a few unless ``whole``."""
+    groups: dict[tuple[WarmResult, str, str], list[WarmOutcome]] = {}
     for outcome in outcomes:
-        if not outcome.reason or outcome.result is WarmResult.BUILT:
-            continue
-        variant = f" [{outcome.variant}]" if outcome.variant else ""
-        where = f"{variant} for {outcome.target}" if outcome.target else variant
-        style = _STYLES[outcome.result]
-        yield plain(f"\n{outcome.program}{where}: {outcome.result.value}: {outcome.reason}", style)
-        if outcome.log and outcome.result is WarmResult.FAILED:
-            yield plain(_beginning(outcome.log, whole=whole))
+        if outcome.reason and outcome.result is not WarmResult.BUILT:
+            log = outcome.log if outcome.result is WarmResult.FAILED else ""
+            alike = outcome.verdict if outcome.verdict in _ALIKE else outcome.reason
+            groups.setdefault((outcome.result, str(alike), log), []).append(outcome)
+    if groups:
+        yield Text()
+    for (result, why, log), same in groups.items():
+        for one in same if whole else same[: len(same) == 1]:
+            yield plain(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
+        if len(same) > 1 and not whole:
+            programs = list(dict.fromkeys(one.program for one in same))
+            more = f" and {len(programs) - NAMED} more" if len(programs) > NAMED else ""
+            named = f"{', '.join(programs[:NAMED])}{more}"
+            yield plain(f"{len(same)} {result.value}: {why}: {named}; -v tells of each", _STYLES[result])
+        if log:
+            yield plain(_beginning(log, whole=whole))
+
+
+def _item(one: WarmOutcome) -> str:
+    variant = f" [{one.variant}]" if one.variant else ""
+    return f"{one.program}{variant} for {one.target}" if one.target else f"{one.program}{variant}"
 
 
 def state(one: CacheState) -> Iterator[RenderableType]:
@@ -131,25 +163,45 @@ def state(one: CacheState) -> Iterator[RenderableType]:
         yield plain(f"wrong with the place: {problem}", "yellow")
 
 
-def entries(found: Iterable[CacheEntry], now_ns: int, *, caches: bool = False) -> Table:
-    """A row for each entry; with the cache it is in where there are several ``caches``."""
-    which = ("cache",) if caches else ()
-    grid = table(
-        *which, "key", "program", "target", "kind", "size", "age", "used",
-        numeric=("size", "age", "used"), short=("cache", "key", "kind"),
-    )  # fmt: skip
-    for one in found:
-        grid.add_row(
-            *([one.cache] if caches else []),
-            one.key[:12],
+def entries(
+    found: Iterable[CacheEntry], now_ns: int, *, caches: bool = False, whole: bool = False
+) -> Iterator[RenderableType]:
+    """A row for each entry, sorted by name; with its cache where there are several ``caches``.
+
+    With ``whole`` every column and the whole key.
+    """
+    grid = Grid(
+        (
+            Column("cache", whole=True, shared=True),
+            Column("key", whole=True),
+            Column("program"),
+            Column("variant", prose=True, spare=2),
+            Column("target", shared=True),
+            Column("kind", whole=True, shared=True, spare=4),
+            Column(SIZE, numeric=True, spare=1),
+            Column("age", numeric=True, spare=5),
+            Column("used", numeric=True, spare=3),
+        ),
+        every=whole,
+    )
+    for one in sorted(found, key=entry_order):
+        grid.add(
+            one.cache if caches else "",
+            one.key if whole else one.key[:12],
             plain(one.program or one.damage, "red" if one.damage else ""),
-            plain(one.target),
+            one.variant,
+            one.target,
             one.artifact_kind,
             format_size(one.size_bytes),
             format_age(now_ns - one.created_ns),
             format_age(now_ns - one.last_used_ns),
         )
-    return grid
+    yield grid if grid.rows else plain("No entry is in it.", "dim")
+
+
+def entry_order(one: CacheEntry) -> tuple[str, ...]:
+    """Where an entry stands among others: by what people call it, so that it is found by looking."""
+    return one.cache, one.program, one.variant, one.target, one.key
 
 
 def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
@@ -184,17 +236,24 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
         caches = len({finding.cache for finding in findings}) > 1
-        which = ("cache",) if caches else ()
-        grid = table(*which, "entry", "finding", "program", "what", short=("cache", "entry", "finding"))
+        grid = Grid(
+            (
+                Column("cache", whole=True, shared=True),
+                Column("entry", whole=True),
+                Column("finding", whole=True),
+                Column("program", prose=True),
+                Column("what", prose=True),
+            )
+        )
         for finding in findings[:ROWS_SHOWN]:
             detail = f"{finding.detail} (repaired)" if finding.repaired else finding.detail
             style = "red" if finding.kind.wrong else "yellow"
-            grid.add_row(
-                *([plain(finding.cache)] if caches else []),
-                plain(_brief(finding.entry)),
+            grid.add(
+                finding.cache if caches else "",
+                _brief(finding.entry),
                 plain(finding.kind.value, style),
-                plain(finding.program),
-                plain(detail),
+                finding.program,
+                detail,
             )
         yield grid
         yield from _more(len(findings), "finding")
@@ -209,28 +268,37 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[Rend
     )
 
 
-def evict_plan(plan: EvictPlan) -> Iterator[RenderableType]:
-    """What would go, and why."""
+def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableType]:
+    """What would go in the order of its going, and why; all rows and columns if ``whole``."""
     outcomes = plan.expected()
     going = [outcome.removal for outcome in outcomes if outcome.removed]
     if going:
         caches = len({removal.entry.cache for removal in going}) > 1
-        which = ("cache",) if caches else ()
-        grid = table(
-            *which, "key", "program", "target", "size", "rule", numeric=("size",), short=("cache", "key")
+        grid = Grid(
+            (
+                Column("cache", whole=True, shared=True),
+                Column("key", whole=True),
+                Column("program"),
+                Column("variant", prose=True, spare=1),
+                Column("target", shared=True),
+                Column(SIZE, numeric=True),
+                Column("rule", shared=True),
+            ),
+            every=whole,
         )
-        for removal in going[:ROWS_SHOWN]:
+        for removal in going if whole else going[:ROWS_SHOWN]:
             one = removal.entry
-            grid.add_row(
-                *([plain(one.cache)] if caches else []),
+            grid.add(
+                one.cache if caches else "",
                 one.key[:12],
-                plain(one.program),
-                plain(one.target),
+                one.program,
+                one.variant,
+                one.target,
                 format_size(one.size_bytes),
-                plain(removal.rule),
+                removal.rule,
             )
         yield grid
-        yield from _more(len(going), "entry", "entries")
+        yield from _more(0 if whole else len(going), "entry", "entries")
     yield from _kept(outcomes, "would not be removed")
     expected = summarise_evict(plan, outcomes)
     yield plain(

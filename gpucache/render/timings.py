@@ -11,7 +11,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
-from gpucache.render.console import plain, table
 from gpucache.render.figures import (
     Bar,
     Look,
@@ -28,11 +27,11 @@ from gpucache.render.figures import (
     verdict_name,
     verdict_words,
 )
+from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_duration
 
 WIDEST = 120
 """Longer bars are no easier to read."""
-_NARROW = 110
 _STYLES = {
     BenchVerdict.FASTER: "green",
     BenchVerdict.NO_DIFFERENCE: "",
@@ -44,35 +43,37 @@ _STYLES = {
 
 def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[RenderableType]:
     """A row for each case, then all about each; which variables moved caches only if ``whole``."""
-    yield _Overview(tuple(cases))
+    yield _overview(cases)
     for case in cases:
         yield from _case(case, whole=whole)
 
 
-@dataclass(frozen=True, slots=True)
-class _Overview:
-    """A row for each case; where there is little room the interval stands below its ratio."""
-
-    cases: tuple[BenchCase, ...]
-
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        named = ("program", "target") if any(case.target for case in self.cases) else ("program",)
-        figures = ("cold", "warm", "ratio")
-        grid = table(*named, *figures, "verdict", numeric=figures, short=("verdict",))
-        apart = "\n" if options.max_width < _NARROW else " "
-        for case in self.cases:
-            ratio = "-"
-            if case.ratio:
-                ratio = f"{times(case.ratio.median, case.ratio)}{apart}({interval_words(case.ratio)})"
-            grid.add_row(
-                plain(case.program),
-                *([plain(case.target or "-")] if "target" in named else []),
-                "-" if case.cold is None else format_duration(case.cold.median_ns),
-                "-" if case.warm is None else format_duration(case.warm.median_ns),
-                ratio,
-                plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
-            )
-        yield grid
+def _overview(cases: Sequence[BenchCase]) -> Grid:
+    """A row for each case."""
+    grid = Grid(
+        (
+            Column("program"),
+            Column("variant"),
+            Column("target", shared=True),
+            Column("cold", numeric=True, spare=2),
+            Column("warm", numeric=True, spare=2),
+            Column("ratio", numeric=True),
+            Column("surely within", numeric=True, spare=1),
+            Column("verdict", whole=True),
+        )
+    )
+    for case in cases:
+        grid.add(
+            case.program,
+            case.variant,
+            case.target,
+            "-" if case.cold is None else format_duration(case.cold.median_ns),
+            "-" if case.warm is None else format_duration(case.warm.median_ns),
+            "-" if case.ratio is None else times(case.ratio.median, case.ratio),
+            "" if case.ratio is None else interval_words(case.ratio),
+            plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
+        )
+    return grid
 
 
 def _case(case: BenchCase, *, whole: bool) -> Iterator[RenderableType]:
@@ -91,24 +92,24 @@ def _case(case: BenchCase, *, whole: bool) -> Iterator[RenderableType]:
 
 
 def _phases(case: BenchCase) -> RenderableType:
-    grid = table("phase", "cold", "warm", numeric=("cold", "warm"), short=("phase",))
+    grid = Grid((Column("phase", whole=True), Column("cold", numeric=True), Column("warm", numeric=True)))
     for name, cold, warm in case.phases:
-        grid.add_row(plain(name), _duration(cold), _duration(warm))
+        grid.add(name, _duration(cold), _duration(warm))
     if case.cold and case.warm:
         totals = (format_duration(spread.median_ns) for spread in (case.cold, case.warm))
-        grid.add_row("total", *totals, style="bold")
+        grid.add(*(plain(text, "bold") for text in ("total", *totals)))
     return grid
 
 
 def _starts(drawn: Sequence[Bar]) -> RenderableType:
     figures = ("median", "lowest", "highest", "starts", "as fast as cold")
-    grid = table("start", *figures, numeric=figures, short=("start",))
+    grid = Grid((Column("start", whole=True), *(Column(name, numeric=True) for name in figures)))
     for bar in drawn:
         spread = bar.spread
         durations = (spread.median_ns, spread.low_ns, spread.high_ns)
         alone = "1x" if bar.arm is Arm.COLD else "-"
         ratio = alone if bar.ratio is None else ratio_words(bar.ratio)
-        grid.add_row(bar.arm.value, *map(format_duration, durations), str(spread.runs), ratio)
+        grid.add(bar.arm.value, *map(format_duration, durations), str(spread.runs), ratio)
     return grid
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from gpucache.outcomes import Answer, Hit, LayerState
-from gpucache.render.console import plain, table
+from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_age
 
 _DIGEST = 64
@@ -38,9 +38,9 @@ def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Renderabl
 def _differences(one: Answer) -> Iterator[RenderableType]:
     if isinstance(one.found, Hit) or not one.found.differences:
         return
-    grid = table("field", "nearest entry", "now")
+    grid = Grid((Column("field"), Column("nearest entry"), Column("now")))
     for item in one.found.differences:
-        grid.add_row(plain(item.label), plain(_short(item.left)), plain(_short(item.right)))
+        grid.add(item.label, _short(item.left), _short(item.right))
     yield grid
 
 

@@ -98,6 +98,12 @@ def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(
     assert "sub/bad.cu(1): error: expected an expression" in answer.out
     assert "1 hit, 1 failed, 2 skipped" in answer.out
     assert "\x1b" not in answer.out
+    assert not answer.err
+
+
+def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, mixed: Filled) -> None:
+    """With -v the folders that are searched for headers are named on stderr."""
+    answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "-v")
     folders = f"-I {mixed.sources / 'sub'}, -I {mixed.sources}"
     assert answer.err == f"Searching for headers in each source's own folder first: {folders}\n"
 
@@ -265,3 +271,31 @@ def _payload(run: Run, program: str, root: Path) -> bytes:
     file = root.parent / f"{program}.bin"
     assert run("inspect", program, "--extract", file).code == 0
     return file.read_bytes()
+
+
+def test_what_is_evicted_at_once_is_told(
+    run: Run, write: Callable[..., Path], nvrtc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was built and is not there at the end is missing, with the limit that removed it, and exit 3."""
+    monkeypatch.setenv("GPUCACHE_MAX_SIZE", "9K")
+    sources = write({f"{name}.cu": VECTOR.replace("vector", name) for name in "abc"})
+    answer = run("warm", sources, "--target", nvrtc, "--jobs", "1", "--json")
+    results = sorted(outcome["result"] for outcome in answer.document["outcomes"])
+    assert answer.code == 3 and results == ["built", "missing", "missing"]
+    gone = next(one for one in answer.document["outcomes"] if one["result"] == "missing")
+    assert gone["verdict"] == "evicted" and "GPUCACHE_MAX_SIZE" in gone["reason"]
+
+
+def test_an_entry_has_one_size_everywhere(run: Run, cache: Path, mixed: Filled) -> None:
+    """Built, hit, listed and about to be evicted: each tells the blocks that the entry takes on disk."""
+    built = _sizes(mixed.answer.document)
+    assert len(built) > 3
+    assert built == _sizes(run("inspect", "--list", "--json").document)
+    assert built == _sizes(run("evict", "--all", "--dry-run", "--json").document)
+    hits = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "--json").document
+    assert _sizes(hits).items() <= built.items()
+
+
+def _sizes(document: Any) -> dict[str, int]:
+    outcomes = (one for one in document["outcomes"] if one["size_bytes"] is not None)
+    return {one["key"]: one["size_bytes"] for one in outcomes}

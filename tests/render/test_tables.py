@@ -36,13 +36,13 @@ TARGET = "opencl:nvidia-cuda/nvidia-geforce-rtx-4090-laptop-gpu"
 SECOND_NS = 10**9
 
 
-def _text(renderables: Iterable[RenderableType]) -> str:
-    console = Console(width=WIDTH, color_system=None, file=io.StringIO(), highlight=False)
+def _text(renderables: Iterable[RenderableType], width: int = WIDTH) -> str:
+    console = Console(width=width, color_system=None, file=io.StringIO(), highlight=False)
     for renderable in renderables:
         console.print(renderable)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert all(len(line) <= width for line in text.splitlines())
     assert "…" not in text
     return text
 
@@ -84,9 +84,10 @@ def test_warm_shows_result_program_target_and_reason(result: WarmResult) -> None
     )
     text = _text(tables.warm([outcome], summarise_warm([outcome])))
     assert re.search(rf"\b{result.value}\b", text)
-    assert _column(text, "program").removesuffix("[N=4]") == PROGRAM and "[N=4]" in text
-    assert _column(text, "target") == TARGET
-    assert "1 min 5 s" in text and "118 MiB" in text
+    assert _column(text, "program") == PROGRAM and "N=4" in text
+    assert f"target: {TARGET}" in text
+    wide = _text(tables.warm([outcome], summarise_warm([outcome])), width=160)
+    assert "1 min 5 s" in wide and "118 MiB" in wide
     words = " ".join(text.split())
     assert reason in words and f"1 {result.value}" in words
 
@@ -111,16 +112,16 @@ def test_text_is_not_read_as_markup() -> None:
 
 def test_entries_keep_their_keys() -> None:
     """Each entry's key stands on one line, and its program and target are folded whole."""
-    text = _text([tables.entries([_entry(KEYS[0])], SECOND_NS)])
+    text = _text(tables.entries([_entry(KEYS[0])], SECOND_NS))
     assert KEYS[0][:12] in text and "opencl-binary" in text and "118 MiB" in text
     assert _column(text, "program") == PROGRAM
-    assert _column(text, "target") == TARGET
+    assert f"target: {TARGET}" in text
 
 
 def test_a_damaged_entry_says_so_in_the_list() -> None:
     """Where there is no program to show the damage stands in its place."""
     damaged = CacheEntry("gpucache", KEYS[0], "/x", 1, 0, 0, damage="truncated: 12 bytes are missing")
-    text = _text([tables.entries([damaged], SECOND_NS)])
+    text = _text(tables.entries([damaged], SECOND_NS))
     assert KEYS[0][:12] in text and "truncated" in text
 
 
@@ -151,8 +152,7 @@ def test_evict_shows_what_would_go_and_by_which_rule() -> None:
     plan = EvictPlan((Removal(_entry(KEYS[0]), rule),), 2, 2048)
     text = _text(tables.evict_plan(plan))
     assert KEYS[0][:12] in text
-    assert (_column(text, "program"), _column(text, "target")) == (PROGRAM, TARGET)
-    assert _column(text, "rule") == rule.replace(" ", "")
+    assert PROGRAM in text and f"target: {TARGET}" in text and f"rule: {rule}" in text
     assert "1 entry would go, freeing 118 MiB; 2 would stay (2.0 KiB)" in text
 
 

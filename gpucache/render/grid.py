@@ -1,0 +1,148 @@
+"""One description of a table, drawn for a terminal of any width and for a pipe.
+
+On a terminal what all rows share is said once above them, rows are grouped by what is too wide for a
+column, and columns go, the least important first, before anything is broken over lines. A pipe gets
+every column in every row, so that a line can be searched for by itself. Must not know what is in it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpucache.units import shown
+
+PIPE_WIDTH = 10_000
+"""Columns of a pipe: so many that nothing is ever broken or left out."""
+PROSE_WIDTH = 32
+"""Columns of a sentence, below which nobody likes to read it."""
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column and what may be done to it where there is little room."""
+
+    heading: str
+    numeric: bool = False
+    """Set right, and never broken over lines."""
+    whole: bool = False
+    """Never broken over lines."""
+    shared: bool = False
+    """Said once above all rows, or above each group of rows, that have it in common."""
+    prose: bool = False
+    """Whole sentences, which are broken over lines before any column goes."""
+    spare: int = 0
+    """Left out where there is too little room, the highest first; 0 always stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows below columns; ``every`` column is kept on a narrow terminal, too."""
+
+    columns: Sequence[Column]
+    rows: list[tuple[Text, ...]] = field(default_factory=list)
+    every: bool = False
+
+    def add(self, *cells: str | Text) -> None:
+        """One row, a cell for each column; a text is shown as it is, never read as markup."""
+        self.rows.append(tuple(cell if isinstance(cell, Text) else plain(cell) for cell in cells))
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The table, drawn to the width there is."""
+        used = [index for index in range(len(self.columns)) if any(row[index].plain for row in self.rows)]
+        if options.max_width >= PIPE_WIDTH:
+            yield self._table(used, self.rows, self._widths(used, options.max_width))
+            return
+
+        def fits() -> bool:
+            return self._taken(used) <= options.max_width
+
+        if len(self.rows) > 1 or not fits():
+            for index in [one for one in used if self.columns[one].shared and self._is_same(one)]:
+                used.remove(index)
+                yield plain(f"{self.columns[index].heading}: {self.rows[0][index].plain}")
+        groups = [] if fits() else [index for index in used if self.columns[index].shared]
+        used = [index for index in used if index not in groups]
+        for index in sorted(used, key=lambda one: -self.columns[one].spare):
+            if self.columns[index].spare and not self.every and not fits():
+                used.remove(index)
+        yield from self._grouped(groups, used, self._widths(used, options.max_width))
+
+    def _grouped(
+        self, groups: Sequence[int], used: Sequence[int], widths: dict[int, int]
+    ) -> Iterator[RenderableType]:
+        """One table, or its head and then each group of rows below its name."""
+        if not groups:
+            yield self._table(used, self.rows, widths)
+            return
+        parts: dict[tuple[str, ...], list[tuple[Text, ...]]] = {}
+        for row in self.rows:
+            parts.setdefault(tuple(row[index].plain for index in groups), []).append(row)
+        yield self._table(used, [], widths)
+        for names, rows in parts.items():
+            yield plain(", ".join(name or "-" for name in names), "bold")
+            yield self._table(used, rows, widths, headed=False)
+
+    def _is_same(self, index: int) -> bool:
+        return len({row[index].plain for row in self.rows}) == 1
+
+    def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
+        """How wide columns are drawn, alike in every group; none where there is too little room."""
+        left = width - self._taken(used)
+        if left < 0:
+            return {}
+        widths = {index: self._room(index) for index in used}
+        for index in used:
+            more = min(left, self._widest(index) - widths[index])
+            widths[index], left = widths[index] + more, left - more
+        return widths
+
+    def _taken(self, used: Sequence[int]) -> int:
+        return sum(map(self._room, used)) + GAP * (len(used) - 1)
+
+    def _room(self, index: int) -> int:
+        """How many characters a column takes; of sentences how many it should have at least."""
+        widest = self._widest(index)
+        return min(widest, PROSE_WIDTH) if self.columns[index].prose else widest
+
+    def _widest(self, index: int) -> int:
+        cells = (cell_len(line) for row in self.rows for line in row[index].plain.split("\n"))
+        return max(len(self.columns[index].heading), *cells)
+
+    def _table(
+        self,
+        used: Sequence[int],
+        rows: Sequence[tuple[Text, ...]],
+        widths: dict[int, int],
+        *,
+        headed: bool = True,
+    ) -> Table:
+        """Some of the columns over some of the rows."""
+        table = Table(
+            box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed, header_style="bold",
+            padding=(0, 1, 0, 0),
+        )  # fmt: skip
+        for index in used:
+            column = self.columns[index]
+            whole = column.numeric or column.whole
+            table.add_column(
+                column.heading,
+                justify="right" if column.numeric else "left",
+                no_wrap=whole,
+                overflow="fold",
+                width=widths.get(index),
+                min_width=self._room(index) if whole else None,
+            )
+        for row in rows:
+            table.add_row(*(row[index] for index in used))
+        return table
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text that is read neither as markup nor as a terminal's commands."""
+    return Text(shown(text), style=style)

@@ -1,0 +1,84 @@
+"""One description of a table at the widths of terminals and of pipes."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gpucache.render.console import write
+from gpucache.render.grid import PIPE_WIDTH, Column, Grid
+
+INTEL = "opencl:intel-r-opencl/intel-r-xeon-r-processor"
+POCL = "opencl:portable-computing-language/pthread-skylake-avx512-intel-xeon-processor"
+COLUMNS = (
+    Column("key", whole=True),
+    Column("program"),
+    Column("variant", prose=True, spare=1),
+    Column("target", shared=True),
+    Column("on disk", numeric=True, spare=2),
+    Column("age", numeric=True, spare=3),
+)
+
+
+def _lines(grid: Grid, width: int) -> list[str]:
+    file = io.StringIO()
+    write(Console(width=width, color_system=None, file=file, highlight=False), [grid])
+    lines = file.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+def _grid(*targets: str, program: str = "nbody.cl", variant: str = "T=float") -> Grid:
+    grid = Grid(COLUMNS)
+    for target in targets:
+        grid.add("0123456789ab", program, variant, target, "178 KiB", "12 min")
+    return grid
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_what_all_rows_share_is_said_once(width: int) -> None:
+    """The target of every row stands above the table and in none of its rows."""
+    lines = _lines(_grid(INTEL, INTEL), width)
+    assert lines[0] == f"target: {INTEL}"
+    assert sum(INTEL in line for line in lines) == 1
+
+
+def test_long_targets_become_headings() -> None:
+    """Rows of targets that are too long for a column stand below their target, and nothing is broken."""
+    lines = _lines(_grid(INTEL, POCL, INTEL), 80)
+    assert [line for line in lines if line in (INTEL, POCL)] == [INTEL, POCL]
+    assert sum(line.startswith("0123456789ab  nbody.cl  T=float") for line in lines) == 3
+
+
+def test_columns_go_before_anything_is_broken() -> None:
+    """The columns that matter least go first, and only as many as there is no room for."""
+    program = "kernels/linear-algebra/blocked-multiplication.cl"
+    head, _, _group, row, *_ = _lines(_grid("a", "b", program=program), 80)
+    assert head.split() == ["key", "program", "variant", "on", "disk"]
+    assert row.split()[:3] == ["0123456789ab", program, "T=float"]
+    whole = Grid(COLUMNS, _grid("a", "b", program=program).rows, every=True)
+    assert "age" in _lines(whole, 80)[0]
+
+
+def test_long_sentences_are_broken_over_lines() -> None:
+    """A column of sentences is broken over lines that are wide enough to be read."""
+    lines = _lines(_grid("a", "b", variant="-D A=1 " * 10), 80)
+    assert "variant" in lines[0] and len([line for line in lines if "-D A=1" in line]) < 8
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_every_row_is_whole_in_a_pipe(forced: bool) -> None:
+    """In a pipe each row has every column on one line, however long, and no line ends in blanks."""
+    file = io.StringIO()
+    long = "x" * 500
+    grid = _grid(INTEL, INTEL, variant=long)
+    grid.add("0123456789ab", "a.cl", "", INTEL, "", "")
+    write(Console(file=file, width=PIPE_WIDTH, force_terminal=forced, color_system=None), [grid])
+    lines = file.getvalue().splitlines()
+    assert sum(long in line and INTEL in line and "178 KiB" in line for line in lines) == 2
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_columns_without_a_cell_are_left_out() -> None:
+    """A column in which no row says anything takes no room."""
+    assert "variant" not in _lines(_grid("a", "b", variant=""), 80)[0]
