@@ -13,7 +13,7 @@ Must not know what a field means to a compiler: backends say which fields there 
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpucache.model import BuildRequest, CacheKey, Closure, KeyField, Toolchain
 
@@ -94,13 +94,27 @@ class Difference:
     label: str
     left: str | None
     right: str | None
+    several: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, compare=False)
+    """Both sides value by value, as a joined text does not tell where one ends."""
+
+    def values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Both sides value by value."""
+        if self.several is not None:
+            return self.several
+        left, right = (() if side is None else (side,) for side in (self.left, self.right))
+        return left, right
 
 
 def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:
     """What tells two lists of key fields apart, by label, in the order of the left list."""
     left_values, right_values = _by_label(left), _by_label(right)
     return tuple(
-        Difference(label, _joined(left_values.get(label)), _joined(right_values.get(label)))
+        Difference(
+            label,
+            _joined(left_values.get(label)),
+            _joined(right_values.get(label)),
+            (left_values.get(label, ()), right_values.get(label, ())),
+        )
         for label in dict.fromkeys((*left_values, *right_values))
         if left_values.get(label) != right_values.get(label)
     )

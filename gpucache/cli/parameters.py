@@ -104,12 +104,13 @@ class EntryName(click.ParamType[str]):
         """Programs with a history, and keys once two digits are there."""
         from gpucache.engine.naming import ALIAS
         from gpucache.store import DirectoryStore
+        from gpucache.store.interface import UNREADABLE
 
         root = _root(ctx)
         if root is None:
             return []
         store = DirectoryStore(root, writable=False)
-        programs = [name for name in store.programs() if not name.startswith(ALIAS)]
+        programs = [name for name in store.programs() if not name.startswith(ALIAS) and name != UNREADABLE]
         names = [name for name in programs if name.startswith(incomplete)]
         keys = (
             [key.short for key in store.find(incomplete)] if re.fullmatch(r"[0-9a-f]{2,}", incomplete) else []

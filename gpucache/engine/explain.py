@@ -1,40 +1,28 @@
 """Why a lookup missed: was the cache asked at all, and which field differs from the nearest entry.
 
-Reads one program's history and a few entries' details, however large the cache is. Must not know
-how an explanation is shown.
+Owns the verdicts and their order. Must not know how an explanation is shown.
 """
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from itertools import islice
 
 from gpucache.engine.layers import Layers
-from gpucache.engine.naming import kernel_alias, program_name
-from gpucache.engine.phrases import phrases, weight
+from gpucache.engine.nearest import Nearest, Record, nearest, record_of
+from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.shadows import shadows
 from gpucache.errors import CacheUnusableError
-from gpucache.keys import Difference, difference
-from gpucache.model import CacheKey, EntryDetail, KeyField
+from gpucache.model import CacheKey
 from gpucache.outcomes import Miss, Verdict
 from gpucache.store.interface import Absent, Damaged, EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
-_NEAREST_TRIED = 8
 _PHRASES_TOLD = 4
 _SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What one store remembers of one program, under its name and under its kernel's."""
-
-    store: EntryStore
-    events: tuple[Event, ...]
 
 
 def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) -> Miss:
@@ -46,22 +34,13 @@ def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) 
         return Miss(Verdict.NOT_CONSULTED, layers.unusable or "no cache root is configured")
     records = [record_of(store, prepared) for store in layers.on_disk()]
     return (
-        next((gone for gone in (_gone(record, prepared) for record in records) if gone), None)
+        _removed(records, prepared)
         or _unread(layers, prepared)
         or _elsewhere(layers, prepared)
-        or _nearest(records, prepared)
+        or _lost(records, prepared)
+        or _nearest(layers, records, prepared)
         or _unknown(layers, prepared, records)
     )
-
-
-def record_of(store: EntryStore, prepared: Prepared) -> Record:
-    """The history of a program, which a library may know only by its kernel."""
-    program = prepared.request.program
-    nameless = program.name == program_name(program.source)  # what a library calls it by itself
-    aliased = store.history(kernel_alias(program.source)) if nameless else []
-    names = dict.fromkeys([program.name, *(event.why for event in aliased)])
-    events = [event for name in names for event in store.history(name)]
-    return Record(store, tuple(sorted(events, key=lambda event: event.when_ns)))
 
 
 def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
@@ -74,7 +53,9 @@ def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> di
         "key": str(prepared.key),
         "verdict": miss.verdict.value,
         "detail": miss.detail,
-        "differences": [asdict(item) for item in miss.differences[:8]],
+        "differences": [
+            {"label": item.label, "left": item.left, "right": item.right} for item in miss.differences[:8]
+        ],
         "command": layers.command,
         "pid": os.getpid(),
     }
@@ -92,16 +73,32 @@ def process_record(layers: Layers, hits: int, misses: int, now_ns: int) -> dict[
     }
 
 
-def _gone(record: Record, prepared: Prepared) -> Miss | None:
-    """The last thing that happened to this very key, where that removed it."""
-    keys = {str(prepared.key), str(prepared.located_key)}
-    own = [event for event in record.events if event.key in keys and event.what != "poisoned"]
-    if not own or own[-1].what not in _GONE:
-        return None
-    last = own[-1]
-    return Miss(
-        _GONE[last.what], f"{last.what} at {format_instant(last.when_ns)}: {last.why or 'no reason kept'}"
-    )
+def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
+    """The last thing that is recorded of this very key, where it says why there is no entry."""
+    for record in records:
+        for last in record.of(prepared)[-1:]:
+            when, why = format_instant(last.when_ns), last.why or "no reason kept"
+            if last.what in _GONE:
+                return Miss(_GONE[last.what], f"{last.what} at {when}: {why}")
+            if last.what == "poisoned":
+                return Miss(
+                    Verdict.POISONED,
+                    f"its compiler failed twice in warm at {when}: {why}; warm --retry tries it again",
+                )
+    return None
+
+
+def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
+    """This very key was built, and nothing says why it is not there any more."""
+    for record in records:
+        for last in record.of(prepared)[-1:]:
+            if last.what == "built":
+                return Miss(
+                    Verdict.NOT_RECORDED,
+                    f"{last.key[:12]} was built at {format_instant(last.when_ns)} into {record.store.root}, "
+                    "and is gone without a record: something other than gpucache removed its file",
+                )
+    return None
 
 
 def _unread(layers: Layers, prepared: Prepared) -> Miss | None:
@@ -118,52 +115,43 @@ def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
     """The very entry lies in a root that this process does not ask."""
     for store in layers.unasked:
         if store.contains(prepared.key) or store.contains(prepared.located_key):
-            asked = ", ".join(str(one.root) for one in layers.on_disk())
-            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {asked} was asked")
+            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(layers)} was asked")
     return None
 
 
-def _nearest(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    candidates = [candidate for record in records for candidate in _candidates(record, prepared)]
-    if not candidates:
+def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> Miss | None:
+    found = nearest(records, prepared)
+    if found is None:
         return None
-    _, event, differences = min(candidates, key=lambda candidate: candidate[0])
-    key = CacheKey(event.key)
-    if not differences:  # the same fields, so a file that is there but was not served
+    key = CacheKey(found.event.key)
+    if not found.differences:  # the same fields, so a file that is there but was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
-    told = phrases(differences, shadows(differences, _searched(prepared)))
+    told = phrases(found.differences, shadows(found.differences, _searched(prepared)))
     more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
+    words = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {_origin(found.event, prepared)})"
+    never = _never(layers, records, prepared, found)
+    if never is None:
+        return Miss(Verdict.KEY_CHANGED, words, found.differences, key)
+    return Miss(Verdict.NEVER_BUILT, f"{never}: {words}", found.differences, key)
+
+
+def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
+    """What was never built, where the nearest entry is another program's or for another target."""
+    program, target = prepared.request.program.name, str(prepared.request.target)
+    builds = [event for record in records for event in record.builds()]
+    if not builds:
+        never = f"nothing was ever built as {program} in {_asked(layers)}"
+        return f"{never}, but {found.event.program} has a kernel of the same name"
+    if found.event.target != target and all(event.target != target for event in builds):
+        return f"{program} was never built for {target}, but for {found.event.target}"
+    return None
+
+
+def _origin(event: Event, prepared: Prepared) -> str:
+    """An entry with its age, and what it was built as where that is not what was asked for."""
     age = format_age(time.time_ns() - event.when_ns)
-    when = "just now" if age == "now" else f"{age} ago"
-    detail = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {key.short}, built {when})"
-    return Miss(Verdict.KEY_CHANGED, detail, differences, key)
-
-
-def _candidates(
-    record: Record, prepared: Prepared
-) -> Iterator[tuple[tuple[int, int], Event, tuple[Difference, ...]]]:
-    """Entries that are still there, each with its distance; of equally near ones the newest counts."""
-    for event in _recent(record, prepared):
-        detail = record.store.detail(CacheKey(event.key))
-        if detail is not None:
-            differing = difference(detail.key_fields, _asked(prepared, detail))
-            yield (weight(differing), -event.when_ns), event, differing
-
-
-def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
-    """The fields to hold against an entry's: with places where the entry has them."""
-    places = {item.label for item in prepared.located[len(prepared.fields) :]}
-    located = any(item.label in places for item in detail.key_fields)
-    return prepared.located if located else prepared.fields
-
-
-def _recent(record: Record, prepared: Prepared) -> list[Event]:
-    """The latest build of each key, those for the same target first, newest first."""
-    target = str(prepared.request.target)
-    newest_first = [event for event in reversed(record.events) if event.what == "built"]
-    latest = {event.key: event for event in reversed(newest_first) if len(event.key) == 64}
-    ordered = sorted(latest.values(), key=lambda event: (event.target != target, -event.when_ns))
-    return ordered[:_NEAREST_TRIED]
+    named = "" if event.program == prepared.request.program.name else f" as {event.program}"
+    return f"{event.key[:12]}, built {'just now' if age == 'now' else f'{age} ago'}{named}"
 
 
 def _searched(prepared: Prepared) -> tuple[str, ...]:
@@ -174,8 +162,8 @@ def _searched(prepared: Prepared) -> tuple[str, ...]:
 
 def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> Miss:
     name = prepared.request.program.name
-    roots = ", ".join(str(store.root) for store in layers.on_disk())
-    if any(record.events for record in records):
+    roots = _asked(layers)
+    if any(record.builds() for record in records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
     samples = [(store, _sample(store)) for store in layers.on_disk()]
     unrecorded = next((told for store, sample in samples if (told := _unrecorded(store, sample, name))), None)
@@ -186,6 +174,11 @@ def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> M
     if layers.unusable:  # only system roots were asked
         return Miss(Verdict.NOT_CONSULTED, f"{layers.unusable}; {told} in {roots}")
     return Miss(Verdict.NEVER_BUILT, f"{told} in {roots}")
+
+
+def _asked(layers: Layers) -> str:
+    """The roots that were asked."""
+    return ", ".join(str(store.root) for store in layers.on_disk())
 
 
 def _sample(store: EntryStore) -> list[ScannedEntry]:

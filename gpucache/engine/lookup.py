@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpucache import __version__
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
-from gpucache.engine.naming import UNNAMED, kernel_alias, program_name
+from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import digest
@@ -128,14 +128,13 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
 
 
 def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
-    """Write down a build under the program's name, and once under its kernel's, which a library knows."""
-    request = prepared.request
-    name, alias = request.program.name, kernel_alias(request.program.source)
-    event = Event(entry.head.created_ns, "built", str(entry.key), str(request.target))
-    store.record(name, event)
-    named_apart = program_name(request.program.source) not in (name, UNNAMED)
-    if named_apart and all(known.why != name for known in store.history(alias)):
-        store.record(alias, Event(event.when_ns, "named", "", "", why=name))
+    """Write down a build under the program's name, and once under the others that lead to it."""
+    known = Identity.of(prepared.request.program)
+    when_ns, target = entry.head.created_ns, entry.head.target
+    store.record(known.name, Event(when_ns, "built", str(entry.key), target, source=known.mark))
+    for alias, name in known.aliases.items():
+        if name != known.name and all(event.why != known.name for event in store.history(alias)):
+            store.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
 def _garbage(prepared: Prepared, artifact: Artifact) -> str | None:

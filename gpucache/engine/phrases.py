@@ -21,7 +21,7 @@ _WEIGHTS = {
     "architecture": 20,
     "artifact kind": 10,
     "resolution of includes": 0,
-    "option": 4,
+    "option": 4,  # and one more for every further option
     "local size": 4,
     "name expression": 4,
 }
@@ -44,10 +44,19 @@ _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
 
 
 def weight(differences: Iterable[Difference]) -> int:
-    """How far apart two builds are: the sum of their differences' weights, more for more options."""
-    items = tuple(differences)
-    options = sum(len(list(_options(item))) - 1 for item in items if item.label == "option")
-    return options + sum(_WEIGHTS.get(item.label, _OTHER) for item in items)
+    """How far apart two builds are: the sum of their differences' weights, more for more options.
+
+    The same options in another order are the lightest difference there is.
+    """
+    return sum(
+        _WEIGHTS.get(item.label, _OTHER) if item.label != "option" else _options_weight(item)
+        for item in differences
+    )
+
+
+def _options_weight(item: Difference) -> int:
+    before, now = item.values()
+    return 1 if Counter(before) == Counter(now) else _WEIGHTS["option"] - 1 + len(list(_options(item)))
 
 
 def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
@@ -102,27 +111,32 @@ def _header(item: Difference, shadows: Mapping[str, str]) -> str:
 
 
 def _options(item: Difference) -> Iterable[str]:
-    before, now = Counter(_tokens(item.left)), Counter(_tokens(item.right))
+    left, right = item.values()
+    before, now = Counter(left), Counter(right)
     gone = [option for option in before if option not in now]
     new = [option for option in now if option not in before]
+    renewed = {}
     for option in list(gone):
         match = next((other for other in new if _macro(other) and _macro(other) == _macro(option)), None)
         if match is not None:
             gone.remove(option)
             new.remove(match)
+            renewed[option] = match
             yield f"the define {_macro(option)}: {_value(option)} -> {_value(match)}"
     yield from (f"the option {option} is gone" for option in gone)
     yield from (f"the option {option} is new" for option in new)
     for option in before & now:
         if before[option] != now[option]:
             yield f"the option {option} is given {_times(now[option])} instead of {_times(before[option])}"
-    if before == now:
+    stayed = [renewed.get(option, option) for option in left]
+    if _on_both(stayed, right) != _on_both(right, stayed):
         yield "the options stand in another order"
 
 
-def _tokens(joined: str | None) -> list[str]:
-    """The options of a field; white space inside one is part of it, as every option begins with a hyphen."""
-    return re.split(r"\s+(?=-)", joined) if joined else []
+def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The options that the others hold as often, in order."""
+    count, other_count = Counter(options), Counter(others)
+    return [option for option in options if count[option] == other_count[option]]
 
 
 def _times(count: int) -> str:

@@ -227,9 +227,10 @@ def _settle(
         return _hit(item, found)
     if found.verdict is Verdict.UNCACHEABLE:
         return _outcome(item, WarmResult.FAILED, reason=found.detail, verdict=found.verdict)
-    poison = None if retry_poisoned else _poison(layers, prepared)
-    if poison is not None:
-        return _outcome(item, WarmResult.POISONED, prepared=prepared, reason=poison, verdict=Verdict.POISONED)
+    if found.verdict is Verdict.POISONED and not retry_poisoned:
+        return _outcome(
+            item, WarmResult.POISONED, prepared=prepared, reason=found.detail, verdict=found.verdict
+        )
     if check:
         return _missing(item, prepared, found)
     check_required(layers, prepared, found)
@@ -328,17 +329,6 @@ def _answered(
         log=built.artifact.build_log,
         verdict=built.miss.verdict,
     )
-
-
-def _poison(layers: Layers, prepared: Prepared) -> str | None:
-    """Why this key is on the poison list; None where it is not, or was built since."""
-    store = layers.user
-    if store is None:
-        return None
-    for event in reversed(store.history(prepared.request.program.name)):
-        if event.key == str(prepared.key) and event.what in ("poisoned", "built"):
-            return f"{event.why}; --retry tries it again" if event.what == "poisoned" else None
-    return None
 
 
 def _record_poison(layers: Layers, prepared: Prepared, reason: str) -> None:

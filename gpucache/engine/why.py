@@ -7,9 +7,9 @@ instead. Must not know how an answer is shown.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpucache.engine.explain import record_of
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find
+from gpucache.engine.nearest import record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
 from gpucache.engine.trials import request_of
@@ -37,12 +37,12 @@ def why(
             yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
             continue
         records = [record_of(store, prepared) for store in layers.on_disk()]
-        built = [
+        built = {
             (event.when_ns, event.key)
             for record in records
-            for event in record.events
-            if event.what == "built" and event.target == item.target
-        ]
+            for event in record.builds()
+            if event.target == item.target
+        }
         yield Answer(
             item.program,
             item.target,

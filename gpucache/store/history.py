@@ -1,8 +1,8 @@
 """What happened under a program's name: one bounded file of JSON lines per program, advisory.
 
-A line has ``program``, ``when_ns``, ``what``, ``key``, ``target`` and ``why``. A file that outgrows
-64 KiB is rewritten with its newest events. Losing one costs an explanation, never a hit, so nothing
-here raises OSError. Must not know what reads it.
+A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``. A file that
+outgrows 64 KiB is rewritten with its newest events. Losing one costs an explanation, never a hit, so
+nothing here raises OSError. Must not know what reads it.
 """
 
 import os
@@ -82,23 +82,23 @@ class History:
 def _line(program: str, event: Event) -> bytes:
     # The longest text comes last, as what does not fit a line is left out.
     record: dict[str, object] = {"program": program, "when_ns": event.when_ns}
-    for name in ("what", "key", "target", "why"):
+    for name in ("what", "key", "target", "source", "why"):
         record[name] = str(getattr(event, name))[:_TEXT_CAP]
     return lines.line_of(record)
 
 
 def _events(folder: Folder, program: str) -> list[Event]:
     records = lines.last(folder, layout.HISTORY_NAME, FILE_CAP + lines.LINE_CAP)
-    events = (_event(record) for record in records if record.get("program") == program)
+    events = (_event(record, program) for record in records if record.get("program") == program)
     return [event for event in events if event is not None][-EVENT_CAP:]
 
 
-def _event(record: dict[str, object]) -> Event | None:
+def _event(record: dict[str, object], program: str) -> Event | None:
     when_ns = record.get("when_ns")
-    texts = [record.get(name, "") for name in ("what", "key", "target", "why")]
+    texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source")]
     if not isinstance(when_ns, int) or not all(isinstance(text, str) for text in texts):
         return None
-    what, key, target, why = map(str, texts)
+    what, key, target, why, source = map(str, texts)
     if key and not _KEY.fullmatch(key):
         return None
-    return Event(when_ns, what, key, target, why)
+    return Event(when_ns, what, key, target, why, source, program)

@@ -6,7 +6,7 @@ compilers or terminals.
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -84,16 +84,24 @@ class Leftover:
     detail: str
 
 
+UNREADABLE = "entries that cannot be read"
+"""The history of what was quarantined without a head to say of which program it was."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One line of a program's history."""
 
     when_ns: int
     what: str
-    """``built``, ``evicted``, ``quarantined`` or ``poisoned``."""
+    """``built``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` says under which name to look."""
     key: str
     target: str
     why: str = ""
+    source: str = ""
+    """Of a build: the first digits of its source's SHA-256."""
+    program: str = field(default="", compare=False)
+    """The program in whose history it stands; whoever records it gives the name apart."""
 
 
 class Store(Protocol):
@@ -127,6 +135,10 @@ class EntryStore(Store, Protocol):
 
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists, unread."""
+        ...
+
+    def look_at(self, key: CacheKey) -> ScannedEntry | None:
+        """The entry of one key as a scan sees it; None where there is none."""
         ...
 
     def find(self, prefix: str) -> list[CacheKey]:

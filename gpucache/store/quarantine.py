@@ -14,7 +14,7 @@ from gpucache.store import layout
 from gpucache.store.format import EntryFormatError, read_description, read_head
 from gpucache.store.ground import Ground
 from gpucache.store.history import History
-from gpucache.store.interface import Event, FileIdentity
+from gpucache.store.interface import UNREADABLE, Event, FileIdentity
 from gpucache.store.scan import identity_of
 from gpucache.store.trust import open_trusted
 
@@ -41,8 +41,8 @@ class Quarantine:
                 _trim(quarantine)
         except (OSError, CacheUnusableError):
             return False
-        if head is not None:
-            self._history.record(head.program, Event(now_ns, "quarantined", key.hex, head.target, why))
+        program, target = (head.program, head.target) if head is not None else (UNREADABLE, "")
+        self._history.record(program, Event(now_ns, "quarantined", key.hex, target, why))
         return True
 
     def _head(self, folder: Folder, name: str) -> EntryHead | None:

@@ -1,5 +1,6 @@
 """Why a lookup missed: every verdict, and for a changed input the field that changed."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, get_or_build
 from gpucache.engine.prepare import Prepared
-from gpucache.outcomes import Built, Miss, Verdict
+from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
+KERNEL = b"kernel void show(global int *out) { *out = 7; }\n"
 
 
 @pytest.fixture
@@ -208,26 +210,120 @@ def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) ->
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
 
 
-def test_a_poisoned_program_may_still_be_tried(
-    missed: Callable[..., Miss], store: DirectoryStore, ready: Ready
+def test_a_poisoned_program_says_so_until_it_is_built(
+    missed: Callable[..., Miss],
+    keep: Callable[..., None],
+    store: DirectoryStore,
+    ready: Ready,
+    layers: Layers,
 ) -> None:
-    """The poison list is for warm alone: it is no verdict on a lookup."""
+    """What warm gave up is poisoned, with the reason; a program still tries, and its build ends that."""
     prepared = ready()
     store.record("show", Event(1, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
-    assert missed(prepared).verdict is Verdict.NOT_RECORDED
+    miss = missed(prepared)
+    assert miss.verdict is Verdict.POISONED
+    assert ": it died; " in miss.detail and "--retry" in miss.detail
+    keep(prepared)
+    assert isinstance(find(layers, prepared), Hit)
 
 
-def test_a_lost_entry_without_a_trace_is_not_recorded(
+def test_an_entry_removed_by_hand_is_told_as_what_it_is(
     missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tmp_path: Path
 ) -> None:
-    """Where files were deleted behind our back the history is all there is, and says no more."""
-    prepared = ready()
-    keep(prepared)
-    (path,) = tmp_path.rglob("*.gpc")
+    """A file deleted behind our back was built and is gone, whatever else is there to compare with."""
+    prepared = ready(options=["-DN=4"])
+    keep(prepared, ready(options=["-DN=8"]))
+    (path,) = tmp_path.rglob(f"{prepared.key}.gpc")
     path.unlink()
     miss = missed(prepared)
-    assert miss.verdict is Verdict.NOT_RECORDED
-    assert miss.detail == f"earlier builds of show in {tmp_path / 'cache'} left nothing to compare with"
+    assert (miss.verdict, miss.differences) == (Verdict.NOT_RECORDED, ())
+    assert miss.detail.startswith(f"{prepared.key.short} was built at ")
+    assert "is gone without a record" in miss.detail
+
+
+def test_a_quarantined_entry_without_a_head_is_told(
+    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
+) -> None:
+    """What a repair moved away is told even where too little was left to say of which program it was."""
+    prepared = ready(options=["-DN=4"])
+    keep(prepared, ready(options=["-DN=8"]))
+    scanned = next(one for one in store.scan() if one.key == prepared.key)
+    os.truncate(scanned.path, 60)
+    (scanned,) = (one for one in store.scan() if one.key == prepared.key)
+    assert store.quarantine(scanned, "truncated: 60 bytes")
+    miss = missed(prepared)
+    assert miss.verdict is Verdict.CORRUPT
+    assert miss.detail.endswith(": truncated: 60 bytes")
+
+
+@pytest.mark.parametrize(
+    ("built", "asked"),
+    [
+        ("kernels/nbody.cl", "nbody.cl"),
+        ("nbody.cl", "kernels/nbody.cl"),
+        ("kernels/nbody.cl", "src/nbody.cl"),
+        ("old.cl", "new.cl"),
+        ("show", "show.cl"),
+        ("show.cl", "show"),
+    ],
+)
+def test_a_program_is_known_again_under_another_name(
+    missed: Callable[..., Miss], ready: Ready, built: str, asked: str
+) -> None:
+    """The same source under another name is told by what changed, and under which name it was built."""
+    old = ready(KERNEL, name=built, options=["-DN=4"])
+    miss = missed(ready(KERNEL, name=asked, options=["-DN=8"]), old)
+    assert miss.verdict is Verdict.KEY_CHANGED
+    assert miss.detail == f"the define N: 4 -> 8 (nearest: {old.key.short}, built just now as {built})"
+
+
+def test_a_source_without_a_kernel_is_known_by_its_content(missed: Callable[..., Miss], ready: Ready) -> None:
+    """Where there is no kernel to go by, the same source is found under any name."""
+    old = ready(b"int x;", name="old.cl", options=["-DN=4"])
+    miss = missed(ready(b"int x;", name="new.cl", options=["-DN=8"]), old)
+    assert miss.verdict is Verdict.KEY_CHANGED
+    assert miss.detail.startswith("the define N: 4 -> 8 (")
+
+
+def test_another_program_with_a_kernel_of_the_same_name_is_no_earlier_version(
+    missed: Callable[..., Miss], ready: Ready
+) -> None:
+    """Under another name and with another source nothing was built; what is nearest is told beside that."""
+    old = ready(KERNEL, name="one.cl")
+    miss = missed(ready(KERNEL + b"//", name="two.cl"), old)
+    assert miss.verdict is Verdict.NEVER_BUILT
+    assert miss.detail.startswith("nothing was ever built as two.cl in ")
+    assert miss.detail.endswith(f"the source changed (nearest: {old.key.short}, built just now as one.cl)")
+
+
+def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss], ready: Ready) -> None:
+    """A program built for another device alone was never built for this one; what differs comes after."""
+    old = ready(KERNEL, implementation="pocl")
+    miss = missed(ready(KERNEL, implementation="intel", version="2.0"), old)
+    assert miss.verdict is Verdict.NEVER_BUILT
+    assert miss.detail.startswith("show was never built for opencl:intel/cpu, but for opencl:pocl/cpu: ")
+
+
+def test_the_nearest_is_found_among_many_newer_ones(missed: Callable[..., Miss], ready: Ready) -> None:
+    """Twenty newer variants do not hide the one that differs in a single option."""
+    near = ready(options=["-DA", "-DT=float", "-DN=4"])
+    far = [ready(options=["-DB", f"-DM={number}"]) for number in range(20)]
+    miss = missed(ready(options=["-DA", "-DT=float", "-DN=8"]), near, *far)
+    assert miss.nearest == near.key
+    assert miss.detail.startswith("the define N: 4 -> 8 (")
+
+
+def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss], ready: Ready) -> None:
+    """The same options in another order are told, though a newer entry differs in one value."""
+    near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
+    miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
+    assert miss.detail.startswith("the options stand in another order (")
+
+
+def test_a_value_with_a_hyphen_is_one_option(missed: Callable[..., Miss], ready: Ready) -> None:
+    """A define whose value holds white space and a hyphen is told whole."""
+    miss = missed(ready(options=["-DS=a -c"]), ready(options=["-DS=a -b"]))
+    assert miss.detail.startswith("the define S: a -b -> a -c (")
 
 
 def test_no_root_is_not_consulted(ready: Ready) -> None:

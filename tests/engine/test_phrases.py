@@ -1,9 +1,12 @@
 """Differences between key fields in words, and how much each one weighs."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from gpucache.engine.phrases import phrases, weight
-from gpucache.keys import NOT_FOUND, Difference
+from gpucache.keys import NOT_FOUND, Difference, difference
+from gpucache.model import KeyField
 
 _OLD, _NEW = "0" * 64, "1" * 64
 
@@ -19,11 +22,7 @@ _OLD, _NEW = "0" * 64, "1" * 64
         ("include a.h", _OLD, NOT_FOUND, ["a.h is no longer found"]),
         ("resolution of includes", _OLD, _NEW, ["the same headers are reached another way"]),
         ("searched directory", "/a", "/b", ["it holds paths and was built in other directories"]),
-        ("option", "-DN=4 -DA", "-DN=8 -DA", ["the define N: 4 -> 8"]),
         ("option", "-DN", "-DN=8", ["the define N: (no value) -> 8"]),
-        ("option", "-DA", "-DA -O3", ["the option -O3 is new"]),
-        ("option", "-DA -O3", "-DA", ["the option -O3 is gone"]),
-        ("option", "-DA -DB", "-DB -DA", ["the options stand in another order"]),
         ("driver version", "1.0", "1.1", ["driver 1.0 -> 1.1"]),
         ("platform version", "1", "2", ["platform version 1 -> 2"]),
         ("NVRTC version", "12.9", "13.0", ["NVRTC 12.9 -> 13.0"]),
@@ -44,11 +43,40 @@ def test_a_difference_in_words(label: str, left: str | None, right: str | None, 
     assert phrases([Difference(label, left, right)]) == words
 
 
-@pytest.mark.parametrize(("left", "right"), [("-DA", "-DA -DA"), ("-DA -DA", "-DA"), ("-DA", "-DA=")])
-def test_no_difference_is_left_without_words(left: str, right: str) -> None:
-    """An option given once more, or with an empty value, is a difference too, and is told."""
-    (told,) = phrases([Difference("option", left, right)])
-    assert "A" in told
+def _options(before: Sequence[str], now: Sequence[str]) -> tuple[Difference, ...]:
+    return difference(*([KeyField("option", option) for option in side] for side in (before, now)))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (["-DN=4", "-DA"], ["-DN=8", "-DA"], ["the define N: 4 -> 8"]),
+        (["-DA"], ["-DA", "-O3"], ["the option -O3 is new"]),
+        (["-DA", "-O3"], ["-DA"], ["the option -O3 is gone"]),
+        (["-DA", "-DB"], ["-DB", "-DA"], ["the options stand in another order"]),
+        (["-DN=4", "-DN=8"], ["-DN=8", "-DN=4"], ["the options stand in another order"]),
+        (
+            ["-DA", "-DB", "-DN=4"],
+            ["-DB", "-DN=8", "-DA"],
+            ["the define N: 4 -> 8", "the options stand in another order"],
+        ),
+        (["-DS=a -b"], ["-DS=c -b"], ["the define S: a -b -> c -b"]),
+        (["-DS=a", "-b"], ["-DS=a -b"], ["the define S: a -> a -b", "the option -b is gone"]),
+        (["-DA"], ["-DA", "-DA"], ["the option -DA is given 2 times instead of once"]),
+        (["-DA", "-DA"], ["-DA"], ["the option -DA is given once instead of 2 times"]),
+        (["-DA"], ["-DA="], ["the define A: (no value) -> (empty)"]),
+    ],
+)
+def test_options_are_told_one_by_one(before: Sequence[str], now: Sequence[str], words: list[str]) -> None:
+    """Every option is told as it was given, white space and hyphens inside it included, and the order too."""
+    assert phrases(_options(before, now)) == words
+
+
+def test_another_order_is_the_lightest_difference() -> None:
+    """The same options in another order are nearer than one other option, however many there are."""
+    order = weight(_options(["-DA", "-DT=float"], ["-DT=float", "-DA"]))
+    assert 0 < order < weight(_options(["-DA", "-DT=float"], ["-DA", "-DT=double"]))
+    assert weight(_options(["-DA"], ["-DB"])) < weight(_options(["-DA"], ["-DB", "-DC", "-DE"]))
 
 
 def test_what_follows_from_a_header_is_not_told() -> None:

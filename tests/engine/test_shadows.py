@@ -13,7 +13,8 @@ Tree = Callable[..., Path]
 
 
 def _changed(old: Path, new: Path) -> Difference:
-    return Difference("include value.h", *(digest((at / "value.h").read_bytes()) for at in (old, new)))
+    before, now = (digest((at / "value.h").read_bytes()) for at in (old, new))
+    return Difference("include value.h", before, now)
 
 
 def test_a_new_header_before_the_old_one_is_said(tree: Tree) -> None:
