@@ -149,10 +149,6 @@ class EntryStore(Store, Protocol):
         """Every file below ``entries/``, one by one, heads only, constant memory."""
         ...
 
-    def look_at(self, key: CacheKey) -> ScannedEntry | None:
-        """The entry of one key as a scan sees it; None where there is none."""
-        ...
-
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """What belongs to no entry."""
         ...
