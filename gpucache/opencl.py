@@ -5,6 +5,7 @@ wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
 """
 
 import os
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,6 @@ import pyopencl as cl
 from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads
-from gpucache.backends.options import split
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, check_required, get_or_build
 from gpucache.engine.naming import program_name
@@ -136,5 +136,7 @@ def _plain(
     context: Any, source: str | bytes, options: str | Sequence[str] | None, include_path: Sequence[str | Path]
 ) -> Any:
     """PyOpenCL's own build, as if gpucache were not there."""
-    folders = [text for path in include_path for text in ("-I", os.fspath(path))]
-    return cl.Program(context, source).build(options=[*split(options or ()), *folders])
+    if include_path:
+        given = shlex.split(options) if isinstance(options, str) else options or ()
+        options = [*given, *(text for path in include_path for text in ("-I", os.fspath(path)))]
+    return cl.Program(context, source).build(options=options)

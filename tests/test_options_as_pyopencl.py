@@ -108,6 +108,35 @@ def test_a_define_may_hold_a_space(beside: Beside, platform: str) -> None:
     assert beside(platform, script) == [24, 24, 25, 25]
 
 
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_pyopencls_variable_means_what_it_means_to_pyopencl(
+    beside: Beside, environment: dict[str, str], platform: str
+) -> None:
+    """Quotes in PYOPENCL_BUILD_OPTIONS give the value of PyOpenCL's own build."""
+    environment["PYOPENCL_BUILD_OPTIONS"] = "-DA='3' -DB=\"1 + 1\""
+    ours, theirs = beside(platform, "print(json.dumps([ours(None), theirs([])]))")
+    assert ours == theirs == ord("3") * 10 + 2
+
+
+def test_an_open_quote_raises_what_pyopencl_raises(beside: Beside) -> None:
+    """Options as a text whose quotes do not match end in PyOpenCL's own error, with folders and without."""
+    script = """
+def error(build, **more):
+    try:
+        build(context, SOURCE, options="-DA='3", **more)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+def plain(context, source, options):
+    cl.Program(context, source).build(options=options)
+
+print(json.dumps([error(plain), error(build_program), error(build_program, include_path=["/"])]))
+"""
+    theirs, *ours = beside("pocl", script)
+    assert ours == [theirs, theirs]
+    assert theirs[0] == "ValueError"
+
+
 def test_no_options_are_none(beside: Beside) -> None:
     """None, an empty text and an empty list are one program, compiled once."""
     script = """

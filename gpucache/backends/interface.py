@@ -23,6 +23,8 @@ class Compilation:
     """Absolute, in search order."""
     command: tuple[str, ...]
     """Every option the compiler is given, include directories among them."""
+    inherited_dirs: tuple[str, ...] = ()
+    """Searched after them, as a variable tells the compiler."""
     forced_includes: tuple[str, ...] = ()
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""

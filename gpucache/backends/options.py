@@ -65,8 +65,8 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
 
 
 def absolute(directory: str, cwd: str) -> str:
-    """An include directory as an absolute, normalised path, meant from ``cwd``."""
-    return os.path.normpath(os.path.join(cwd, directory))  # noqa: PTH118 - text in, text out
+    """An include directory meant from ``cwd``, otherwise as given: ``link/..`` is no place text can tell."""
+    return os.path.join(cwd, directory)  # noqa: PTH118 - text in, text out
 
 
 def environment(

@@ -106,7 +106,8 @@ def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | Non
 
 
 def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
-    if closure_of(prepared.request, prepared.compilation) != prepared.closure:
+    now = closure_of(prepared.request, prepared.compilation)
+    if (now, now.stamps) != (prepared.closure, prepared.closure.stamps):
         return Built(artifact, miss, None, note="a header changed while it was compiled, so it was not kept")
     wrong = _garbage(prepared, artifact)
     if wrong is not None:

@@ -3,6 +3,7 @@
 Reads headers, nothing else. Must not know stores.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -56,7 +57,8 @@ def _used(compilation: Compilation, closure: Closure) -> tuple[str, ...]:
     return tuple(
         place
         for place in compilation.inputs.locations
-        if any(file.startswith(place.rstrip("/") + "/") for file in closure.files)
+        if ".." in place
+        or any(file.startswith(os.path.normpath(place).rstrip("/") + "/") for file in closure.files)
     )
 
 
@@ -65,7 +67,7 @@ def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
     return read_closure(
         request.program.source,
         rule=compilation.rule,
-        include_dirs=compilation.include_dirs,
+        include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,
         forced=compilation.forced_includes,
         named_headers=request.headers,
@@ -76,7 +78,11 @@ def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     """Whether an artifact may only be reused from the same directories."""
     if prepared.compilation.holds_paths:
         return True
-    places = [place.encode(errors="surrogateescape") for place in prepared.compilation.include_dirs]
+    compilation = prepared.compilation
+    places = [
+        place.encode(errors="surrogateescape")
+        for place in (*compilation.include_dirs, *compilation.inherited_dirs)
+    ]
     kind = prepared.request.artifact_kind
     if kind is ArtifactKind.LTOIR:  # its strings cannot be read
         return any(include.digest is not None for include in prepared.closure.includes)

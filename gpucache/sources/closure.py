@@ -68,6 +68,8 @@ class _Walk:
         self._headers = Headers(limits)
         self._cwd = (os.path.realpath(os.fsencode(cwd)),) if cwd is not None else ()
         self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
+        for folder in self._dirs:
+            self._headers.watch(folder)
         self._main = File("the source", 0, source, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
@@ -78,7 +80,8 @@ class _Walk:
 
     def closure(self) -> Closure:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
-        return Closure(includes, self._edges.hexdigest(), self.uncacheable, tuple(self._headers.paths()))
+        files, stamps = tuple(self._headers.paths()), tuple(self._headers.stamps())
+        return Closure(includes, self._edges.hexdigest(), self.uncacheable, files, stamps)
 
     def force(self, names: Sequence[str]) -> None:
         """Cover ``-include`` options: the current directory, then the include directories."""

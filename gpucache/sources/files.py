@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpucache.keys import digest
@@ -60,11 +61,21 @@ class Headers:
         self._files: dict[bytes, File] = {}
         self._inodes: dict[tuple[int, int], int] = {}
         self._bytes = 0
+        self._stamps: list[tuple[int, ...]] = []
         self.remedy = "include less"
 
     def paths(self) -> Iterable[str]:
         """Where the headers were found, in that order."""
         return map(os.fsdecode, self._files)
+
+    def stamps(self) -> Iterable[tuple[int, ...]]:
+        """What tells that one of them was another for a while: taken before each was read."""
+        return self._stamps
+
+    def watch(self, folder: bytes) -> None:
+        """Have the stamps tell that a name came or went in a folder."""
+        with suppress(OSError):
+            self._stamps.append(_stamp(os.stat(folder)))
 
     def at(self, directory: bytes, name: bytes) -> File | None:
         """The file of a name in a directory; None where there is none."""
@@ -100,6 +111,7 @@ class Headers:
         if len(self._files) >= limits.files:
             raise UncacheableError(f"more than {limits.files} headers would have to be read; {self.remedy}")
         with open(path, "rb") as stream:
+            self._stamps.append(_stamp(os.fstat(stream.fileno())))
             data = stream.read(limits.file_bytes + 1)
         if len(data) > limits.file_bytes:
             raise UncacheableError(
@@ -112,6 +124,10 @@ class Headers:
             )
         inode = self._inodes.setdefault((status.st_dev, status.st_ino), len(self._inodes) + 1)
         return File(shown, len(self._files) + 1, data, identity, inode, digest(data))
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
 
 
 def _identity(path: bytes) -> bytes:

@@ -89,14 +89,18 @@ def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
         ("-I=inc",),
         ("--include-path=inc",),
         ("--include-path", "inc"),
-        ("-I./x/../inc/",),
     ],
 )
 def test_include_options_become_directories(options: tuple[str, ...]) -> None:
-    """An include option leaves the options and becomes an absolute directory, however it is spelled."""
+    """An include option leaves the options and becomes an absolute directory."""
     found = _plan("-DA", *options)
     assert found.inputs.options == ("-DA",)
     assert found.include_dirs == ("/src/inc",)
+
+
+def test_an_include_directory_reaches_the_compiler_as_given() -> None:
+    """What ``link/..`` leads to is the operating system's to say, so the text is left alone."""
+    assert _plan("-Ilink/../inc").include_dirs == ("/src/link/../inc",)
 
 
 def test_include_directories_are_searched_in_order() -> None:

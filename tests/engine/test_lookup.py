@@ -1,6 +1,7 @@
 """The heart: where a program is looked for, what is kept of a build, and what never goes wrong."""
 
 import errno
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,35 @@ def test_a_header_edited_during_the_compile_is_not_kept(
     for value in ("7", "8"):
         tree("include", value=value)
         assert isinstance(find(layers, ready(include_dirs=[include])), Miss)
+
+
+@pytest.mark.parametrize("how", ["written in place", "another file", "shadowed"])
+def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
+    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
+) -> None:
+    """A header that was edited and put back, or was shadowed for a while, may be what was compiled."""
+    first, include = tree("first", file="other.h"), tree("include")
+
+    def change_and_put_back() -> None:
+        if how == "shadowed":
+            tree("first", value="8")
+            (first / "value.h").unlink()
+        elif how == "another file":
+            tree("elsewhere", value="8")
+            (tmp_path / "elsewhere/value.h").replace(include / "value.h")
+            tree("elsewhere")
+            (tmp_path / "elsewhere/value.h").replace(include / "value.h")
+        else:
+            before = (include / "value.h").stat()
+            while (include / "value.h").stat().st_ctime_ns == before.st_ctime_ns:
+                tree("include", value="8")
+                tree("include")
+            os.utime(include / "value.h", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    prepared = ready(include_dirs=[first, include])
+    built = _built(layers, prepared, compiler(meanwhile=change_and_put_back))
+    assert built.note == "a header changed while it was compiled, so it was not kept"
+    assert isinstance(find(layers, prepared), Miss)
 
 
 def test_an_artifact_that_holds_a_path_is_for_its_place_alone(

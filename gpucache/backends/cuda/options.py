@@ -41,7 +41,12 @@ _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTA
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
 # The current directory is searched for "name" only where the program's own name lies in it.
 _RULE = SearchRule(quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False)
-_ENVIRONMENT = (("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_"), r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*")
+# What NVRTC 13.5 asks for was recorded at every call of getenv. Left out, as they change nothing:
+# CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
+_ENVIRONMENT = (
+    ("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_", "NV_NVVM_", "LLVM_OVERRIDE_PRODUCER"),
+    r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*",
+)
 
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:

@@ -19,6 +19,11 @@ from gpucache.sources import Place, SearchRule
 
 POCL, INTEL, NVIDIA, OTHER = "pocl", "intel", "nvidia", "other"
 EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+_ADDED_OPTIONS = {
+    POCL: ("POCL_EXTRA_BUILD_FLAGS",),
+    INTEL: ("OPENCL_PROGRAM_COMPILE_OPTIONS",),
+    OTHER: ("AMD_OCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS_APPEND"),
+}
 
 _SPELLINGS = (
     Spelling("-D", ("-D",), ("-D",)),
@@ -46,22 +51,38 @@ _ANY_RULE = SearchRule(
 )
 
 # Variables that reach each compiler, and of those the ones that do not reach what it generates: places
-# of caches, thread counts, traces. POCL_BINARY_SPECIALIZE_WG is set by the compile itself.
+# of caches, thread counts, traces. POCL_BINARY_SPECIALIZE_WG is set by the compile itself. What each
+# asks for was recorded at every call of getenv while it compiled (PoCL 3.0 and 3.1 with LLVM 14 and 15,
+# Intel's runtime 2026.2). Left out, as they change no binary: HOME, XDG_CACHE_HOME, TMPDIR, PATH (the
+# linker PoCL runs lies there), LIBRARY_PATH (PoCL links nothing that lies there), PWD, ROCM_PATH,
+# HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*, CL_ITT_CONFIG_*, CL_DISABLE_STACK_TRACE, LIBUNWIND_*,
+# SYCL_CPU_* and DPCPP_CPU_* (how work is spread), DISABLE_INFER_AS, ICX_S2O, LLVM_IGNORED_ENV_VAR.
+# CPATH and its kin are in the libraries' strings and are not asked for.
+_LAYERS_AND_LLVM = ("OPENCL_LAYERS", "LLVM_OVERRIDE_PRODUCER")
 _ENVIRONMENT = {
     POCL: (
-        ("POCL_",),
+        ("POCL_", "COMPILER_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", *_LAYERS_AND_LLVM),
         r"POCL_(CACHE_DIR|KERNEL_CACHE|DEBUG|DEVICES|TRACING\w*|AFFINITY"
         r"|MAX_PTHREAD_COUNT|PTHREAD_MIN_THREADS"
         r"|LEAVE_KERNEL_COMPILER_TEMP_FILES|STARTUP_DELAY|SIG\w+_HANDLER|MEMORY_LIMIT|BINARY_SPECIALIZE_WG)",
     ),
-    INTEL: (("CL_CONFIG_",), r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)"),
+    INTEL: (
+        (
+            *("CL_CONFIG_", "OPENCL_PROGRAM_COMPILE_OPTIONS", "NO_OVERRIDE_CLANG_VERSION"),
+            *("OCLBACKEND_PLUGINS", *_LAYERS_AND_LLVM),
+        ),
+        r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)",
+    ),
     NVIDIA: (
-        ("CUDA_", "NV_"),
+        ("CUDA_", "NV_", "OPENCL_LAYERS"),
         r"CUDA_(CACHE_\w+|VISIBLE_DEVICES|DEVICE_ORDER|LAUNCH_BLOCKING|PATH|HOME|ROOT|MODULE_\w+|MPS_\w+"
         r"|DEVICE_MAX_\w+|VERSION)|NV_\w*(VERSION|PACKAGE|LIB)\w*",
     ),
     OTHER: (
-        ("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
+        (
+            *("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
+            *_LAYERS_AND_LLVM,
+        ),
         r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|(POCL|MESA)_DEBUG|\w+_(CACHE_DIR|LOG\w*)"
         r"|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
     ),
@@ -70,12 +91,13 @@ _ENVIRONMENT = {
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
-    extra = split(environ.get(EXTRA_OPTIONS, ""))
+    implementation = toolchain.implementation
+    extra = _as_driver_reads(environ.get(EXTRA_OPTIONS, "").split())
     options, dirs = _canonical(split(request.options), request.cwd)
     extra_options, extra_dirs = _canonical(extra, request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
-    implementation = toolchain.implementation
+    _, inherited_dirs = _canonical(_inherited(implementation, environ), request.cwd)
     everything = (*options, *extra_options)
     return Compilation(
         inputs=KeyInputs(
@@ -87,6 +109,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         rule=_RULES.get(implementation, _ANY_RULE),
         include_dirs=include_dirs,
+        inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         late=implementation == POCL,
         holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
@@ -101,8 +124,17 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
 
 def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
     """Options as the driver sees what PyOpenCL is given: joined by a space, then split anew."""
-    joined = " ".join(split(options or ()))
-    return tuple(_bare(token) for token in _WORD.findall(joined))
+    return _as_driver_reads(split(options or ()))
+
+
+def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_bare(token) for token in _WORD.findall(" ".join(tokens)))
+
+
+def _inherited(implementation: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The options that a compiler adds to those it is given."""
+    names = _ADDED_OPTIONS.get(implementation, ())
+    return tuple(option for name in names for option in environ.get(name, "").split())
 
 
 def _bare(token: str) -> str:
