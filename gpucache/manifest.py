@@ -1,7 +1,7 @@
 """The warm list: ``gpucache.toml`` read into programs with everything a build needs.
 
-Owns the manifest's grammar, which the docstring of ``read_manifest`` gives. Reads the manifest and
-the sources it names; knows nothing of devices.
+Owns the manifest's grammar: ``FIELDS`` names every field, and the manual page is made of it. Reads the
+manifest and the sources it names; knows nothing of devices.
 """
 
 import glob
@@ -22,6 +22,88 @@ LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a manifest's tables, for people."""
+
+    name: str
+    example: str
+    """A value in TOML."""
+    meaning: str
+    shared: bool = True
+    """Whether ``[defaults]`` may hold it, too."""
+
+
+FIELDS = (
+    Field(
+        "source",
+        '"kernels/*.cl"',
+        "A file, or a pattern of files in which ** stands for any folders. Files that end in .cl are OpenCL "
+        "C, files that end in .cu are CUDA C++. The one field that every program needs.",
+        shared=False,
+    ),
+    Field(
+        "name",
+        '"saxpy"',
+        "What the program is called in every answer. Without it, its path from the manifest's folder. "
+        "A pattern that fits several files cannot have one.",
+        shared=False,
+    ),
+    Field(
+        "targets",
+        '["cuda:sm_90", "opencl:pocl"]',
+        "What the program is built for, as gpucache devices names it. Without it, every device of the "
+        "program's language that is here; those of another language are passed over. Those of a program "
+        "replace those of the defaults, and those of --target replace both.",
+    ),
+    Field(
+        "options",
+        '["-cl-fast-relaxed-math"]',
+        "Build options as the compiler takes them, in their order. Those of the defaults come first.",
+    ),
+    Field(
+        "defines",
+        "{ N = 4, FAST = true }",
+        "Macros: text, a number, or true and false for 1 and 0; empty text defines a macro without a value. "
+        "A program's own value wins over that of the defaults.",
+    ),
+    Field(
+        "variants",
+        '{ T = ["float", "double"], BLOCK = [64, 128] }',
+        "Macros with several values each. Every combination is built; there may be at most "
+        f"{_MAX_VARIANTS} of them.",
+        shared=False,
+    ),
+    Field(
+        "include",
+        '["include"]',
+        "Folders to search for headers, in their order, after the source's own folder, which is always "
+        "searched. Those of the defaults come last.",
+    ),
+    Field(
+        "headers",
+        '["include/generated.h"]',
+        "Headers that the source reaches through a macro, as in #include HEADER, where their names cannot be "
+        "read from the text.",
+    ),
+    Field(
+        "local_sizes",
+        "[[64], [16, 16]]",
+        "Local sizes that the program's kernels are launched with, one to three numbers each. They matter to "
+        "compilers that build late, such as PoCL. Those of a program replace those of the defaults.",
+    ),
+    Field(
+        "name_expressions",
+        '["scale<float>"]',
+        "Instances of C++ templates, and other C++ names, that the program asks for by this spelling.",
+        shared=False,
+    ),
+)
+"""Every field, in the order in which people need them."""
+_OWN = frozenset(field.name for field in FIELDS)
+_SHARED = frozenset(field.name for field in FIELDS if field.shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +164,7 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
     """The programs of a manifest; raises ManifestError naming line and field, SourceError for a source.
 
     A manifest is TOML with an optional table ``[defaults]`` and one table ``[[program]]`` for each
-    program. ``source`` is a file or a glob, from the manifest's folder. Both tables may hold
-    ``options`` (list), ``include`` (folders), ``defines`` (table), ``targets``, ``local_sizes``
-    (list of lists of 1 to 3 numbers), ``headers`` (headers reached through a macro). A program may
-    hold ``name``, ``name_expressions`` (C++ names) and ``variants``: a table of lists, every
-    combination of which is built.
+    program; ``FIELDS`` are what they may hold.
     """
     text = _read(path)
     try:
@@ -109,10 +187,6 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
         for index, table in enumerate(tables)
         for spec in _specs(_Table(table, path, text, "program", index), defaults)
     ]
-
-
-_SHARED = frozenset({"options", "include", "defines", "targets", "local_sizes", "headers"})
-_OWN = _SHARED | {"source", "name", "name_expressions", "variants"}
 
 
 def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.errors import ManifestError, SourceError
-from gpucache.manifest import ProgramSpec, read_manifest
+from gpucache.manifest import FIELDS, Field, ProgramSpec, read_manifest
 from gpucache.model import Language
 
 Read = Callable[[str], list[ProgramSpec]]
@@ -48,6 +48,25 @@ def test_a_source_is_enough(read: Read, folder: Path) -> None:
     assert spec.program.language is Language.CUDA_CPP
     assert spec.program.source == b"// k/d.cu\n"
     assert spec.program.path == folder / "k" / "d.cu"
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_field_is_taken_as_it_is_told(field: Field, folder: Path) -> None:
+    """The example of every field is a value that it takes; defaults take it where the page says so."""
+    (folder / "include").mkdir()
+    (folder / "kernels").mkdir()
+    (folder / "kernels" / "a.cl").touch()
+    path = folder / "gpucache.toml"
+    line = f"{field.name} = {field.example}\n"
+    source = "" if field.name == "source" else 'source = "a.cl"\n'
+    path.write_text(f"[[program]]\n{source}{line}", encoding="utf-8")
+    assert read_manifest(path)
+    path.write_text(f'[defaults]\n{line}[[program]]\nsource = "a.cl"\n', encoding="utf-8")
+    if field.shared:
+        assert read_manifest(path)
+    else:
+        with pytest.raises(ManifestError, match="there is no such field"):
+            read_manifest(path)
 
 
 def test_every_field_of_a_program(read: Read, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files made from the Click tree: man pages and completions.
+"""The files made from the code that owns their facts: man pages and completions.
 
     python -m gpucache.cli.generate          write them
     python -m gpucache.cli.generate --check  say which are out of date; exit 3 if any is
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from gpucache.cli import completion, manual
+from gpucache.cli import completion, formats, manual
 from gpucache.cli.group import gpucache
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
@@ -22,7 +22,7 @@ _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--check", is_flag=True, help="Write nothing; name what is out of date and exit 3.")
 def generate(check: bool) -> None:
-    """Write the man pages and the completions from the command line's own tree."""
+    """Write the man pages and the completions."""
     top = top_level(Path(__file__))
     changed = {path: text for path, text in files(top).items() if _read(path) != text}
     strays = list(stray_pages(top))
@@ -47,16 +47,21 @@ def top_level(module: Path) -> Path:
 
 def files(top: Path) -> dict[Path, str]:
     """Every generated file with its text."""
-    made = {top / "man" / name: text for name, text in manual.pages(tree()).items()}
+    made = {top / "man" / name: text for name, text in pages().items()}
     for shell in completion.SHELLS:
         made[top / "completions" / _SCRIPTS[shell.name]] = completion.script(shell, gpucache)
     return made
 
 
+def pages() -> dict[str, str]:
+    """Every manual page, by file name."""
+    return manual.pages(tree()) | formats.pages()
+
+
 def stray_pages(top: Path) -> Iterator[Path]:
-    """Man pages of verbs that are no more."""
-    names = manual.pages(tree())
-    return (path for path in sorted((top / "man").glob("gpucache*.1")) if path.name not in names)
+    """Pages of what is no more."""
+    names = pages()
+    return (path for path in sorted((top / "man").glob("gpucache*.[15]")) if path.name not in names)
 
 
 def tree() -> click.Context:

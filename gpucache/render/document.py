@@ -29,9 +29,8 @@ from gpucache.outcomes import (
     WarmSummary,
 )
 from gpucache.render.measured import bench_case as bench_case
+from gpucache.render.schema import SCHEMA
 from gpucache.units import format_instant, to_ms
-
-SCHEMA = 1
 
 
 def document(command: str, outcomes: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]) -> str:

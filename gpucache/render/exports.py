@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucache.outcomes import BenchCase, BenchVerdict
-from gpucache.render.document import SCHEMA, bench_case
+from gpucache.render.document import bench_case
 from gpucache.render.figures import (
     Bar,
     bars,
@@ -22,6 +22,7 @@ from gpucache.render.figures import (
     verdict_words,
 )
 from gpucache.render.plots import plot
+from gpucache.render.schema import SCHEMA
 from gpucache.units import format_duration
 
 SUFFIXES = (".json", ".md", ".svg")

@@ -2,9 +2,94 @@
 
 from typing import Any
 
-from gpucache.outcomes import ArmResult, BenchCase, BreakEven, Ratio, Sample, Spread
+from gpucache.outcomes import Arm, ArmResult, BenchCase, BenchVerdict, BreakEven, Ratio, Sample, Spread
+from gpucache.render.schema import PROGRAM, VARIANT, Key, Record, one_of
 from gpucache.render.settling import growth
 from gpucache.units import to_ms
+
+_SPREAD = (
+    Key("median_ms", "number", "The median start."),
+    Key("low_ms", "number", "The fastest."),
+    Key("high_ms", "number", "The slowest."),
+    Key("runs", "number", "How many starts there were."),
+    Key("outliers", "number", "How many of them lie far from the others."),
+)
+RECORDS = (
+    Record(
+        "case",
+        "A program on a target, or a command, cold against warm.",
+        (
+            PROGRAM,
+            Key("target", "text", "The target; empty for a command."),
+            VARIANT,
+            Key("verdict", "text", one_of(BenchVerdict) + "."),
+            Key("reason", "text", "Why it is not faster; empty where it is."),
+            Key("cold", "spread or null", "Starts with nothing cached."),
+            Key("warm", "spread or null", "Starts with everything cached."),
+            Key("ratio", "ratio or null", "Cold divided by warm."),
+            Key("phases", "list of phase", "The parts of a start, in order."),
+            Key("arms", "list of arm", "The other starts that were timed."),
+            Key("break_even", "break-even or null", "After how many starts warming has paid."),
+            Key("notes", "list of text", "What else is worth knowing, a sentence each."),
+            Key("growth", "list of growth", "What a cold start writes into which cache."),
+            Key("redirects", "table of text", "The variables that put caches elsewhere."),
+            Key("samples", "list of sample", "Every start, in the order they were taken."),
+        ),
+    ),
+    Record("spread", "How long some starts took, in milliseconds.", _SPREAD),
+    Record(
+        "ratio",
+        "One kind of starts divided by another, pair by pair.",
+        (
+            Key("median", "number", "The median of the pairs."),
+            Key("low", "number", "The low end of its 95 % interval."),
+            Key("high", "number", "The high end."),
+        ),
+    ),
+    Record(
+        "phase",
+        "A part of a start.",
+        (
+            Key("phase", "text", "Its name, such as compile."),
+            Key("cold_ms", "number or null", "Its median in cold starts."),
+            Key("warm_ms", "number or null", "Its median in warm starts."),
+        ),
+    ),
+    Record(
+        "arm",
+        "Starts beside the cold and the warm ones.",
+        (
+            Key("arm", "text", f"What they find cached, and by whom: {one_of(Arm)}."),
+            *_SPREAD,
+            Key("ratio", "ratio", "Cold starts divided by these."),
+            Key("reason", "text", "Why they are not what they seem to be; empty where they are."),
+        ),
+    ),
+    Record(
+        "break-even",
+        "What warming costs and saves.",
+        (
+            Key("warming_ms", "number", "What warming cost."),
+            Key("saving_ms", "number", "What each warm start saves."),
+            Key("starts", "number", "After how many starts it has paid."),
+        ),
+    ),
+    Record(
+        "sample",
+        "One start.",
+        (
+            Key("arm", "text", f"What it finds cached, and by whom: {one_of(Arm)}."),
+            Key("total_ms", "number", "How long it took."),
+            Key("phases", "table of number", "How long each part took, in milliseconds."),
+            Key("hit", "true or false", "Whether our own cache answered."),
+            Key("missed", "text or null", "Why our own cache did not answer, where it was asked."),
+            Key("growth", "list of growth", "What it wrote into which cache."),
+            Key("output", "text or null", "SHA-256 of what it printed, with --same-output."),
+            Key("error", "text or null", "Why it failed."),
+        ),
+    ),
+)
+"""The records of bench, in the terms of the schema."""
 
 
 def bench_case(case: BenchCase) -> dict[str, Any]:

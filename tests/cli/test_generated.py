@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,19 +13,29 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from gpucache import errors, settings
+from gpucache import errors, manifest, settings
 from gpucache.cli import completion, generate, main, manual
 from gpucache.cli.group import EXIT_STATUS, gpucache
 from gpucache.errors import GpucacheError
 from gpucache.outcomes import ExitCode
 from gpucache.probe import last
+from gpucache.render import answers
 from gpucache.store import layout
 
 TOP = Path(__file__).parents[2]
-SECTIONS = (
-    "NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO",
+PARTS = (
+    "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "ANSWERS", "RECORDS", "OPTIONS",
+    "RESULTS", "VERDICTS", "FINDINGS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO",
 )  # fmt: skip
-PAGES = manual.pages(generate.tree())
+"""Every section of a page, in order."""
+NEEDED = {
+    "gpucache": {"COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES"},
+    "gpucache-manifest": {"FIELDS", "EXAMPLES"},
+    "gpucache-json": {"DOCUMENT", "ANSWERS", "RECORDS"},
+}
+OF_A_VERB = {"OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT"}
+PAGES = generate.pages()
+OF_COMMANDS = manual.pages(generate.tree())
 
 
 def commands(command: click.Command = gpucache, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -144,31 +155,73 @@ def test_every_command_and_option_has_a_help(path: tuple[str, ...]) -> None:
 
 
 def test_every_command_has_a_page_with_every_section() -> None:
-    """One page for the group and one for each verb, each with all sections in order."""
-    assert sorted(PAGES) == sorted(f"{'-'.join(('gpucache', *path))}.1" for path in commands())
+    """One page for the group and one for each verb, and each page has its sections in order."""
+    assert sorted(OF_COMMANDS) == sorted(f"{'-'.join(('gpucache', *path))}.1" for path in commands())
     for name, text in PAGES.items():
         found = re.findall(r"^\.SH (.+)$", text, re.MULTILINE)
-        assert [section for section in found if section != "COMMANDS"] == list(SECTIONS), name
+        needed = NEEDED.get(name[:-2], OF_A_VERB) | {"NAME", "DESCRIPTION", "SEE ALSO"}
+        assert needed <= set(found), name
+        assert found == [part for part in PARTS if part in found], name
+
+
+def test_the_pages_tell_every_field_and_every_key() -> None:
+    """The terms of the two pages of formats are the fields of a manifest, and the keys of documents."""
+    terms = {
+        name: re.findall(r"^\.TP\n\\fB(\w+)", PAGES[f"gpucache-{name}.5"], re.MULTILINE)
+        for name in ("manifest", "json")
+    }
+    assert terms["manifest"] == [field.name for field in manifest.FIELDS]
+    groups = [
+        answers.DOCUMENT,
+        answers.ERROR,
+        *(answered.summary for answered in answers.ANSWERS),
+        *(record.keys for record in answers.RECORDS),
+    ]
+    assert terms["json"] == [key.name for group in groups for key in group]
+
+
+def test_every_page_is_installed() -> None:
+    """The wheel puts every page where man looks for its section."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
+    shared = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    placed = {source: place for source, place in shared.items() if source.startswith("man/")}
+    assert placed == {f"man/{name}": f"share/man/man{name[-1]}/{name}" for name in PAGES}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_are_sound_roff(name: str) -> None:
-    """Groff formats a page without a warning, in 80 columns, with every option and every variable."""
+    """Groff formats a page without a warning and in 80 columns."""
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
     command = ["groff", "-ww", "-man", "-Tascii", "-P-cbou", "-rLL=78n", str(TOP / "man" / name)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stderr == ""
     assert max(map(len, answer.stdout.splitlines())) <= 80
-    words = set(re.findall(r"[\w-]+", answer.stdout))
-    path = tuple(name.removesuffix(".1").split("-")[1:])
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_a_page_tells_every_option(path: tuple[str, ...]) -> None:
+    """Every spelling of every option stands on its verb's page, and every variable on that of the whole."""
+    page = PAGES[f"{'-'.join(('gpucache', *path))}.1"]
+    words = set(re.findall(r"[\w-]+", re.sub(r"\\f[BIR]", " ", page).replace(r"\-", "-")))
     options = {
         spelled
         for param in command_at(path).params
         if isinstance(param, click.Option)
         for spelled in param.opts
     }
-    assert options | {variable.name for variable in settings.ENVIRONMENT} <= words
+    variables = {variable.name for variable in settings.ENVIRONMENT}
+    assert (options if path else options | variables) <= words
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_mandoc_has_nothing_to_say_of_a_page(name: str) -> None:
+    """The second reader of manual pages warns of nothing but the date, which these pages leave out."""
+    if shutil.which("mandoc") is None:
+        pytest.skip("mandoc is not installed")
+    command = ["mandoc", "-T", "lint", "-W", "warning", str(TOP / "man" / name)]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert [line for line in answer.stdout.splitlines() if "missing date" not in line] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -177,7 +230,7 @@ def test_man_reads_the_name_of_a_page(name: str) -> None:
     if shutil.which("lexgrog") is None:
         pytest.skip("lexgrog (of man-db) is not installed")
     answer = subprocess.run(["lexgrog", str(TOP / "man" / name)], capture_output=True, text=True, check=True)
-    assert f'"{name.removesuffix(".1")} - ' in answer.stdout
+    assert f'"{name[:-2]} - ' in answer.stdout
 
 
 @pytest.mark.parametrize(
