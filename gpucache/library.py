@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gpucache.assembly import open_layers, process_memory
@@ -20,21 +20,10 @@ from gpucache.engine.lookup import NOT_KEPT
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.outcomes import Built, Hit, Miss, Verdict
-from gpucache.settings import Settings, read_settings
+from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 LOGGER = logging.getLogger("gpucache")
-_NAMES = (
-    "GPUCACHE_DIR",
-    "GPUCACHE_SYSTEM_DIRS",
-    "GPUCACHE_MAX_SIZE",
-    "GPUCACHE_MEMORY_BYTES",
-    "GPUCACHE_DISABLE",
-    "GPUCACHE_READ_ONLY",
-    "GPUCACHE_REQUIRE",
-    "GPUCACHE_LOG",
-    "HOME",
-    "XDG_CACHE_HOME",
-)
+_NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
 def layers() -> Layers:
@@ -140,11 +129,19 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         required = environ.get("GPUCACHE_REQUIRE", "").lower() not in ("", "0", "false", "no", "off")
         settings = Settings(root=None, root_origin="none", disabled=True, require=required)
     _listen(settings.log)
+    _tell_unknown_variables()
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     opened = open_layers(settings, memory=memory, command=_command())
     if opened.unusable and not opened.systems and not settings.disabled:
         LOGGER.warning("programs are compiled uncached: %s", opened.unusable)
     return opened
+
+
+@cache
+def _tell_unknown_variables() -> None:
+    """Say once that a variable is misspelt."""
+    for sentence in unknown_variables(os.environ):
+        LOGGER.warning("%s", sentence)
 
 
 def _command() -> str:

@@ -105,6 +105,19 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
     )
 
 
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that looks like ours and is not, with the nearest that is."""
+    known = [variable.name for variable in ENVIRONMENT]
+    told = []
+    for name in sorted(environ):
+        if name.startswith("GPUCACHE_") and name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, 1, cutoff=0)
+            told.append(f"{name} is set and means nothing to gpucache; {near[0]} does")
+    return told
+
+
 def other_roots(environ: Mapping[str, str]) -> list[Path]:
     """Every place that a variable or the default names as a root, whether or not an option won."""
     named = environ.get("GPUCACHE_DIR", "")

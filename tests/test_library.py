@@ -145,6 +145,12 @@ def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.Complete
     assert "GPUCACHE_LOG=loud is no level" in told
 
 
+def test_a_misspelt_variable_is_a_warning(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """A program is warned once of a variable that looks like ours and is not."""
+    (told,) = run(2, GPUCACHE_DISABEL="1").stderr.splitlines()
+    assert "GPUCACHE_DISABEL" in told and "GPUCACHE_DISABLE does" in told
+
+
 def test_a_program_that_logs_gets_each_line_once(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

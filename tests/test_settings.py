@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError, UsageError
-from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, read_settings
+from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, read_settings, unknown_variables
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
@@ -128,3 +128,10 @@ def test_a_named_root_needs_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """A root that is named is used even where there is no home."""
     monkeypatch.setattr("platformdirs.user_cache_dir", _raise_key_error)
     assert read_settings({"GPUCACHE_DIR": str(tmp_path)}).require_root() == tmp_path
+
+
+def test_a_misspelt_variable_is_told_with_the_nearest_name() -> None:
+    """Each variable that looks like ours and is not is told once; ours and those of others are not."""
+    environ = {"GPUCACHE_DISABEL": "1", "GPUCACHE_DIR": "/x", "_GPUCACHE_COMPLETE": "x", "HOME": "/root"}
+    (sentence,) = unknown_variables(environ)
+    assert sentence.startswith("GPUCACHE_DISABEL is set") and sentence.endswith("GPUCACHE_DISABLE does")

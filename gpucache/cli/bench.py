@@ -9,6 +9,7 @@ import click
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import BuildCommand, Number, source_options
 from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.streams import complain
 
 if TYPE_CHECKING:
     from gpucache.engine.bench import Extent
@@ -207,7 +208,7 @@ def _finish(
     if file is not None:
         _export(file, cases, devices)
     for sentence in short:
-        click.echo(f"gpucache: {sentence}", err=True)
+        complain(f"gpucache: {sentence}")
     if otherwise is not None:
         leave(otherwise)
     failed = any(case.verdict is BenchVerdict.FAILED for case in cases)

@@ -10,10 +10,12 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from gpucache import __version__
+from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
 from gpucache.cli.group import gpucache
@@ -21,18 +23,26 @@ from gpucache.errors import CompileError, GpucacheError
 
 INTERRUPTED = 130
 COMMANDED = ("warm", "bench")
+_OF_THE_MACHINE = frozenset(
+    {
+        errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM,
+        errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT,
+    }
+)  # fmt: skip
 NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache warm -- ./app'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    streams.prepare()
     own = list(sys.argv[1:] if arguments is None else arguments)
     _end_as_interrupted()
     own, command, wrong = _split(own)
     if wrong:
         return _fail(own, wrong, 2)
     try:
+        _tell_unknown_variables(own)
         code = gpucache.main(
             args=own, prog_name="gpucache", standalone_mode=False, obj=Globals(command=command)
         )
@@ -41,9 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail(own, "interrupted", INTERRUPTED)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return error.exit_code
     except click.ClickException as error:
         return _usage(own, error)
     except GpucacheError as error:
@@ -51,9 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # the second is what Click and rich make of the first
         if VARIABLE in os.environ:
             raise  # completion ends so
-        return _unread()
+        streams.give_up()  # whoever read us has gone; nothing is wrong
+        return 0
     except Exception as error:  # the last line of defence
-        return _unexpected(own, error)
+        return _failed(own, error) if isinstance(error, OSError) else _unexpected(own, error)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
@@ -67,19 +75,28 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
     return own, command, "" if command else EMPTY_COMMAND
 
 
+def _tell_unknown_variables(own: Sequence[str]) -> None:
+    """A misspelt variable changes nothing, and is found by nobody who is not told."""
+    if VARIABLE in os.environ or {"-q", "--quiet"} & set(own):
+        return
+    from gpucache.settings import unknown_variables
+
+    for sentence in unknown_variables(os.environ):
+        streams.complain(f"gpucache: {sentence}")
+
+
 def _words(error: GpucacheError) -> str:
     """What an error says, with the compiler's own words where it was one."""
     log = error.log if isinstance(error, CompileError) else ""
     return "\n".join(filter(None, (str(error), log)))
 
 
-def _unread() -> int:
-    """Whoever read us has gone; nothing is wrong."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
-
-
 def _usage(own: Sequence[str], error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        if "--json" in own:
+            return _fail(own, "no verb is given; see 'gpucache --help'", error.exit_code)
+        streams.complain(error.format_message())
+        return error.exit_code
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "gpucache"
     return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", 2)
@@ -98,26 +115,36 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
         from gpucache.render.document import error_document
 
         verb = next((word for word in own if word in gpucache.commands), "")
-        click.echo(error_document(verb, message, code))
-    from gpucache.units import shown
-
-    click.echo(f"gpucache: {shown(message)}", err=True)
+        with suppress(OSError):
+            click.echo(error_document(verb, message, code))
+        streams.is_written()
+    streams.complain(f"gpucache: {message}")
     return code
 
 
+def _failed(own: Sequence[str], error: OSError) -> int:
+    """What the operating system refused, which is no defect of ours wherever it names a reason."""
+    if not streams.is_written():
+        return _fail([], f"the answer could not be written ({error.strerror}); make room and ask again", 1)
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except OSError:
+        return _fail(own, "the current folder is gone; go to another one", 2)
+    if error.errno not in _OF_THE_MACHINE:
+        return _unexpected(own, error)
+    place = f"{error.filename} cannot be used" if error.filename else "the operating system refused"
+    return _fail(own, f"{place} ({error.strerror}); mend that and ask again", 1)
+
+
 def _unexpected(own: Sequence[str], error: Exception) -> int:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
-        return _fail(own, f"the answer could not be written ({error.strerror}); make room and ask again", 1)
     code = _fail(own, f"unexpected {type(error).__name__}: {error}", 1)
     if os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
         import traceback
 
         traceback.print_exc()
     else:
-        click.echo(
+        streams.complain(
             "This is a defect of gpucache. Run it again with GPUCACHE_LOG=debug and report what it prints, "
-            "with "
-            f"gpucache {__version__}, Python {sys.version.split()[0]} and {sys.platform}.",
-            err=True,
+            f"with gpucache {__version__}, Python {sys.version.split()[0]} and {sys.platform}."
         )
     return code

@@ -9,8 +9,8 @@ import click
 from gpucache.cli.caches import Opened, cache_option, open_named
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
+from gpucache.cli.streams import complain
 from gpucache.errors import UsageError
-from gpucache.units import shown
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
@@ -155,6 +155,5 @@ def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
         raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
     for cache, own in plans:
         if own.removals:
-            place = shown(cache.location().root)
-            click.echo(f"{cache.name} in {place}: {len(own.removals)} entries", err=True)
+            complain(f"{cache.name} in {cache.location().root}: {len(own.removals)} entries")
     click.confirm("Remove all of these?", abort=True, err=True)

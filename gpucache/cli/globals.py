@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from gpucache.cli.streams import complain
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -56,10 +58,8 @@ class Globals:
         """A word beside the product, on stderr."""
         if self.quiet or self.json:
             return
-        from gpucache.units import shown
-
-        sentence, width = shown(sentence), shutil.get_terminal_size().columns
-        click.echo(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence, err=True)
+        width = shutil.get_terminal_size().columns
+        complain(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence)
 
 
 def given() -> Globals:
@@ -119,7 +119,7 @@ def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
 
 def _set_root(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        _merge(context, root=str(Path(value).expanduser()))
+        _merge(context, root=str(Path(value).expanduser()) if value else value)
 
 
 def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:

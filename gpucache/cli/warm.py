@@ -10,6 +10,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.parameters import BuildCommand, Number, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def warm(
     if given().quiet and not given().json:
         for outcome in outcomes:
             if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):
-                click.echo(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}", err=True)
+                complain(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}")
     if example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]

@@ -13,6 +13,7 @@ from rich.progress import (
 )
 
 from gpucache.render.console import talk
+from gpucache.units import shown
 
 
 class Display:
@@ -25,7 +26,7 @@ class Display:
     def show(self, done: int, total: int | None, running: str) -> None:
         """Where a run stands."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=total, description=running[:60])
+            self._bar.update(self._task, completed=done, total=total, description=shown(running[:60]))
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def display(*, quiet: bool) -> Iterator[Display]:
         MofNCompleteColumn(),
         BarColumn(20),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         yield Display(bar)

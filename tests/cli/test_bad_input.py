@@ -245,3 +245,16 @@ def test_a_defect_shows_its_traceback_where_it_was_asked_for(
     answer = run("inspect")
     assert answer.code == 1
     assert "Traceback" in answer.err and "wires crossed" in answer.err
+
+
+@pytest.mark.parametrize("verb", ["inspect", "devices", "evict"])
+def test_an_empty_root_is_refused(run: Run, verb: str) -> None:
+    """An empty --root, as an unset variable of a script leaves it, is not the current folder."""
+    answer = run("--root", "", verb, "--json", at=None)
+    assert answer.code == 2 and "--root is empty" in answer.document["error"]["message"]
+
+
+def test_no_verb_is_one_document_too(run: Run) -> None:
+    """With --json what lacks a verb is answered by one document that says so."""
+    answer = run("--json")
+    assert answer.code == 2 and answer.document["error"]["exit_code"] == 2

@@ -1,0 +1,93 @@
+"""What is said where stdout is closed, full or no UTF-8, and where the current folder is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Write = Callable[..., Path]
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+FULL = Path("/dev/full")
+
+
+def _shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A line of a POSIX shell, in which ``$GPUCACHE`` is the command."""
+    environ = {**os.environ, "GPUCACHE": f"{sys.executable} -P -m gpucache", **variables}
+    environ.pop("GPUCACHE_DIR", None)
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, closed: str) -> None:
+    """Whoever closes stdout or stderr hears nothing there, and the cache is filled all the same."""
+    folder = write({"vector.cu": VECTOR})
+    done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc} {closed}", folder)
+    assert done.returncode == 0 and not done.stderr
+    listed = _shell(f"$GPUCACHE --root {root} inspect --list --json", folder)
+    assert [row["program"] for row in json.loads(listed.stdout)["outcomes"]] == ["vector.cu"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
+@pytest.mark.parametrize(
+    "command", ["inspect --json", "inspect", "--help", "devices --json", "nothing --json"]
+)
+def test_a_full_stdout_ends_in_one_sentence(root: Path, tmp_path: Path, command: str) -> None:
+    """An answer that cannot be written is told on stderr in one sentence, whatever was asked."""
+    done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", tmp_path)
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
+    assert "No space left" in done.stderr or "No such command" in done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
+def test_a_full_stderr_stops_no_work(root: Path, tmp_path: Path) -> None:
+    """What cannot be said beside the answer does not keep the answer back."""
+    done = _shell(f"$GPUCACHE --root {root} inspect --json 2> /dev/full", tmp_path, GPUCACHE_DISABEL="1")
+    assert done.returncode == 0 and json.loads(done.stdout)["command"] == "inspect"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_other_encodings_get_what_they_can_show(write: Write, root: Path, encoding: str) -> None:
+    """A name that the terminal cannot show is spelled; nothing fails."""
+    folder = write({"größe→.cu": VECTOR})
+    done = _shell(f"$GPUCACHE --root {root} warm . --check", folder, PYTHONIOENCODING=encoding)
+    assert done.returncode in (3, 4) and "\\u2192" in done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps the current folder")
+def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
+    """In a folder that is gone a command that needs one says so, and is no defect."""
+    folder = write({"vector.cu": VECTOR})
+    gone = folder / "gone"
+    line = f"mkdir {gone}; cd {gone}; rmdir {gone}; $GPUCACHE --root {root} warm {folder}/vector.cu --check"
+    done = _shell(line, folder)
+    assert done.returncode == 2 and done.stderr == "gpucache: the current folder is gone; go to another one\n"
+
+
+def test_a_misspelt_variable_is_told_once(root: Path, tmp_path: Path) -> None:
+    """A variable that looks like ours and is not is told on stderr, once, with the nearest that is."""
+    done = _shell(f"$GPUCACHE --root {root} inspect --json", tmp_path, GPUCACHE_MAXSIZE="1G")
+    assert json.loads(done.stdout)["command"] == "inspect"
+    assert done.stderr.count("GPUCACHE_MAXSIZE") == 1 and "GPUCACHE_MAX_SIZE does" in done.stderr
+
+
+def test_colours_in_a_pipe_bring_no_cursor(write: Write, root: Path, nvrtc: str) -> None:
+    """FORCE_COLOR asks for colours: nothing moves the cursor, neither in the answer nor beside it."""
+    folder = write({"vector.cu": VECTOR})
+    done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc}", folder, FORCE_COLOR="1")
+    codes = {part.partition("m")[0] for part in (done.stdout + done.stderr).split("\x1b[")[1:]}
+    assert codes and all(code.replace(";", "").isdigit() for code in codes)
