@@ -78,19 +78,23 @@ def compile_program(
     headers, ``headers`` those reached through a macro, named by hand. ``artifact_kind`` is
     ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
 
-    Raises CompileError with NVRTC's log, TargetError, NoDeviceError, and CacheMissError
-    where GPUCACHE_REQUIRE is set and the cache misses.
+    Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
+    TargetError, NoDeviceError, and CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
     """
-    text = source.encode() if isinstance(source, str) else source
-    wanted = _target(target)
+    text = library.source_bytes(source)
+    wanted = _target(library.text_or_none("target", target))
+    kind = library.text_or_none("artifact_kind", artifact_kind)
+    if kind and kind not in list(_MAKERS):
+        raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
     request = BuildRequest(
-        program=Program(name or program_name(text), Language.CUDA_CPP, text),
+        program=Program(library.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
         target=wanted,
-        options=split(options),
-        include_dirs=library.include_dirs(include_path),
-        artifact_kind=ArtifactKind(artifact_kind) if artifact_kind else BACKEND.artifact_kind(wanted),
-        name_expressions=tuple(name_expressions),
-        headers=library.absolute(headers, library.current_directory()),
+        options=split(library.build_options(options)),
+        include_dirs=library.paths("include_path", include_path),
+        artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
+        name_expressions=library.texts("name_expressions", name_expressions),
+        headers=library.paths("headers", headers, library.current_directory()),
+        name_headers=library.NAME_HEADERS,
         cwd=library.current_directory(),
         searches_cwd=True,
     )

@@ -15,11 +15,19 @@
 A message is one sentence that names the thing and the remedy. This module imports nothing of ours.
 """
 
+_LOG_LINES = 20
+_LOG_CHARACTERS = 4000
+
 
 class GpucacheError(Exception):
     """Base of all; never raised itself."""
 
     exit_code = 1
+
+    @property
+    def message(self) -> str:
+        """One sentence, without what a compiler said."""
+        return str(self.args[0])
 
 
 class UsageError(GpucacheError):
@@ -45,16 +53,22 @@ class OptionError(UsageError):
 
 
 class CompileError(GpucacheError):
-    """The compiler refused the program; ``log`` is its own text, under the program's own file name."""
+    """The compiler refused the program; ``log`` is its own text, under the program's own file name.
+
+    As text it is the message and how the log begins.
+    """
 
     exit_code = 3
 
     def __init__(self, message: str, log: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message, log)
         self.log = log
 
-    def __reduce__(self) -> tuple[type["CompileError"], tuple[str, str]]:
-        return (type(self), (str(self), self.log))
+    def __str__(self) -> str:
+        lines = self.log[:_LOG_CHARACTERS].splitlines()[:_LOG_LINES]
+        shown = "\n".join(lines)
+        more = ["... and more in the log"] if len(shown) < len(self.log.rstrip()) else []
+        return "\n".join([self.message, *lines, *more])
 
 
 class CacheMissError(GpucacheError):

@@ -9,20 +9,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache, lru_cache
+from operator import index
 from pathlib import Path
+from typing import Any, SupportsIndex
 
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import NOT_KEPT
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 LOGGER = logging.getLogger("gpucache")
+NAME_HEADERS = "name the headers with the argument headers=[...]"
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
@@ -48,9 +51,71 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
     _warn(f"{program}: {error}")
 
 
-def include_dirs(paths: Sequence[str | Path]) -> tuple[str, ...]:
-    """Include directories as text."""
-    return tuple(os.fspath(path) for path in paths)
+def source_bytes(source: object) -> bytes:
+    """The argument ``source``; raises TypeError unless it is text or bytes."""
+    if isinstance(source, str):
+        return source.encode()
+    if not isinstance(source, bytes):
+        raise _unfit("source", "text or bytes", source)
+    return source
+
+
+def text_or_none(argument: str, value: object) -> str | None:
+    """An argument that is text or left out; raises TypeError."""
+    if value is not None and not isinstance(value, str):
+        raise _unfit(argument, "text", value)
+    return value
+
+
+def texts(argument: str, values: object) -> tuple[str, ...]:
+    """An argument that is a list of texts; raises TypeError, also for one text, which has letters."""
+    listed = _listed(argument, "a list of texts", values)
+    if not all(isinstance(value, str) for value in listed):
+        raise _unfit(argument, "a list of texts", values)
+    return listed
+
+
+def build_options(options: object) -> str | tuple[str, ...]:
+    """The argument ``options``: one text or a list of them; raises TypeError."""
+    return options if isinstance(options, str) else texts("options", options)
+
+
+def paths(argument: str, values: object, cwd: str = "") -> tuple[str, ...]:
+    """An argument that is a list of paths, meant from ``cwd``; raises TypeError, also for one path alone."""
+    listed = _listed(argument, "a list of paths", values)
+    if not all(isinstance(value, str | Path) for value in listed):
+        raise _unfit(argument, "a list of paths", values)
+    return tuple(os.path.join(cwd, value) for value in listed)  # noqa: PTH118 - text in, text out
+
+
+def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
+    """The argument ``local_sizes``, a number standing for one dimension; raises TypeError or ValueError."""
+    wanted = "a list of sizes of one to three whole numbers above 0, such as [(64,), (16, 16)]"
+    read = []
+    for size in _listed("local_sizes", wanted, sizes):
+        try:
+            extents = tuple(map(index, (size,) if isinstance(size, SupportsIndex) else size))
+        except TypeError:
+            raise _unfit("local_sizes", wanted, sizes) from None
+        if not 1 <= len(extents) <= 3 or min(extents) < 1:
+            raise ValueError(f"local_sizes must be {wanted}, not {_shown(sizes)}")
+        read.append(extents)
+    return tuple(read)
+
+
+def _listed(argument: str, wanted: str, values: object) -> tuple[Any, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise _unfit(argument, wanted, values)
+    return tuple(values)
+
+
+def _unfit(argument: str, wanted: str, value: object) -> TypeError:
+    return TypeError(f"{argument} must be {wanted}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class _Counter:
@@ -85,11 +150,6 @@ class _Counter:
 _COUNTER = _Counter()
 
 
-def absolute(headers: Sequence[str | Path], cwd: str) -> tuple[str, ...]:
-    """Headers named by hand, meant from the current directory."""
-    return tuple(os.path.join(cwd, os.fspath(header)) for header in headers)  # noqa: PTH118 - text in, text out
-
-
 def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
     """Count a hit or a miss, and log one line."""
     request = prepared.request
@@ -99,6 +159,12 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
             "hit %s for %s: %s in %s", request.program.name, request.target, outcome.key.short, outcome.layer
         )
         return
+    if lacks_kernels(prepared, outcome.artifact.payload):
+        LOGGER.warning(
+            "%s for %s compiles to no kernel; name the instances of a template with name_expressions=[...]",
+            request.program.name,
+            request.target,
+        )
     miss: Miss = outcome.miss
     LOGGER.info(
         "miss %s for %s: %s: %s; compiled in %d ms%s",

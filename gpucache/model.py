@@ -113,6 +113,8 @@ class BuildRequest:
     """Local (work-group) sizes the program launches with, for compilers that build late."""
     headers: tuple[str, ...] = ()
     """Headers named by hand where an include goes through a macro."""
+    name_headers: str = "name the headers in the manifest (headers = [...])"
+    """How whoever asks names headers by hand, for messages."""
     cwd: str = "/"
     """The directory that relative include directories are meant from."""
     searches_cwd: bool = False

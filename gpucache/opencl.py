@@ -46,15 +46,21 @@ def build_program(
     for larger ones. ``headers`` are those reached through a macro, named by hand as in a manifest.
     ``name`` is for people: it is what ``gpucache inspect`` shows.
 
-    Raises ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
+    Raises TypeError or ValueError for an argument that cannot be meant,
+    ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
     PyOpenCL's own errors where the program does not compile.
     """
-    text = source.encode() if isinstance(source, str) else source
-    program = Program(name or program_name(text), Language.OPENCL_C, text)
+    if not isinstance(context, cl.Context):
+        raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
+    text = library.source_bytes(source)
+    given = library.build_options(() if options is None else options)
+    folders, sizes = library.paths("include_path", include_path), library.local_sizes(local_sizes)
+    named = library.paths("headers", headers, library.current_directory())
+    program = Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text)
     layers = library.layers()
     try:
         prepared = [
-            _prepare(device, program, as_pyopencl_reads(options), include_path, local_sizes, headers)
+            _prepare(device, program, as_pyopencl_reads(given), folders, sizes, named)
             for device in context.devices
         ]
         return _load(context, layers, prepared)
@@ -64,28 +70,26 @@ def build_program(
         pass  # PyOpenCL's own build gives the error its callers know
     except (GpucacheError, OSError) as error:
         library.uncached(layers, program.name, error)
-    return _plain(context, source, options, include_path)
+    return _plain(context, source, given, folders)
 
 
 def _prepare(
     device: Any,
     program: Program,
     options: tuple[str, ...],
-    include_path: Sequence[str | Path],
-    local_sizes: Sequence[Sequence[int] | int],
-    headers: Sequence[str | Path],
+    include_dirs: tuple[str, ...],
+    local_sizes: tuple[tuple[int, ...], ...],
+    headers: tuple[str, ...],
 ) -> Prepared:
-    cwd = library.current_directory()
     request = BuildRequest(
         program=program,
         target=platforms.target_of(device),
         options=options,
-        include_dirs=library.include_dirs(include_path),
-        local_sizes=tuple(
-            (size,) if isinstance(size, int) else tuple(map(int, size)) for size in local_sizes
-        ),
-        headers=library.absolute(headers, cwd),
-        cwd=cwd,
+        include_dirs=include_dirs,
+        local_sizes=local_sizes,
+        headers=headers,
+        name_headers=library.NAME_HEADERS,
+        cwd=library.current_directory(),
         searches_cwd=True,
     )
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
@@ -133,10 +137,10 @@ def _payload(outcome: Hit | Built) -> bytes:
 
 
 def _plain(
-    context: Any, source: str | bytes, options: str | Sequence[str] | None, include_path: Sequence[str | Path]
+    context: Any, source: str | bytes, options: str | Sequence[str], include_dirs: Sequence[str]
 ) -> Any:
     """PyOpenCL's own build, as if gpucache were not there."""
-    if include_path:
-        given = shlex.split(options) if isinstance(options, str) else options or ()
-        options = [*given, *(text for path in include_path for text in ("-I", os.fspath(path)))]
+    if include_dirs:
+        given = shlex.split(options) if isinstance(options, str) else options
+        options = [*given, *(text for path in include_dirs for text in ("-I", path))]
     return cl.Program(context, source).build(options=options)

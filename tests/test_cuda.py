@@ -102,6 +102,43 @@ def _tree(folder: Path, header: str = _HEADER) -> Path:
     return folder
 
 
+def test_a_failure_begins_with_what_the_compiler_said(root: Path) -> None:
+    """The error's text has the first lines of NVRTC's log under the program's own name, and is bounded."""
+    (short,), (long,) = (
+        _run(root, _job(f"__global__ void show() {{ {text} }}", name="show.cu"))
+        for text in ("oops;", "\n".join(f"oops{number};" for number in range(90)))
+    )
+    assert short["error"].startswith(
+        'CompileError: show.cu does not compile\nshow.cu(1): error: identifier "oops" is undefined\n'
+    )
+    assert len(long["error"].splitlines()) == 22
+    assert long["error"].endswith("\n... and more in the log")
+
+
+def test_a_program_without_a_kernel_is_told(root: Path) -> None:
+    """A template of which no instance is named gives nothing that can be launched, and that is logged."""
+    silent, named, linked = _run(
+        root,
+        _job("template <class T> __global__ void show(T *out) { *out = 7; }"),
+        _job("template <class T> __global__ void show(T *out) { *out = 7; }", name_expressions=["show<int>"]),
+        _job("__device__ int seven() { return 7; }", options=["-rdc=true"]),
+    )
+    assert _compiled([silent, named, linked]) == [1, 1, 1]
+    (warning,) = [line for line in silent["log"] if line.startswith("WARNING")]
+    assert "show for cuda:sm_90 compiles to no kernel; name the instances of a template with" in warning
+    assert not [line for line in named["log"] + linked["log"] if line.startswith("WARNING")]
+
+
+def test_a_caller_is_told_of_the_argument_that_names_headers(tmp_path: Path, root: Path) -> None:
+    """Where an include through a macro cannot be covered, the remedy is the library's argument."""
+    (tmp_path / "large.h").write_bytes(b"/" * (64 * 1024**2 + 1))
+    source = f"#define HEADER <large.h>\n#ifdef NEVER\n#include HEADER\n#endif\n{_SHOW}"
+    (outcome,) = _run(root, _job(source, include_path=[str(tmp_path)]))
+    (warning,) = [line for line in outcome["log"] if line.startswith("WARNING")]
+    assert outcome["error"] is None
+    assert warning.endswith("name the headers with the argument headers=[...]")
+
+
 def test_what_warm_built_needs_no_compiler(tmp_path: Path, root: Path) -> None:
     """A template that warm compiled comes back without NVRTC: the same bytes, the same lowered names."""
     tree = _tree(tmp_path / "tree")

@@ -30,6 +30,8 @@ class Compilation:
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
     holds_paths: bool = False
     """Whether debug or line options put paths into the artifact whatever the source says."""
+    linked_later: bool = False
+    """Whether the artifact is made to be linked with others, and so need hold no kernel."""
 
 
 @dataclass(frozen=True, slots=True)

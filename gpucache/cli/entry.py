@@ -88,7 +88,7 @@ def _tell_unknown_variables(own: Sequence[str]) -> None:
 def _words(error: GpucacheError) -> str:
     """What an error says, with the compiler's own words where it was one."""
     log = error.log if isinstance(error, CompileError) else ""
-    return "\n".join(filter(None, (str(error), log)))
+    return "\n".join(filter(None, (error.message, log)))
 
 
 def _usage(own: Sequence[str], error: click.ClickException) -> int:

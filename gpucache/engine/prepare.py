@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import cache_key, key_fields, located_fields
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, KeyField, Toolchain
+from gpucache.payload import describe, holds_no_kernel
 from gpucache.sources import read_closure
 
 _CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
@@ -71,7 +72,13 @@ def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
         cwd=request.cwd if request.searches_cwd else None,
         forced=compilation.forced_includes,
         named_headers=request.headers,
+        name_them=request.name_headers,
     )
+
+
+def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
+    """Whether nothing in an artifact can be launched, and none of it is to be linked either."""
+    return not prepared.compilation.linked_later and holds_no_kernel(describe(payload))
 
 
 def holds_paths(prepared: Prepared, payload: bytes) -> bool:

@@ -84,7 +84,7 @@ def take_sample(
                 session.build(job.request, backend.plan(job.request, job.toolchain, environ))
         _finish(session, job.launches, timer)
     except GpucacheError as error:
-        return Sample(job.arm, tuple(timer.phases), missed=missed, error=str(error))
+        return Sample(job.arm, tuple(timer.phases), missed=missed, error=error.message)
     return Sample(job.arm, tuple(timer.phases), hit=job.arm is Arm.WARM and not missed, missed=missed)
 
 

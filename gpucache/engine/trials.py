@@ -34,7 +34,7 @@ def try_load(
         return Trial(note=f"not loaded: {error}")
     answer = _in_child(load, (artifact, target))
     if isinstance(answer, CompileError):
-        return Trial(problem=str(answer))
+        return Trial(problem=answer.message)
     if isinstance(answer, Died):
         return Trial(problem=f"loading it failed: {answer.reason}")
     if isinstance(answer, BaseException):
@@ -69,7 +69,8 @@ def try_rebuild(
         return Trial(note="not comparable: PoCL puts a temporary path into every binary")
     answer = _in_child(compile_, Job(request, device.toolchain, _ALONE.timeout_s))
     if not isinstance(answer, Artifact):
-        why = answer.reason if isinstance(answer, Died) else str(answer)
+        why = answer.message if isinstance(answer, GpucacheError) else str(answer)
+        why = answer.reason if isinstance(answer, Died) else why
         return Trial(note=f"not rebuilt: {why}")
     if answer.payload == artifact.payload:
         return Trial()

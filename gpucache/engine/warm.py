@@ -13,7 +13,7 @@ from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import check_required, find
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.manifest import ProgramSpec
@@ -224,7 +224,7 @@ def _settle(
         return _outcome(item, WarmResult.FAILED, reason=str(error))
     found = find(layers, prepared)
     if isinstance(found, Hit):
-        return _hit(item, found)
+        return _hit(item, prepared, found)
     if found.verdict is Verdict.UNCACHEABLE:
         return _outcome(item, WarmResult.FAILED, reason=found.detail, verdict=found.verdict)
     if found.verdict is Verdict.POISONED and not retry_poisoned:
@@ -311,10 +311,13 @@ def _answered(
     if isinstance(answer, Failed):
         error = answer.error
         log = error.log if isinstance(error, CompileError) else ""
-        reason = str(error) if isinstance(error, GpucacheError | OSError) else f"unexpected {error}"
+        if isinstance(error, GpucacheError):
+            reason = error.message
+        else:
+            reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
     if isinstance(answer.value, Hit):
-        return _hit(item, answer.value)
+        return _hit(item, prepared, answer.value)
     built = answer.value
     if built.key is None:
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=f"it compiled, but {built.note}")
@@ -328,6 +331,7 @@ def _answered(
         reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
         log=built.artifact.build_log,
         verdict=built.miss.verdict,
+        lacks_kernels=lacks_kernels(prepared, built.artifact.payload),
     )
 
 
@@ -338,7 +342,7 @@ def _record_poison(layers: Layers, prepared: Prepared, reason: str) -> None:
         layers.target.record(request.program.name, event)
 
 
-def _hit(item: WarmItem, hit: Hit) -> WarmOutcome:
+def _hit(item: WarmItem, prepared: Prepared, hit: Hit) -> WarmOutcome:
     return WarmOutcome(
         item.program,
         item.target,
@@ -346,6 +350,7 @@ def _hit(item: WarmItem, hit: Hit) -> WarmOutcome:
         item.variant,
         key=str(hit.key),
         compile_ns=hit.head.compile_ns,
+        lacks_kernels=lacks_kernels(prepared, hit.payload),
     )
 
 

@@ -37,6 +37,8 @@ class WarmOutcome:
     log: str = ""
     """The compiler's own words under the program's own file name."""
     verdict: Verdict | None = None
+    lacks_kernels: bool = False
+    """Whether nothing in the artifact can be launched, as with a template of which no instance is named."""
 
 
 @dataclass(frozen=True, slots=True)

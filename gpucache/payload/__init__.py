@@ -9,10 +9,10 @@ payload by :func:`fits`, from the two texts alone.
 """
 
 from gpucache.payload import elf, nvidia, opencl, ptx
-from gpucache.payload.claims import fits
+from gpucache.payload.claims import fits, holds_no_kernel
 from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
 
-__all__ = ["PayloadInfo", "PayloadKind", "describe", "fits"]
+__all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
 _READERS = (
     (b"\x7fELF", elf.read),

@@ -70,6 +70,7 @@ def warm(outcome: WarmOutcome) -> dict[str, Any]:
         "size_bytes": outcome.size_bytes,
         "verdict": outcome.verdict.value if outcome.verdict else None,
         "reason": outcome.reason,
+        "lacks_kernels": outcome.lacks_kernels,
         "log": outcome.log,
     }
 

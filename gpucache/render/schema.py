@@ -114,6 +114,7 @@ RECORDS = (
             Key("compile_ms", "number or null", "How long compiling took, now or when it was built."),
             Key("size_bytes", "number or null", "Bytes of its entry."),
             Key("verdict", "text or null", f"Why it was not found: {one_of(Verdict)}."),
+            Key("lacks_kernels", "true or false", "Whether nothing in the artifact can be launched."),
             Key("reason", "text", "The same as a sentence, or why it failed."),
             Key("log", "text", "What the compiler said."),
         ),

@@ -143,6 +143,14 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[R
             yield plain(f"{len(same)} {result.value}: {why}: {named}; -v tells of each", _STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
+    empty = [_item(one) for one in outcomes if one.lacks_kernels]
+    if empty:
+        more = f" and {len(empty) - NAMED} more" if len(empty) > NAMED and not whole else ""
+        named = ", ".join(empty if whole else empty[:NAMED])
+        yield plain(
+            f"\nno kernel came out of {named}{more}; name the instances of a template with --name-expression",
+            "yellow",
+        )
 
 
 def _item(one: WarmOutcome) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
-from gpucache.sources.files import NAME_THEM, File, Headers, UncacheableError
+from gpucache.sources.files import File, Headers, UncacheableError
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import Mention, Scan, probes_by_macro, scan
 from gpucache.sources.sweep import source_like_files
@@ -34,6 +34,7 @@ def read_closure(
     cwd: str | None,
     forced: Sequence[str] = (),
     named_headers: Sequence[str] = (),
+    name_them: str = "name the headers in headers = [...]",
     limits: Limits = _LIMITS,
 ) -> Closure:
     """The closure of a source in memory, resolved by the rule of the compiler that will read it.
@@ -41,10 +42,10 @@ def read_closure(
     ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None where it
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
     options. ``named_headers`` are paths of headers that macros may lead to: with them, includes
-    through macros are taken as covered. Raises nothing for what lies on disk or stands in the source:
-    what cannot be keyed is told in ``uncacheable``.
+    through macros are taken as covered; ``name_them`` is that remedy in words. Raises nothing for what
+    lies on disk or stands in the source: what cannot be keyed is told in ``uncacheable``.
     """
-    walk = _Walk(source, rule, include_dirs, cwd, limits)
+    walk = _Walk(source, rule, include_dirs, cwd, limits, name_them)
     try:
         walk.force(forced)
         walk.cover_named(named_headers)
@@ -61,8 +62,15 @@ class _Walk:
     """One walk: the files still to scan, those scanned, the edges hashed so far."""
 
     def __init__(
-        self, source: bytes, rule: SearchRule, dirs: Sequence[str], cwd: str | None, limits: Limits
+        self,
+        source: bytes,
+        rule: SearchRule,
+        dirs: Sequence[str],
+        cwd: str | None,
+        limits: Limits,
+        name_them: str,
     ) -> None:
+        self._name_them = name_them
         self._rule = rule
         self._limits = limits
         self._headers = Headers(limits)
@@ -95,7 +103,7 @@ class _Walk:
             file = next((self._headers.at(b"", path) for path in self._placed(name)), None)
             if file is None:
                 raise UncacheableError(
-                    f"the named header {name!r} cannot be read; correct headers = [...] in the manifest"
+                    f"the named header {name!r} cannot be read; correct its path in headers = [...]"
                 )
             self._edge(self._main, Mention(self._relative(file.path), angled=False), file)
 
@@ -109,7 +117,7 @@ class _Walk:
             file.data = None
             self._scanned.append(file)
             if text.clock and self.uncacheable is None:
-                remedy = NAME_THEM if self._swept else "pass such a value with a -D option instead"
+                remedy = self._name_them if self._swept else "pass such a value with a -D option instead"
                 self.uncacheable = f"{file.name} uses {text.clock}, so no two builds are alike; {remedy}"
             for mention in text.mentions:
                 self._resolve(file, mention)
@@ -131,7 +139,7 @@ class _Walk:
 
     def sweep(self, roots: Sequence[bytes]) -> None:
         """Cover every source-like file below directories, as an include through a macro may lead to any."""
-        self._headers.remedy = NAME_THEM
+        self._headers.remedy = self._name_them
         for root in roots:
             self._swept.add(root)
             self._frame(b"sweep")
@@ -140,7 +148,8 @@ class _Walk:
                     self._edge(self._main, Mention(name, angled=True), self._headers.at(root, name))
             except SourceError as error:
                 raise UncacheableError(
-                    f"a header is included through a macro, and {os.fsdecode(root)!r} {error}; {NAME_THEM}"
+                    f"a header is included through a macro, and {os.fsdecode(root)!r} {error}; "
+                    f"{self._name_them}"
                 ) from None
 
     def _resolve(self, includer: File, mention: Mention) -> None:

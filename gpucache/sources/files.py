@@ -20,7 +20,6 @@ from gpucache.sources.rules import Limits
 from gpucache.sources.scan import Scan
 from gpucache.units import format_size
 
-NAME_THEM = "name the headers in the manifest (headers = [...])"
 _NO_FILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
 )

@@ -121,6 +121,18 @@ def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: 
     assert (after.code, after.document["outcomes"][0]["result"]) == (0, "hit")
 
 
+def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) -> None:
+    """A template of which no instance is named is built and kept, and every run says what is missing."""
+    source = write({"show.cu": "template <class T> __global__ void show(T *out) { *out = 7; }"}) / "show.cu"
+    for _ in ("built", "found"):
+        answer = run("warm", source, "--target", nvrtc)
+        assert answer.code == 0
+        assert "no kernel came out of show.cu for cuda:sm_" in answer.out
+        assert "name the instances of a template with --name-expression" in " ".join(answer.out.split())
+    named = run("warm", source, "--target", nvrtc, "--name-expression", "show<int>")
+    assert (named.code, "no kernel" in named.out) == (0, False)
+
+
 def test_a_changed_header_is_named_by_check(run: Run, cache: Path, mixed: Filled, tmp_path: Path) -> None:
     """After a header changed, the miss names that header as the key field that changed."""
     changed = tmp_path / "changed"

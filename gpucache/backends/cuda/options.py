@@ -39,6 +39,7 @@ _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and can name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
+_LINKED = re.compile(r"-dlto|-dc|--device-c|(-rdc|--relocatable-device-code)=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
 _RULE = SearchRule(quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False)
 # What NVRTC 13.5 asks for was recorded at every call of getenv. Left out, as they change nothing:
@@ -84,6 +85,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),
+        linked_later=any(_LINKED.fullmatch(option) for option in options),
     )
 
 

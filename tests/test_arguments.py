@@ -1,0 +1,95 @@
+"""What the library says of arguments that cannot be meant: the error names the argument, by both doors."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_SIZES = r"a list of sizes of one to three whole numbers above 0, such as \[\(64,\), \(16, 16\)\]"
+_BOTH = [
+    ({"source": None}, TypeError, "source must be text or bytes, not None"),
+    ({"source": Path("saxpy.cl")}, TypeError, "source must be text or bytes, not PosixPath"),
+    ({"options": [1]}, TypeError, r"options must be a list of texts, not \[1\]"),
+    ({"options": 1}, TypeError, "options must be a list of texts, not 1"),
+    ({"options": b"-DA"}, TypeError, "options must be a list of texts, not b'-DA'"),
+    ({"include_path": "include"}, TypeError, "include_path must be a list of paths, not 'include'"),
+    ({"include_path": Path("include")}, TypeError, "include_path must be a list of paths, not PosixPath"),
+    ({"include_path": [b"include"]}, TypeError, r"include_path must be a list of paths, not \[b'include'\]"),
+    ({"headers": "a.h"}, TypeError, "headers must be a list of paths, not 'a.h'"),
+    ({"headers": [1] * 99}, TypeError, r"headers must be a list of paths, not \[1, [1, ]{60,80}\.\.\.$"),
+    ({"name": 1}, TypeError, "name must be text, not 1"),
+]
+_CUDA = [
+    ({"target": 90}, TypeError, "target must be text, not 90"),
+    ({"name_expressions": "f<int>"}, TypeError, "name_expressions must be a list of texts, not 'f<int>'"),
+    ({"name_expressions": [None]}, TypeError, r"name_expressions must be a list of texts, not \[None\]"),
+    ({"artifact_kind": "cubin "}, ValueError, "artifact_kind must be one of cubin, ptx, ltoir, not 'cubin '"),
+    ({"artifact_kind": "opencl-binary"}, ValueError, "artifact_kind must be one of cubin, ptx, ltoir, not"),
+]
+_OPENCL = [
+    ({"local_sizes": 64}, TypeError, f"local_sizes must be {_SIZES}, not 64"),
+    ({"local_sizes": "64"}, TypeError, f"local_sizes must be {_SIZES}, not '64'"),
+    ({"local_sizes": [1.5]}, TypeError, f"local_sizes must be {_SIZES}, not"),
+    ({"local_sizes": [(0,)]}, ValueError, f"local_sizes must be {_SIZES}, not"),
+    ({"local_sizes": [0]}, ValueError, f"local_sizes must be {_SIZES}, not"),
+    ({"local_sizes": [()]}, ValueError, f"local_sizes must be {_SIZES}, not"),
+    ({"local_sizes": [(1, 1, 1, 1)]}, ValueError, f"local_sizes must be {_SIZES}, not"),
+    ({"context": None}, TypeError, "context must be a pyopencl.Context, not None"),
+]
+
+
+@pytest.fixture(params=["cuda", "opencl"])
+def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return _door(request.param)
+
+
+def _door(name: str) -> Callable[..., Any]:
+    """One of the library's two functions, with arguments that are sound unless they are given."""
+    if name == "cuda":
+        pytest.importorskip("cuda.core")
+        from gpucache.cuda import compile_program
+
+        return lambda **given: compile_program(**{"source": "", "target": "sm_90", **given})
+    pytest.importorskip("pyopencl")
+    from gpucache.opencl import build_program
+
+    return lambda **given: build_program(**{"context": _context(), "source": "", **given})
+
+
+@cache
+def _context() -> Any:
+    import pyopencl as cl
+
+    try:
+        return cl.Context(cl.get_platforms()[0].get_devices())
+    except (cl.Error, IndexError):
+        pytest.skip("no OpenCL platform is here")
+
+
+@pytest.mark.parametrize(("given", "error", "message"), _BOTH)
+def test_both_doors_name_the_argument(
+    call: Callable[..., Any], given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """An argument of a wrong type is named, with what it must be and what it was."""
+    with pytest.raises(error, match=message):
+        call(**given)
+
+
+@pytest.mark.parametrize(("given", "error", "message"), _CUDA)
+def test_arguments_of_cuda_alone_are_named(
+    given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """So are those that only CUDA programs have."""
+    with pytest.raises(error, match=message):
+        _door("cuda")(**given)
+
+
+@pytest.mark.parametrize(("given", "error", "message"), _OPENCL)
+def test_arguments_of_opencl_alone_are_named(
+    given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """So are those that only OpenCL programs have."""
+    with pytest.raises(error, match=message):
+        _door("opencl")(**given)
