@@ -8,7 +8,7 @@ executed; a removal that could break the owner is refused. Must not know how an 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpucache.model import Artifact
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
@@ -74,6 +74,15 @@ class Cache(Protocol):
 
         Raises UsageError for a field that this system has not, naming those it has.
         """
+        ...
+
+
+@runtime_checkable
+class RemovesTogether(Protocol):
+    """A cache whose owner's lock or commit costs more than a removal, so that several share one."""
+
+    def remove_together(self, entries: Sequence[CacheEntry]) -> Sequence[Kept | None]:
+        """What ``remove`` does, of several entries: what became of each, in their order."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Cache, RemovesTogether
 from gpucache.engine.policy import Limits, plan
 from gpucache.model import Toolchain
 from gpucache.outcomes import EvictOutcome, EvictPlan
@@ -13,10 +13,22 @@ def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[T
     return plan(cache.scan(), limits, now_ns, toolchains)
 
 
+TOGETHER = 500
+"""So many removals at most share a lock or commit of a cache's owner, whose programs wait meanwhile."""
+
+
 def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
     """Remove what was planned; an entry that changed since the scan stays."""
-    for removal in evict_plan.removals:
-        yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
+    if not isinstance(cache, RemovesTogether):
+        for removal in evict_plan.removals:
+            yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
+        return
+    yield from (outcome for outcome in evict_plan.expected() if not outcome.removed)
+    going = [removal for removal in evict_plan.removals if removal.refused is None]
+    for start in range(0, len(going), TOGETHER):
+        some = going[start : start + TOGETHER]
+        kept = cache.remove_together([removal.entry for removal in some])
+        yield from map(EvictOutcome, some, kept)
 
 
 def joined(plans: Sequence[EvictPlan]) -> EvictPlan:

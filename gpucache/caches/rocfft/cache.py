@@ -118,9 +118,13 @@ class RocfftCache:
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - rocFFT keeps no history
         """Delete the row if it is as it was at the scan; never from the system's database."""
+        return self.remove_together([entry])[0]
+
+    def remove_together(self, entries: Sequence[CacheEntry]) -> Sequence[Kept | None]:
+        """The same of several rows, in one transaction."""
         if self._location.role == SYSTEM:
-            return Kept(_BELONGS)
-        return mending.delete(self._path, _row_of(entry))
+            return [Kept(_BELONGS)] * len(entries)
+        return mending.delete(self._path, list(map(_row_of, entries)))
 
     def settle(self) -> Sequence[str]:
         """Give pages back where a fifth of them is free."""
@@ -220,6 +224,7 @@ class RocfftCache:
             variant=row.variant,
             fields=row.compared,
             damage=f"{trouble[0]}: {trouble[1]}" if trouble else "",
+            stays=_BELONGS if self._location.role == SYSTEM else "",
             handle=row,
         )
 

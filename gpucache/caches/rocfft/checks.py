@@ -15,7 +15,7 @@ from gpucache.caches.rocfft import code as codes
 from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides
 from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
-from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, Shape, Table, read_shape
+from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from gpucache.units import format_instant, format_size
@@ -157,7 +157,9 @@ def _misshapen(path: Path, shape: Shape) -> Iterator[Trouble]:
         text = f"it is the database of another program, to which rocFFT adds its table {TABLE}; {MOVE}"
         yield Trouble(FindingKind.UNSUPPORTED, place, text)
     elif shape.table is Table.ODD:
-        yield Trouble(_CORRUPT, place, f"{shape.detail}, so rocFFT's select cannot be prepared: {_DIES}")
+        yield Trouble(_CORRUPT, place, f"{words(shape.detail)}: {_DIES}")
+    elif shape.table is Table.UNREAD:
+        yield Trouble(FindingKind.UNSUPPORTED, place, f"{shape.detail}, so its kernels are not told")
     elif shape.triggers:
         text = "it holds triggers, which rocFFT does not make: a store or removal would run them"
         yield Trouble(_CORRUPT, place, text)
@@ -168,6 +170,9 @@ def _misshapen(path: Path, shape: Shape) -> Iterator[Trouble]:
             else "it holds more than rocFFT's table"
         )
         yield Trouble(FindingKind.UNSUPPORTED, place, f"{what}; rocFFT reads it all the same")
+    if shape.encoding != UTF8:
+        text = f"its texts are {shape.encoding}, which rocFFT does not choose; rocFFT reads it all the same"
+        yield Trouble(FindingKind.UNSUPPORTED, place, text)
 
 
 def _faults(path: Path, reader: Reader, shape: Shape) -> Iterator[Trouble]:
@@ -207,3 +212,5 @@ def row_notes(row: Row) -> Iterator[str]:
     elif seconds * _NS > time.time_ns() + 86_400 * _NS:
         when = format_instant(seconds * _NS)
         yield f"its timestamp {when} lies in the future, so it is the last to be evicted"
+    if not isinstance(row.timestamp, int):
+        yield "its timestamp is no whole number, so it counts as stored when the file last changed"

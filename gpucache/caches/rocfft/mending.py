@@ -5,7 +5,7 @@ rocFFT's and runs nothing. A file that SQLite cannot open is renamed, never remo
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,17 +25,19 @@ _VACUUM_SHARE = 5
 _ASIDE_LIMIT = 1000
 
 
-def delete(path: Path, row: Row) -> Kept | None:
-    """Delete a row if it is as it was seen; None once it is gone."""
+def delete(path: Path, rows: Sequence[Row]) -> list[Kept | None]:
+    """Delete rows that are as they were seen, all in one transaction; None for each that is gone."""
+    kept: list[Kept | None] = []
     try:
         with changing(path) as connection:
-            found = look_again(connection, row)
-            if found is None:
-                return Kept()
-            connection.execute(f"DELETE FROM {TABLE} WHERE rowid = ?", (found.rowid,))
+            for row in rows:
+                found = look_again(connection, row)
+                kept.append(Kept() if found is None else None)
+                if found is not None:
+                    connection.execute(f"DELETE FROM {TABLE} WHERE rowid = ?", (found.rowid,))
     except (FormatError, CacheUnusableError) as error:
-        return Kept(str(error))
-    return None
+        return [Kept(str(error))] * len(rows)
+    return kept
 
 
 @contextmanager

@@ -9,7 +9,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpucache.caches.rocfft.schema import COLUMNS, SUM_BYTES, TABLE, format_hip
+from gpucache.caches.rocfft.schema import (
+    COLUMNS,
+    MATCHES,
+    SUM_BYTES,
+    TABLE,
+    UTF8,
+    format_hip,
+    text_encoding,
+)
 from gpucache.errors import FormatError
 
 Value = int | float | bytes | None
@@ -37,6 +45,8 @@ class Row:
     """The storage classes of the six columns."""
     lengths: tuple[int, ...]
     """The bytes of name, architecture, sum and code, however much of them was read."""
+    answers: bool = True
+    """Whether rocFFT's select for its key gives this row: SQLite takes some values for others."""
 
     @property
     def code_bytes(self) -> int:
@@ -108,9 +118,9 @@ def digits(value: Value) -> str:
 
 def damage(row: Row) -> str:
     """Why no lookup can find a row or use what it finds; empty for a row as rocFFT writes them."""
-    for (name, usual), found in zip(COLUMNS.items(), row.types, strict=True):
-        if found != usual:
-            return f"its {name} is {found} where rocFFT stores {usual}, so no lookup finds it"
+    if not row.answers:
+        name, found = next(one for one in zip(COLUMNS, row.types, strict=True) if one[1] != COLUMNS[one[0]])
+        return f"its {name} is {found} where rocFFT stores {COLUMNS[name]}, so no lookup finds it"
     if max(row.lengths[:3]) > VALUE_BYTES:
         return f"its key has values of up to {max(row.lengths[:3])} bytes, which rocFFT never makes"
     if not all(isinstance(value, bytes) and _is_text(value) for value in row.primary[:2]):
@@ -122,7 +132,8 @@ def damage(row: Row) -> str:
         )
     if not row.code_bytes:
         return (
-            "it holds no code: rocFFT takes it for a hit, cannot load it and never compiles that kernel anew"
+            "it holds no code: rocFFT takes that for a miss, compiles the kernel at the next run and "
+            "stores it where it may write"
         )
     return ""
 
@@ -149,18 +160,18 @@ _VALUES = ", ".join(_bounded(column) for column in (*_KEY, "timestamp"))
 _TYPES = ", ".join(f"typeof({column})" for column in COLUMNS)
 _LENGTHS = ", ".join(_length(column) for column in ("kernel_name", "arch", "generator_sum", "code"))
 _SELECT = f"SELECT rowid, {_VALUES}, {_TYPES}, {_LENGTHS} FROM {TABLE}"
-MATCHES = " AND ".join(f"{column} = ?" for column in _KEY)
-"""The condition of rocFFT's own lookup."""
+_ANSWER = f"SELECT rowid FROM {TABLE} WHERE {MATCHES}"
 
 
 def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
     """Every row in constant memory; raises sqlite3.Error, FormatError for a table that goes in circles."""
     last: int | None = None
+    encoding = text_encoding(connection)
     while True:
         after = "" if last is None else f"WHERE rowid > {last}"
         found = connection.execute(f"{_SELECT} {after} ORDER BY rowid LIMIT {_READ_AT_ONCE}").fetchall()
         for values in found:
-            row = _row(values)
+            row = _row(connection, values, encoding)
             if last is not None and row.rowid <= last:
                 raise FormatError(f"the rows of {TABLE} are out of order")
             last = row.rowid
@@ -172,7 +183,7 @@ def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
 def read_row(connection: sqlite3.Connection, rowid: int) -> Row | None:
     """The row of a number; None where there is none; raises sqlite3.Error."""
     found = connection.execute(f"{_SELECT} WHERE rowid = ?", (rowid,)).fetchone()
-    return None if found is None else _row(found)
+    return None if found is None else _row(connection, found, text_encoding(connection))
 
 
 def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
@@ -182,14 +193,22 @@ def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
     if damage(row):
         return None
     found = connection.execute(f"{_SELECT} WHERE {MATCHES}", bound(row)).fetchone()
-    moved = None if found is None else _row(found)
+    moved = None if found is None else _row(connection, found, text_encoding(connection))
     return moved if moved is not None and replace(moved, rowid=row.rowid) == row else None
 
 
 def bound(row: Row) -> tuple[str, str, Value, Value]:
-    """The primary key of a sound row as rocFFT binds it."""
+    """The primary key of a row as rocFFT binds it to find that."""
     name, arch, version, total = row.primary
-    return _utf8(name), _utf8(arch), version, total
+    return _utf8(name), _utf8(arch), _whole(version), total
+
+
+def _whole(value: Value) -> Value:
+    """A number that was stored as something else; any other value as it is."""
+    try:
+        return value if value is None else int(value)
+    except (ValueError, OverflowError):
+        return value
 
 
 def _utf8(value: Value) -> str:
@@ -198,28 +217,55 @@ def _utf8(value: Value) -> str:
 
 def read_code(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> bytes:
     """The kernel of a row; raises FormatError for more than a limit or none, sqlite3.Error."""
-    if row.types[4] not in ("blob", "text"):
+    if row.types[4] == "null":
         raise FormatError(f"the row of {text(row.kernel_name)} holds no code")
-    with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
-        if len(blob) > limit_bytes:
-            raise FormatError(f"the row of {text(row.kernel_name)} claims more code than its file has bytes")
-        return blob.read()
+    if row.code_bytes > limit_bytes:
+        raise FormatError(f"the row of {text(row.kernel_name)} claims more code than its file has bytes")
+    return _code(connection, row, -1)
 
 
 def read_prefix(connection: sqlite3.Connection, row: Row) -> bytes:
     """The beginning of a row's kernel; raises sqlite3.Error."""
-    if row.types[4] != "blob":
-        return b""
-    with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
-        return blob.read(PREFIX_BYTES)
+    return _code(connection, row, PREFIX_BYTES)
 
 
-def _row(values: Sequence[object]) -> Row:
+def _code(connection: sqlite3.Connection, row: Row, count: int) -> bytes:
+    """So many bytes of the code, or all for -1: what is no blob as rocFFT gets it, which asks for one."""
+    if row.types[4] in ("blob", "text"):
+        with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
+            return blob.read(count)
+    found = connection.execute(f"SELECT CAST(code AS BLOB) FROM {TABLE} WHERE rowid = ?", (row.rowid,))
+    (value,) = found.fetchone() or (None,)
+    return value if isinstance(value, bytes) else b""
+
+
+def _row(connection: sqlite3.Connection, values: Sequence[object], encoding: str) -> Row:
     rowid, *rest = values
+    types = tuple(str(value) for value in rest[5:11])
+    kinds = (*types[:4], types[5])
     name, arch, version, total, stored = (
-        value if isinstance(value, int | float | bytes) else None for value in rest[:5]
+        _value(value, kind, encoding) for value, kind in zip(rest[:5], kinds, strict=True)
     )
     lengths = tuple(value if isinstance(value, int) else 0 for value in rest[11:])
-    types = tuple(str(value) for value in rest[5:11])
     number = rowid if isinstance(rowid, int) else 0
-    return Row(number, name, arch, version, total, stored, types, lengths)
+    row = Row(number, name, arch, version, total, stored, types, lengths)
+    if types[:4] == _USUAL:
+        return row
+    return replace(row, hip_version=_whole(version), answers=_answers(connection, row))
+
+
+_USUAL = tuple(COLUMNS.values())[:4]
+
+
+def _answers(connection: sqlite3.Connection, row: Row) -> bool:
+    """Whether rocFFT's select gives a row in whose key something else is stored than rocFFT stores."""
+    try:
+        return any(found == (row.rowid,) for found in connection.execute(_ANSWER, bound(row)))
+    except OverflowError:  # no number that SQLite knows
+        return False
+
+
+def _value(value: object, kind: str, encoding: str) -> Value:
+    if isinstance(value, bytes) and kind == "text" and encoding != UTF8:
+        return value.decode(encoding, "replace").encode()
+    return value if isinstance(value, int | float | bytes) else None

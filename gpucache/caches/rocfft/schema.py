@@ -1,10 +1,12 @@
 """The table that rocFFT keeps its kernels in, and whether a database has it and nothing in its way.
 
-Source: rocFFT, ``rtc_cache.cpp``. Must not know files.
+A table is rocFFT's where rocFFT's own statements work on it, however it was made. Source: rocFFT,
+``rtc_cache.cpp``. Must not know files.
 """
 
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 
@@ -27,9 +29,24 @@ COLUMNS = {
     "timestamp": "integer",
 }
 """Columns in upstream's order, each with the storage class of what rocFFT writes."""
+MATCHES = "kernel_name = ? AND arch = ? AND hip_version = ? AND generator_sum = ?"
+"""The condition of rocFFT's own lookup."""
+SELECT = f"SELECT code FROM {TABLE} WHERE {MATCHES}"
+STORE = f"INSERT OR REPLACE INTO {TABLE} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+UTF8 = "UTF-8"
 SUM_BYTES = 32
 _OBJECTS_READ = 1000
-_TEXT_READ = 4096
+_TEXT_READ = 65_536
+_TRIAL = (
+    "fft_rtc_fwd_len64_sp_ip_CI_sbrr",
+    "gfx90a",
+    60_241_133,
+    bytes(SUM_BYTES),
+    bytes(4096),
+    1_700_000_000,
+)
+_TRIAL_STEPS = 100_000
+"""Instructions of SQLite's machine after which a statement is given up; rocFFT's take some dozens."""
 _MAJOR, _MINOR = 10_000_000, 100_000
 _DOTTED = re.compile(r"(\d{1,4})\.(\d{1,2})\.(\d{1,5})")
 
@@ -42,6 +59,7 @@ class Table(Enum):
     OTHER = "tables of others"
     OLD = "the table of a pre-release"
     ODD = "something else of its name"
+    UNREAD = "the table, in a form that is not read here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,8 @@ class Shape:
     """Whether a change of the table would run something."""
     alone: bool = True
     """Whether the database holds nothing else."""
+    encoding: str = UTF8
+    """Of its texts, as SQLite names it; rocFFT's are UTF-8, and SQLite gives it any other as that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +103,18 @@ def read_shape(connection: sqlite3.Connection) -> Shape:
     named = next((thing for thing in things if thing.name == TABLE), None)
     if named is None:
         return Shape(_without(things), alone=alone)
-    odd = _odd(connection, named)
-    if odd:
+    encoding = text_encoding(connection)
+    if odd := _odd(named, encoding):
         return Shape(Table.ODD, detail=odd, alone=alone)
+    if unread := _unread(connection, named):
+        return Shape(Table.UNREAD, detail=unread, alone=alone)
     triggers = any(thing.type == "trigger" for thing in things)
-    return Shape(Table.OURS, named.text == CREATE, triggers=triggers, alone=alone)
+    return Shape(Table.OURS, named.text == CREATE, triggers=triggers, alone=alone, encoding=encoding)
+
+
+def text_encoding(connection: sqlite3.Connection) -> str:
+    """In which encoding a database keeps its texts; raises sqlite3.Error."""
+    return str(connection.execute("PRAGMA encoding").fetchone()[0])
 
 
 def _things(connection: sqlite3.Connection) -> "list[_Thing]":
@@ -109,20 +136,49 @@ def _without(things: "list[_Thing]") -> Table:
     return Table.ABSENT if all(thing.own for thing in things) else Table.OTHER
 
 
-def _odd(connection: sqlite3.Connection, named: _Thing) -> str:
-    """Why something called like the table is not the table; it is not read before this is empty."""
+def _odd(named: _Thing, encoding: str) -> str:
+    """Why rocFFT's statements fail on something called like its table; empty where they work."""
     if named.type != "table":
         return f"a {named.type} is called {TABLE}"
-    if named.root < 1 or named.text.lstrip()[:14].upper() == "CREATE VIRTUAL":
-        return f"a virtual table is called {TABLE}"
-    columns = connection.execute(f"PRAGMA table_xinfo({TABLE})").fetchall()
-    if sorted((str(row[1]), row[6]) for row in columns) != sorted((name, 0) for name in COLUMNS):
-        return f"its table {TABLE} has other columns"
+    if _is_virtual(named) or named.text == CREATE:
+        return ""
+    failed = _tried(named.text, encoding)
+    return f"rocFFT's own statements fail on its table {TABLE} ({failed})" if failed else ""
+
+
+def _unread(connection: sqlite3.Connection, named: _Thing) -> str:
+    """Why a table on which they may work is not read here; nothing of it was touched before this is empty."""
+    if _is_virtual(named):
+        return f"a virtual table is called {TABLE}, and what that runs is not run here"
     listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
     if any(row[1] == TABLE and row[4] for row in listed):
-        return f"its table {TABLE} has no row numbers"
-    encoding = connection.execute("PRAGMA encoding").fetchone()[0]
-    return "" if encoding == "UTF-8" else f"its texts are {encoding}"
+        return f"its table {TABLE} has no row numbers, by which gpucache reads"
+    return ""
+
+
+def _is_virtual(named: _Thing) -> bool:
+    return named.root < 1 or named.text.lstrip()[:14].upper() == "CREATE VIRTUAL"
+
+
+def _tried(text: str, encoding: str) -> str:
+    """Why rocFFT's INSERT and SELECT fail on a table of this text, in SQLite's words; empty where they work.
+
+    They are run in memory, in a database that has nothing else and cannot reach anything.
+    """
+    if not text.upper().startswith("CREATE TABLE"):
+        return "it was not made by CREATE TABLE"
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as trial:
+        trial.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        trial.set_progress_handler(lambda: 1, _TRIAL_STEPS)
+        try:
+            trial.execute("PRAGMA trusted_schema=OFF")
+            trial.execute(f"PRAGMA encoding='{encoding}'")
+            trial.execute(text)
+            trial.execute(STORE, _TRIAL)
+            found = trial.execute(SELECT, _TRIAL[:4]).fetchone()
+        except sqlite3.Error as error:
+            return str(error)
+    return "" if found == (_TRIAL[4],) else "what it stores is not found"
 
 
 def format_hip(version: int) -> str:

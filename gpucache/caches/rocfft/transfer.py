@@ -20,13 +20,12 @@ from gpucache.caches.rocfft.images import open_source
 from gpucache.caches.rocfft.mending import changing
 from gpucache.caches.rocfft.places import is_file
 from gpucache.caches.rocfft.publishing import published, require_absent
-from gpucache.caches.rocfft.rows import MATCHES, Row, bound, look_again, read_code, read_rows, text
-from gpucache.caches.rocfft.schema import CREATE, TABLE
+from gpucache.caches.rocfft.rows import Row, bound, look_again, read_code, read_rows, text
+from gpucache.caches.rocfft.schema import CREATE, MATCHES, STORE, TABLE
 from gpucache.errors import CacheUnusableError, UsageError
 
 _REASONS, _REASONS_TOLD = 20, 3
 _FIND = f"SELECT timestamp FROM {TABLE} WHERE {MATCHES}"
-_STORE = f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +267,7 @@ def _add(out: Path, winners: Iterable[_Candidate], keep_times: bool) -> tuple[in
 
 def _store(connection: sqlite3.Connection, one: _Candidate, keep_times: bool) -> None:
     seconds = _seconds(one.row) if keep_times else 0
-    connection.execute(_STORE, (*bound(one.row), one.source.code(one.row), seconds))
+    connection.execute(STORE, (*bound(one.row), one.source.code(one.row), seconds))
     one.source.written += 1
 
 

@@ -9,11 +9,13 @@ from typing import cast
 import pytest
 
 from gpucache.caches.rocfft.rows import read_rows
-from gpucache.caches.rocfft.schema import COLUMNS, CREATE
+from gpucache.caches.rocfft.schema import COLUMNS, CREATE, STORE
 from gpucache.errors import FormatError
 from tests.caches.rocfft.build import (
+    HIP,
     KERNEL,
     Values,
+    answer,
     code,
     database,
     dead_wal,
@@ -113,13 +115,16 @@ class _Circle:
             statements: list[str] = []
             connection.set_trace_callback(statements.append)
             list(read_rows(connection))
-            self._rows = connection.execute(statements[0]).fetchall()
+            self._rows = connection.execute(statements[1]).fetchall()
 
     def execute(self, _: str) -> "_Circle":
         return self
 
     def fetchall(self) -> list[tuple[object, ...]]:
         return self._rows
+
+    def fetchone(self) -> tuple[object, ...]:
+        return ("UTF-8",)
 
 
 def test_rows_that_come_again_end_a_scan(tmp_path: Path) -> None:
@@ -222,12 +227,15 @@ def test_a_folder_in_its_place_is_misplaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "kind", "words"),
     [
-        ("CREATE TABLE cache_v1 (kernel_name TEXT, arch TEXT)", "corrupt", "other columns"),
-        (_PLAIN_TABLE.replace(")", ", more)"), "corrupt", "other columns"),
+        ("CREATE TABLE cache_v1 (kernel_name TEXT, arch TEXT)", "corrupt", "no column named"),
+        (_PLAIN_TABLE.replace(")", ", more)"), "unsupported", "own text"),
+        (_PLAIN_TABLE.replace(")", ", more NOT NULL)"), "corrupt", "NOT NULL constraint failed"),
+        (_PLAIN_TABLE.replace(")", ", CHECK (length(code) < 9))"), "corrupt", "CHECK constraint failed"),
+        (_PLAIN_TABLE.replace("code", "code TEXT DEFAULT (randomblob(9))"), "unsupported", "own text"),
         ("CREATE VIEW cache_v1 AS SELECT 1 AS kernel_name", "corrupt", "a view"),
-        (_PLAIN_TABLE.replace(")", " AS (1/0))"), "corrupt", "other columns"),
-        ("CREATE VIRTUAL TABLE cache_v1 USING fts5(kernel_name)", "corrupt", "virtual"),
-        (CREATE + " WITHOUT ROWID", "corrupt", "row numbers"),
+        (_PLAIN_TABLE.replace(")", " AS (1/0))"), "corrupt", "generated column"),
+        ("CREATE VIRTUAL TABLE cache_v1 USING fts5(kernel_name)", "unsupported", "virtual"),
+        (CREATE + " WITHOUT ROWID", "unsupported", "row numbers"),
         ("CREATE TABLE stockham_v1 (a)", "unsupported", "pre-release"),
         ("CREATE TABLE bookmarks (a)", "unsupported", "another program"),
         (_PLAIN_TABLE, "unsupported", "own text"),
@@ -257,26 +265,75 @@ def test_triggers_are_told(tmp_path: Path) -> None:
     assert len(list(opened(path).scan())) == 1
 
 
-def test_texts_of_another_encoding_are_told(tmp_path: Path) -> None:
-    """A database in UTF-16 is none of rocFFT's."""
+_MORE = CREATE.replace("timestamp INTEGER NOT NULL,", "timestamp INTEGER NOT NULL, used INTEGER DEFAULT 0,")
+_LOOSE = CREATE.replace("hip_version INTEGER", "hip_version TEXT")
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+@pytest.mark.parametrize("schema", [CREATE, _MORE, _LOOSE])
+def test_a_database_that_upstreams_statements_work_on_is_read_and_left(
+    schema: str, encoding: str, tmp_path: Path
+) -> None:
+    """Its rows are sound and told as they are, whatever the table has besides; no repair touches it."""
     path = tmp_path / "c.db"
-    execute(path, "PRAGMA encoding='UTF-16'", CREATE)
-    (found,) = file_findings(path)
-    assert (found.kind, "UTF-16" in found.detail) == ("corrupt", True)
+    execute(path, f"PRAGMA encoding='{encoding}'", schema)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(STORE, row())
+    assert answer(path, row()) == row()[4]
+    before = path.read_bytes()
+    cache = opened(path)
+    (entry,) = cache.scan()
+    assert (entry.program, entry.target, row_findings(path)) == (KERNEL, "hip:gfx90a", [])
+    assert dict(entry.fields)["hip_version"] in (str(HIP), "6.2.41133")
+    assert cache.extract(entry) == row()[4]
+    found = list(cache.leftovers())
+    assert not any(one.kind.wrong for checked in found for one in checked.findings)
+    for checked in found:
+        cache.repair(checked, None)
+    assert path.read_bytes() == before and cache.remove(entry, "--all") is None
+    assert list(opened(path).scan()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "schema"),
+    [
+        (row(seconds="now"), CREATE),
+        (row(seconds=1.5), CREATE),
+        (row(version=str(HIP)), CREATE),
+        (row(version=str(HIP)), _LOOSE),
+        (row(version=float(HIP)), CREATE),
+    ],
+)
+def test_a_row_that_upstreams_select_finds_is_sound(values: Values, schema: str, tmp_path: Path) -> None:
+    """SQLite compares text in a number column as a number, and nobody looks a kernel up by its time."""
+    path = database(tmp_path / "c.db", [values], schema=schema)
+    assert answer(path, row()) == row()[4]
+    assert row_findings(path) == []
+    assert [one.verdict for one in opened(path).explain(_WANTED)] == ["hit"]
+
+
+_WANTED = {"kernel_name": (KERNEL.encode(),), "arch": (b"gfx90a",), "hip_version": (b"6.2.41133",)}
+
+
+def test_a_row_that_upstreams_select_does_not_find_is_corrupt(tmp_path: Path) -> None:
+    """Without a type of the column SQLite takes no text for a number."""
+    path = database(tmp_path / "c.db", [row(version=str(HIP))], schema=_PLAIN_TABLE)
+    assert answer(path, row()) is None
+    (found,) = row_findings(path)
+    assert "hip_version is text" in found.detail
 
 
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
         (row(total=b"short"), "corrupt", "5 bytes where SHA-256 has 32"),
-        (row(data=b""), "corrupt", "no code"),
+        (row(data=b""), "corrupt", "no code: rocFFT takes that for a miss"),
         (row(version="six"), "corrupt", "hip_version is text"),
         (row(version=6.2), "corrupt", "hip_version is real"),
         (row(b"name"), "corrupt", "kernel_name is blob"),
         (row(total="sum"), "corrupt", "generator_sum is text"),
-        (row(data="code"), "corrupt", "code is text"),
-        (row(data=7), "corrupt", "code is integer"),
-        (row(seconds="now"), "corrupt", "timestamp is text"),
+        (row(data="code"), "mislabelled", "unknown"),
+        (row(data=7), "mislabelled", "unknown"),
         (row("k" * 5000), "corrupt", "5000 bytes"),
         (row("k\0k"), "corrupt", "no text"),
         (row(data=code("gfx908")), "mislabelled", "for gfx908"),

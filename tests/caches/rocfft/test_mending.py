@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.rocfft import connecting
-from gpucache.engine.evict import plan_evict, run_evict
+from gpucache.engine.evict import TOGETHER, plan_evict, run_evict
 from gpucache.engine.policy import Limits
 from tests.caches.rocfft.build import (
     KERNEL,
@@ -375,3 +375,21 @@ def test_the_journal_of_a_dead_writer_is_worked_in(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["c.db"]
     assert file_findings(path) == row_findings(path) == []
     assert answer(path, rows[7]) == code()
+
+
+def test_many_rows_go_in_few_transactions(tmp_path: Path) -> None:
+    """Each costs a commit to disk and a lock that programs wait for; what changed meanwhile stays."""
+    path = database(tmp_path / "c.db", [row(f"k{number}") for number in range(TOGETHER + 100)])
+    cache = opened(path)
+    plan = plan_evict(cache, Limits(everything=True), 0)
+    execute(path, "UPDATE cache_v1 SET timestamp = 7 WHERE kernel_name = 'k5'")
+    before = _changes(path)
+    outcomes = list(run_evict(cache, plan))
+    assert _changes(path) - before == 2
+    assert [one.removal.entry.program for one in outcomes if not one.removed] == ["k5"]
+    assert [entry.program for entry in opened(path).scan()] == ["k5"]
+
+
+def _changes(path: Path) -> int:
+    """How many transactions changed a database, as its header counts them."""
+    return int.from_bytes(path.read_bytes()[24:28], "big")
