@@ -199,6 +199,16 @@ def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:
     assert "key-changed: the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set" in outcome["log"][0]
 
 
+def test_the_configuration_that_intels_runtime_reads_is_keyed(run: Run, tmp_path: Path) -> None:
+    """A cl.cfg in the current directory, at the build or at the start, is another key; without, it is one."""
+    source, settings = _SHOW.replace("V;", "native_sin((float)V) + V;"), tmp_path / "settings"
+    settings.mkdir()
+    (settings / "cl.cfg").write_text("CL_CONFIG_USE_FAST_RELAXED_MATH = True\n", encoding="ascii")
+    plain, configured = (_job("intel", source, cwd=str(place)) for place in (tmp_path, settings))
+    assert _compiled(run(plain, configured, plain, configured)) == [1, 1, 0, 0]
+    assert _compiled(run(configured, plain, configured)) == [1, 1, 0]
+
+
 def test_local_sizes_are_keyed_where_they_matter(run: Run) -> None:
     """Another local size is another program to PoCL, which builds it in, and none to Intel."""
     jobs = [_job(platform, local_sizes=[size]) for platform in _PLATFORMS for size in ([64], [32])]

@@ -47,6 +47,7 @@ def read_closure(
     """
     walk = _Walk(source, rule, include_dirs, cwd, limits, name_them)
     try:
+        walk.configure()
         walk.force(forced)
         walk.cover_named(named_headers)
         walk.follow()
@@ -78,7 +79,9 @@ class _Walk:
         self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
         for folder in self._dirs:
             self._headers.watch(folder)
-        self._main = File("the source", 0, source, digest=digest(source))
+        self._system = tuple(place for name in rule.system for place in self._placed(name))
+        home = os.path.join(os.fsencode(rule.home), b"") if rule.home is not None else b""
+        self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
         self._swept: set[bytes] = set()
@@ -90,6 +93,13 @@ class _Walk:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
         files, stamps = tuple(self._headers.paths()), tuple(self._headers.stamps())
         return Closure(includes, self._edges.hexdigest(), self.uncacheable, files, stamps)
+
+    def configure(self) -> None:
+        """Cover the file that the compiler configures itself from, which includes nothing."""
+        if self._rule.configuration is not None:
+            name = os.fsencode(self._rule.configuration)
+            found = (self._headers.at(place, name) for place in self._cwd)
+            self._edge(self._main, Mention(name, angled=False, followed=False), next(found, None))
 
     def force(self, names: Sequence[str]) -> None:
         """Cover ``-include`` options: the current directory, then the include directories."""
@@ -133,6 +143,8 @@ class _Walk:
         roots = dict.fromkeys(self._dirs)
         if {Place.CWD, Place.MAIN_CWD} & {*self._rule.places}:
             roots |= dict.fromkeys(self._cwd)
+        if Place.SYSTEM in self._rule.places:
+            roots |= dict.fromkeys(self._system)
         if Place.INCLUDER in self._rule.places:
             roots |= dict.fromkeys(file.directory for file in asking if file.directory is not None)
         return [root for root in roots if root not in self._swept]
@@ -171,6 +183,8 @@ class _Walk:
         for place in self._rule.places if every else ordered:
             if place is Place.DIRS:
                 yield from self._dirs
+            elif place is Place.SYSTEM:
+                yield from self._system
             elif place is Place.INCLUDER:
                 yield from () if includer.directory is None else (includer.directory,)
             elif place is Place.CWD or includer is self._main or every:

@@ -8,13 +8,15 @@ class Place(StrEnum):
     """One step of a header search."""
 
     INCLUDER = "includer"
-    """The directory of the file that holds the include; a main source in memory has none."""
+    """The directory of the file that holds the include; for a source in memory, the rule's ``home``."""
     MAIN_CWD = "main cwd"
     """The current directory, for includes written in the main source only."""
     CWD = "cwd"
     """The current directory."""
     DIRS = "dirs"
     """The include directories, in order."""
+    SYSTEM = "system"
+    """The folders an implementation has of its own, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class SearchRule:
     """Cover every match in all places: right for any order, so for implementations never tried."""
     trigraphs: bool = True
     """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings count then."""
+    system: tuple[str, ...] = ()
+    """For ``Place.SYSTEM``; what is not absolute is meant from the current directory."""
+    home: str | None = None
+    """Where an implementation that compiles files writes the main source."""
+    configuration: str | None = None
+    """The name of a file that an implementation reads in the current directory, whatever the source."""
 
     @property
     def places(self) -> tuple[Place, ...]:

@@ -162,7 +162,7 @@ _IN = {
     "pocl": ("POCL_VECTORIZER_REMARKS", "POCL_WORK_GROUP_METHOD", "POCL_EXTRA_BUILD_FLAGS"),
     "intel": (
         *("CL_CONFIG_CPU_TARGET_ARCH", "CL_CONFIG_CPU_VECTORIZER_MODE", "OPENCL_PROGRAM_COMPILE_OPTIONS"),
-        *("NO_OVERRIDE_CLANG_VERSION", "LLVM_OVERRIDE_PRODUCER", "OCLBACKEND_PLUGINS", "OPENCL_LAYERS"),
+        *("NO_OVERRIDE_CLANG_VERSION", "LLVM_OVERRIDE_PRODUCER", "OPENCL_LAYERS"),
     ),
     "nvidia": ("CUDA_FORCE_PTX_JIT",),
     "other": ("IGC_ShaderDumpEnable", "AMD_OCL_BUILD_OPTIONS", "POCL_WORK_GROUP_METHOD", "RUSTICL_DEBUG"),
@@ -188,6 +188,14 @@ def test_variables_that_reach_the_compiler_are_keyed(implementation: str) -> Non
     assert found == tuple((name, environ[name]) for name in sorted(_IN[implementation]))
 
 
+@pytest.mark.parametrize("variable", ["OCLBACKEND_PLUGINS", "CL_CONFIG_REPLACE_IR_BEFORE_OPTIMIZER"])
+def test_a_variable_that_names_a_file_is_refused(variable: str) -> None:
+    """What the file holds is in no key, so such a build is not kept; PoCL never reads the variable."""
+    with pytest.raises(OptionError, match=f"{variable} makes the compiler read a file .*; unset it"):
+        _plan(implementation="intel", environ={variable: "/some/file"})
+    assert _plan(environ={variable: "/some/file"}).inputs.environment == ()
+
+
 def test_a_variable_set_to_nothing_is_set() -> None:
     """An empty value is a value of its own."""
     assert _plan(environ={"POCL_X": ""}).inputs.environment == (("POCL_X", ""),)
@@ -201,9 +209,9 @@ def test_an_implementation_nobody_knows_gets_the_widest_rule() -> None:
 
 
 def test_implementations_search_in_their_own_order() -> None:
-    """PoCL looks in the current directory before the include directories, Intel after."""
+    """PoCL looks in the current directory before the include directories, Intel after, then in its own."""
     assert _plan(implementation="pocl").rule.angle == (Place.CWD, Place.DIRS)
-    assert _plan(implementation="intel").rule.angle == (Place.DIRS, Place.CWD)
+    assert _plan(implementation="intel").rule.angle == (Place.DIRS, Place.CWD, Place.SYSTEM)
 
 
 def test_local_sizes_count_for_late_compilers_alone() -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.sources import Place, SearchRule
+from gpucache.backends.registry import load_backend
+from gpucache.model import BuildRequest, Program, Target, Toolchain
+from gpucache.sources import SearchRule
 
 _PROCESS = Path(__file__).with_name("compiler_process.py")
 
@@ -53,17 +55,15 @@ class RealCompiler:
         return answers
 
 
-_RULES = {
-    "pocl": SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS)),
-    "intel": SearchRule((Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD), (Place.DIRS, Place.CWD)),
-    "nvrtc": SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), trigraphs=False),
-}
+def _rule(name: str, environ: Mapping[str, str]) -> SearchRule:
+    """The rule that a build for this implementation is planned with."""
+    backend = load_backend("cuda" if name == "nvrtc" else "opencl")
+    program = Program("show", backend.language, b"")
+    return backend.plan(BuildRequest(program, _TARGET), Toolchain(name, (), ()), environ).rule
+
+
+_TARGET = Target.parse("cuda:compute_80")
 _PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
-
-
-@pytest.fixture
-def rules() -> Mapping[str, SearchRule]:
-    return _RULES
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealCo
             "OCL_ICD_VENDORS": str(vendors),
             "POCL_CACHE_DIR": str(tmp_path_factory.mktemp("pocl")),
         }
-        return RealCompiler(name, _RULES[name], environment)
+        return RealCompiler(name, _rule(name, environment), environment)
 
     return find
 

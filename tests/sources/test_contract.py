@@ -1,6 +1,7 @@
 """What real compilers read, against what the closure covers."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from gpucache.model import Include
 from gpucache.sources import read_closure
+from gpucache.sources.files import Headers
 
 _OPENCL = "\nkernel void show(global int *out) { *out = V; }\n"
 _CUDA = '\nextern "C" __global__ void show(int *out) { *out = V; }\n'
@@ -57,6 +59,7 @@ LAYOUTS = {
     "angle": Layout("#include <x.h>", _EVERYWHERE),
     "quote only in cwd": Layout('#include "x.h"', {"cwd/x.h": _v(1)}, refused=_NVRTC),
     "angle only in cwd": Layout("#include <x.h>", {"cwd/x.h": _v(1)}, refused=_NVRTC),
+    "below include of cwd": Layout("#include <x.h>", {"cwd/include/x.h": _v(1)}, refused=("pocl", "nvrtc")),
     "quote from a header": Layout("#include <sub/h.h>", {**_EVERYWHERE, "b/sub/h.h": b'#include "x.h"'}),
     "quote beside a header": Layout(
         "#include <sub/h.h>", {**_EVERYWHERE, **_BESIDE, "b/sub/h.h": b'#include "x.h"'}
@@ -243,3 +246,61 @@ def test_every_header_a_real_compiler_opens_is_covered(
     assert opened <= covered
     assert len(covered) <= 1.2 * len(opened)
     assert closure.uncacheable is None
+
+
+_LOOKED_FOR = {
+    "pocl": ["absent-quoted.h", "absent-angled.h", "absent-beside.h"],
+    "intel": ["absent-quoted.h", "absent-angled.h", "absent-beside.h"],
+    "nvrtc": ["absent-angled.h", "absent-beside.h"],
+}
+
+
+@pytest.mark.parametrize("name", _LOOKED_FOR)
+def test_the_closure_looks_where_a_real_compiler_looks(
+    name: str,
+    strace: list[str],
+    tmp_path: Path,
+    tree: Callable[..., Path],
+    compiler: Callable[[str], Any],
+    job: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For a name that is nowhere, both look through the same places in the same order, to the last."""
+    real = compiler(name)
+    probes = [
+        f"#if __has_include({spelled})\n#endif\n" for spelled in ('"absent-quoted.h"', "<absent-angled.h>")
+    ]
+    root = tree({"a/h.h": b'#if __has_include("absent-beside.h")\n#endif\n', "cwd/include/.keep": b""})
+    source = "".join(probes) + "#include <h.h>\n#define V 1" + (_CUDA if name == "nvrtc" else _OPENCL)
+    looked: list[tuple[str, str]] = []
+    at = Headers.at
+
+    def watched(self: Headers, directory: bytes, header: bytes) -> object:
+        looked.append((os.fsdecode(directory), os.fsdecode(header)))
+        return at(self, directory, header)
+
+    monkeypatch.setattr(Headers, "at", watched)
+    cwd = str(root / "cwd")
+    read_closure(source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=cwd)
+    assert real.values([job(source, [f"-I{root / 'a'}"], root / "cwd")], wrapper=strace) == [1]
+    trace = (tmp_path / "trace").read_text()
+    for header in _LOOKED_FOR[name]:
+        opened = re.findall(rf'openat\([^"\n]*"([^"]*/)?{header}"', trace)
+        there = dict.fromkeys(os.path.realpath(Path(cwd, folder)) for folder in opened)
+        covered = dict.fromkeys(os.path.realpath(place) for place, each in looked if each == header)
+        assert list(there) == list(covered), header
+
+
+def test_a_quoted_header_beside_pocls_copy_of_the_program_is_covered(
+    tree: Callable[..., Path], compiler: Callable[[str], Any], job: Callable[..., Any]
+) -> None:
+    """PoCL compiles a file that it writes into its cache, so a header that lies there comes first."""
+    real = compiler("pocl")
+    root = tree({"a/x.h": _v(2), "cwd/x.h": _v(1)})
+    source = '#include "x.h"' + _OPENCL
+    Path(real.environment["POCL_CACHE_DIR"], "x.h").write_bytes(_v(3))
+    closure = read_closure(
+        source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=str(root / "cwd")
+    )
+    assert real.values([job(source, [f"-I{root / 'a'}"], root / "cwd")]) == [3]
+    assert closure.includes == (Include("x.h", hashlib.sha256(_v(3)).hexdigest()),)

@@ -6,13 +6,14 @@ Sources: ld.so(8) for the search order, the ELF note NT_GNU_BUILD_ID for the bui
 """
 
 import os
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+
+from gpucache.backends.loaded import loaded
 
 NOT_FOUND = "not found"
 
@@ -28,7 +29,7 @@ class Library:
 
 def nvrtc_build_ids(version: tuple[int, int]) -> tuple[str, str]:
     """Build ids of the loaded NVRTC and of the builtins library it will use."""
-    nvrtc = _mapped("libnvrtc.so") or _mapped("nvrtc64_")
+    nvrtc = loaded("libnvrtc.so") or loaded("nvrtc64_")
     if nvrtc is None:
         return NOT_FOUND, NOT_FOUND
     builtins = find_builtins(nvrtc, f"libnvrtc-builtins.so.{version[0]}.{version[1]}")
@@ -37,9 +38,9 @@ def nvrtc_build_ids(version: tuple[int, int]) -> tuple[str, str]:
 
 def find_builtins(nvrtc: Path, name: str) -> Path | None:
     """Where the loader finds the builtins for an NVRTC: loaded already, or by its search order."""
-    loaded = _mapped(name)
-    if loaded is not None:
-        return loaded
+    already = loaded(name)
+    if already is not None:
+        return already
     library = read_library(nvrtc)
     origin = str(nvrtc.parent)
     # DT_RPATH counts before LD_LIBRARY_PATH, and only where there is no DT_RUNPATH.
@@ -81,18 +82,3 @@ def _build_id(path: Path) -> str:
 
 def _places(text: str) -> tuple[str, ...]:
     return tuple(place for place in text.split(":") if place)
-
-
-def _mapped(name: str) -> Path | None:
-    """The file of a loaded library whose name begins with ``name``."""
-    if sys.platform != "linux":
-        return None
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        path = line.partition("/")[2]
-        if path.rpartition("/")[2].startswith(name):
-            return Path("/" + path)
-    return None

@@ -6,6 +6,7 @@ Must not import PyOpenCL: the plan of a build is made where no GPU stack is load
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,16 +39,25 @@ _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
 _DEBUG = re.compile(r"-g(\d|line.*)?")
 
-# Where each implementation looks, as observed: PoCL puts the current directory before every -I, Intel
-# after, and for a quoted name in the program itself also before. Who is not known gets every match.
+# Where each implementation looks, as traced: PoCL puts the current directory before every -I, Intel
+# after, and for a quoted name in the program itself also before. PoCL writes the program into its cache,
+# so a quoted name is looked for there first. Intel has folders of its own behind all others, and reads a
+# cl.cfg. Who is not known gets every match.
+_INTEL_SYSTEM = ("/usr/local/include", "include", "/usr/include")
 _RULES = {
     POCL: SearchRule(quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.CWD, Place.DIRS)),
     INTEL: SearchRule(
-        quote=(Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD), angle=(Place.DIRS, Place.CWD)
+        quote=(Place.INCLUDER, Place.MAIN_CWD, Place.DIRS, Place.CWD, Place.SYSTEM),
+        angle=(Place.DIRS, Place.CWD, Place.SYSTEM),
+        system=_INTEL_SYSTEM,
+        configuration="cl.cfg",
     ),
 }
 _ANY_RULE = SearchRule(
-    quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.INCLUDER, Place.CWD, Place.DIRS), every=True
+    quote=(Place.INCLUDER, Place.CWD, Place.DIRS, Place.SYSTEM),
+    angle=(Place.INCLUDER, Place.CWD, Place.DIRS, Place.SYSTEM),
+    every=True,
+    system=_INTEL_SYSTEM,
 )
 
 # Variables that reach each compiler, and of those the ones that do not reach what it generates: places
@@ -69,7 +79,7 @@ _ENVIRONMENT = {
     INTEL: (
         (
             *("CL_CONFIG_", "OPENCL_PROGRAM_COMPILE_OPTIONS", "NO_OVERRIDE_CLANG_VERSION"),
-            *("OCLBACKEND_PLUGINS", *_LAYERS_AND_LLVM),
+            *_LAYERS_AND_LLVM,
         ),
         r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)",
     ),
@@ -89,9 +99,17 @@ _ENVIRONMENT = {
 }
 
 
+# Variables that name files which Intel's compiler reads in the place of what it made.
+_NAMES_FILES = re.compile(r"CL_CONFIG_REPLACE_IR_\w+|CL_CONFIG_FORCE_PROFILE_LIB_PATH|OCLBACKEND_PLUGINS")
+
+
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
     implementation = toolchain.implementation
+    if implementation == INTEL and (naming := next(filter(_NAMES_FILES.fullmatch, environ), None)):
+        raise OptionError(
+            f"the environment variable {naming} makes the compiler read a file that no key covers; unset it"
+        )
     extra = _as_driver_reads(environ.get(EXTRA_OPTIONS, "").split())
     options, dirs = _canonical(split(request.options), request.cwd)
     extra_options, extra_dirs = _canonical(extra, request.cwd)
@@ -107,13 +125,27 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
             locations=include_dirs,
         ),
-        rule=_RULES.get(implementation, _ANY_RULE),
+        rule=_rule(implementation, environ, request.cwd),
         include_dirs=include_dirs,
         inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         late=implementation == POCL,
         holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
     )
+
+
+def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRule:
+    rule = _RULES.get(implementation, _ANY_RULE)
+    return replace(rule, home=absolute(_pocl_cache(environ), cwd)) if implementation == POCL else rule
+
+
+def _pocl_cache(environ: Mapping[str, str]) -> str:
+    """Where PoCL writes what it compiles (lib/CL/pocl_cache.c, ``pocl_cache_init_topdir``)."""
+    if environ.get("POCL_CACHE_DIR"):
+        return environ["POCL_CACHE_DIR"]
+    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if "HOME" in environ else "/tmp")
+    used = environ.get("POCL_KERNEL_CACHE", "1").startswith("1")
+    return f"{home}/pocl/{'kcache' if used else 'uncached'}"
 
 
 def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

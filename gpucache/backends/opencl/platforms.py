@@ -15,8 +15,10 @@ from typing import Any
 
 import pyopencl as cl
 
+from gpucache.backends.loaded import loaded
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
+from gpucache.keys import NOT_FOUND, digest
 from gpucache.model import Device, Target, Toolchain
 
 _SHORT_NAMES = {
@@ -111,9 +113,35 @@ def toolchain(handle: Any) -> Toolchain:
     uuid = _driver_uuid(handle)
     if uuid is not None:
         fields.append(("driver UUID", uuid))
+    if implementation(handle) == INTEL:
+        fields += _intel_configuration()
     if handle.type & cl.device_type.CPU:
         fields.append(("CPU features", cpu_features()))
     return Toolchain(implementation(handle), tuple(fields), _IDENTITY)
+
+
+def _configuration(folder: str | Path) -> str | None:
+    """Digest of the file that Intel's runtime reads its settings from; None where there is none."""
+    try:
+        return digest(Path(folder, "cl.cfg").read_bytes())
+    except OSError:
+        return None
+
+
+_AT_IMPORT = _configuration("")
+
+
+def _intel_configuration() -> list[tuple[str, str]]:
+    """The settings beside Intel's library, and those of the current directory when it was loaded.
+
+    The runtime reads some of them, such as the CPU to compile for, when it is loaded, which nobody can
+    look back at: it was in the directory of now or of when this module was imported. Those that are
+    read at each build are covered with the headers.
+    """
+    library = loaded("libintelocl.so")
+    fields = [("configuration", (library and _configuration(library.parent)) or NOT_FOUND)]
+    early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration("")) if found)
+    return fields + [("configuration at the start", found) for found in early]
 
 
 def implementation(handle: Any) -> str:
