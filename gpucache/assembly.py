@@ -32,7 +32,15 @@ from gpucache.errors import CacheUnusableError
 from gpucache.model import Artifact, Device, Target
 from gpucache.outcomes import Built, Hit, Location, Sample
 from gpucache.settings import Settings, other_roots
-from gpucache.store import DirectoryStore, MemoryStore, RootMissing, RootRefused, RootUsable, check_root
+from gpucache.store import (
+    DirectoryStore,
+    MemoryStore,
+    RootMissing,
+    RootRefused,
+    RootUsable,
+    check_root,
+    check_system_root,
+)
 
 
 def backends() -> Mapping[str, Backend]:
@@ -140,10 +148,9 @@ def open_layers(
         user = open_store(settings, shared=shared)
     except CacheUnusableError as error:
         unusable = str(error)
+    refused = {path: problem for path in settings.system_dirs if (problem := check_system_root(path))}
     systems = tuple(
-        DirectoryStore(path, writable=False)
-        for path in settings.system_dirs
-        if not isinstance(check_root(path), RootRefused | RootMissing)
+        DirectoryStore(path, writable=False) for path in settings.system_dirs if path not in refused
     )
     limit = settings.max_size_bytes
     keep = partial(_trim, user, settings, limit) if user is not None and limit is not None else None
@@ -158,6 +165,7 @@ def open_layers(
         require=settings.require,
         trim=keep,
         unusable=unusable,
+        refused=tuple(refused.values()),
     )
 
 
@@ -260,10 +268,7 @@ def _problems(root: Path, settings: Settings) -> list[str]:
         return [state.reason]
     move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
-    for path in settings.system_dirs:
-        system = check_root(path)
-        if isinstance(system, RootMissing):
-            problems.append(f"the system root {path} does not exist; correct GPUCACHE_SYSTEM_DIRS")
-        elif isinstance(system, RootRefused):
-            problems.append(system.reason)
-    return problems
+    return [
+        *problems,
+        *(str(refused) for path in settings.system_dirs if (refused := check_system_root(path))),
+    ]

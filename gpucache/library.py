@@ -200,6 +200,8 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     opened = open_layers(settings, memory=memory, command=_command())
     if opened.unusable and not opened.systems and not settings.disabled:
         LOGGER.warning("programs are compiled uncached: %s", opened.unusable)
+    for refused in () if settings.disabled else opened.refused:
+        LOGGER.warning("%s", refused)
     return opened
 
 

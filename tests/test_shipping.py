@@ -231,3 +231,16 @@ def test_without_a_home_a_program_runs_uncached(as_stranger: AsStranger) -> None
     assert (outcome["error"], outcome["compiled"]) == (None, 1)
     assert outcome["log"][0].startswith("WARNING: programs are compiled uncached: this user has no home")
     assert "set GPUCACHE_DIR" in outcome["log"][0]
+
+
+def test_a_shared_cache_that_is_closed_is_told(as_stranger: AsStranger, ground: Path) -> None:
+    """A system root that cannot be read is logged once, and named by the verdict and the error."""
+    root = ground / "closed"
+    root.mkdir(mode=0o700)
+    settings = {"GPUCACHE_SYSTEM_DIRS": str(root), "GPUCACHE_DIR": str(ground / "none")}
+    told = f"the system root {root} was not asked, as it is closed to this user (mode 0700, of uid 0); "
+    outcome = as_stranger("cuda", _JOBS["cuda"], **settings)
+    assert [line.startswith(f"WARNING: {told}") for line in outcome["log"]].count(True) == 1
+    assert any(line.startswith("INFO: miss") and f"not-consulted: {told}" in line for line in outcome["log"])
+    required = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_REQUIRE="1", **settings)
+    assert told in required["error"]

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 
 from gpucache.engine.layers import Layers
@@ -26,12 +27,22 @@ _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 
 
 def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) -> Miss:
-    """The verdict on a request that no store answered."""
+    """The verdict on a request that no store answered; it names every root that could not be asked."""
+    sentences = [sentence for _, sentence in layers.not_asked]
+    if not any(True for _ in layers.on_disk()):
+        return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
+    miss = _verdict(layers, prepared, damage)
+    if sentences and miss.verdict is Verdict.NEVER_BUILT:  # which is more than anybody can know
+        miss = replace(miss, verdict=Verdict.NOT_CONSULTED)
+    if miss.verdict is Verdict.NOT_CONSULTED:
+        return replace(miss, detail="; ".join((*sentences, miss.detail)))
+    return replace(miss, detail="; ".join((miss.detail, *sentences)))
+
+
+def _verdict(layers: Layers, prepared: Prepared, damage: Sequence[Damaged]) -> Miss:
     if damage:
         what = "and was moved to quarantine" if damage[0].quarantined else "and could not be moved away"
         return Miss(Verdict.CORRUPT, f"the entry was {damage[0].damage}: {damage[0].detail}, {what}")
-    if not any(True for _ in layers.on_disk()):
-        return Miss(Verdict.NOT_CONSULTED, layers.unusable or "no cache root is configured")
     records = [record_of(store, prepared) for store in layers.on_disk()]
     return (
         _removed(records, prepared)
@@ -102,12 +113,18 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _unread(layers: Layers, prepared: Prepared) -> Miss | None:
-    """The very entry is there but could not be used, whatever else differs from others."""
+    """The very entry is there and could not be used, or nobody can tell, whatever else differs."""
     for store in layers.on_disk():
         for key in (prepared.key, prepared.located_key):
-            answer = store.get(key) if store.contains(key) else None
-            if isinstance(answer, Absent) and answer.reason:
+            answer = store.get(key)
+            if not isinstance(answer, Absent) or not answer.reason:
+                continue
+            if store.contains(key):
                 return Miss(Verdict.NOT_RECORDED, f"{key.short} is in {store.root}, but {answer.reason}")
+            return Miss(
+                Verdict.NOT_CONSULTED,
+                f"{store.root} could not be asked for {key.short}: {answer.reason}; check whose it is",
+            )
     return None
 
 
@@ -171,8 +188,6 @@ def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> M
         return Miss(Verdict.NOT_RECORDED, unrecorded)
     few = all(len(sample) < _SAMPLED for _, sample in samples)
     told = f"nothing was ever built as {name}" if few else f"no build of {name} is recorded"
-    if layers.unusable:  # only system roots were asked
-        return Miss(Verdict.NOT_CONSULTED, f"{layers.unusable}; {told} in {roots}")
     return Miss(Verdict.NEVER_BUILT, f"{told} in {roots}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpucache.store.interface import EntryStore, Store
+from gpucache.store.system_root import RefusedRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,20 @@ class Layers:
     """Called after publishing where the cache has a bound; keeps it."""
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty where there is one."""
+    refused: tuple[RefusedRoot, ...] = ()
+    """System roots that are named and cannot be read."""
 
     def on_disk(self) -> Iterator[EntryStore]:
         """The user's root, then system roots."""
         if self.user is not None:
             yield self.user
         yield from self.systems
+
+    @property
+    def not_asked(self) -> tuple[tuple[str, str], ...]:
+        """Every root that is named and cannot be asked, each with the sentence that says why."""
+        own = (("the user's own", self.unusable),) if self.unusable else ()
+        return (*own, *((str(one.root), str(one)) for one in self.refused))
 
     @property
     def target(self) -> EntryStore | None:

@@ -50,6 +50,7 @@ def why(
             consulted,
             find(replace(layers, memory=None), prepared),
             tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
+            not_asked=layers.not_asked,
         )
 
 

@@ -38,6 +38,8 @@ class Answer:
     """What was built for the target under this name: when (ns) and the key, newest first."""
     layers: tuple[Layer, ...] = ()
     """The caches that the program passes, ours first."""
+    not_asked: tuple[tuple[str, str], ...] = ()
+    """Every root that is named and could not be asked, with a sentence that says why and what mends it."""
 
     @property
     def hit(self) -> bool:

@@ -17,9 +17,12 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
         where = f" for {one.target}" if one.target else ""
         variant = f" [{one.variant}]" if one.variant else ""
         yield plain(f"{one.program}{variant}{where}", "bold")
-        yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}")
+        unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
+        yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
         if isinstance(one.found, Hit):
             yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
+            for _, sentence in one.not_asked:
+                yield plain(f"note:    {sentence}", "yellow")
         else:
             yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
             yield from _differences(one)

@@ -15,6 +15,7 @@ from gpucache.store.interface import (
     Store,
 )
 from gpucache.store.memory import MemoryStore
+from gpucache.store.system_root import RefusedRoot, check_system_root
 from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, check_root
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Found",
     "Leftover",
     "MemoryStore",
+    "RefusedRoot",
     "RootMissing",
     "RootRefused",
     "RootState",
@@ -36,4 +38,5 @@ __all__ = [
     "ScannedEntry",
     "Store",
     "check_root",
+    "check_system_root",
 ]

@@ -102,11 +102,16 @@ def distrust(status: os.stat_result) -> str | None:
     """Why a file or folder of this owner and mode is not believed; None where it is."""
     if sys.platform == "win32":
         return None
-    if status.st_uid not in (0, os.geteuid()):
+    if not owner_is_trusted(status):
         return f"it belongs to uid {status.st_uid}"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
     return None
+
+
+def owner_is_trusted(status: os.stat_result) -> bool:
+    """Whether a file is our own or the administrator's."""
+    return sys.platform == "win32" or status.st_uid in (0, os.geteuid())
 
 
 def owned_by_us(status: os.stat_result) -> bool:
@@ -117,15 +122,14 @@ def owned_by_us(status: os.stat_result) -> bool:
 def _require_root(path: Path, link: os.stat_result, status: os.stat_result) -> None:
     if sys.platform == "win32":
         return
-    if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+    if stat.S_ISLNK(link.st_mode) and not owner_is_trusted(link):
         raise CacheUnusableError(
             f"the cache root {path} is a link that belongs to uid {link.st_uid}; {_ELSEWHERE}"
         )
     reason = distrust(status)
     if reason is None:
         return
-    ours = status.st_uid in (0, os.geteuid())
-    remedy = (
-        f"run 'chmod go-w {path}' if nobody else did write there, or {_ELSEWHERE}" if ours else _ELSEWHERE
-    )
+    remedy = _ELSEWHERE
+    if owner_is_trusted(status):
+        remedy = f"run 'chmod go-w {path}' if nobody else did write there, or {_ELSEWHERE}"
     raise CacheUnusableError(f"the cache root {path} cannot be trusted, as {reason}; {remedy}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Write = Callable[..., Path]
 ANSWER = {
     "program", "target", "variant", "consulted", "verdict", "detail", "differences", "key", "nearest",
-    "written", "layers",
+    "written", "layers", "not_asked",
 }  # fmt: skip
 KERNEL = '#include "value.h"\nextern "C" __global__ void k(int *out) { *out = VALUE + EXTRA; }\n'
 HEADER = "#define VALUE 1\n"
@@ -86,6 +86,26 @@ def test_people_read_the_same_in_sentences(run: Run, kernel: Filled, nvrtc: str)
     assert answer.code == 3
     for part in (f"k.cu for {nvrtc}", str(kernel.root), "key-changed: ", "-DEXTRA=2", warmed["key"][:12]):
         assert part in answer.out
+
+
+def test_a_system_root_that_is_not_asked_is_told(
+    run: Run,
+    why: Callable[..., Any],
+    kernel: Filled,
+    nvrtc: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A shared cache that is not there is named by a hit and a miss, and beside the roots that were asked."""
+    gone = tmp_path / "gone"
+    monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(gone))
+    told = f"the system root {gone} was not asked, as it does not exist; correct GPUCACHE_SYSTEM_DIRS"
+    for answer in (why(), why(extra="5")):
+        (row,) = answer.document["outcomes"]
+        assert row["not_asked"] == [{"root": str(gone), "detail": told}]
+        assert row["verdict"] == "hit" or told in row["detail"]
+    text = run("inspect", "--why", kernel.sources / "k.cu", "--target", nvrtc, at=kernel.root).out
+    assert f"asked:   {kernel.root}; not {gone}\n" in text
 
 
 def test_another_define_is_told_with_both_values(why: Callable[..., Any]) -> None:

@@ -1,0 +1,107 @@
+"""Why a root that somebody else filled (``GPUCACHE_SYSTEM_DIRS``) cannot be read here, and what mends it.
+
+Looks at the root, the folders below it and one entry, as the modes of a copied tree are rarely all
+alike. Must not know what the entries say.
+"""
+
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucache.folders import Folder
+from gpucache.store import layout
+from gpucache.store.trust import UntrustedFileError, distrust, open_trusted, owner_is_trusted
+
+_CORRECT = "correct GPUCACHE_SYSTEM_DIRS"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRoot:
+    """A system root that is not asked."""
+
+    root: Path
+    problem: str
+    """What is wrong, to be read after the root's name."""
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
+
+
+def check_system_root(path: Path) -> RefusedRoot | None:
+    """What keeps a system root from being read; None where nothing does. Raises nothing."""
+    at = path
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(Folder.at(path))
+            problem = _distrusted(path, os.lstat(path), folder.status())
+            if problem is not None:
+                return problem
+            for name in layout.ENTRIES:
+                at = at / name
+                folder = stack.enter_context(folder.folder(name))
+            group = next(
+                (found.name for found in folder.entries() if found.is_dir(follow_symlinks=False)), ""
+            )
+            if group:
+                at = at / group
+                folder = stack.enter_context(folder.folder(group))
+                _read_one(folder)
+        except FileNotFoundError:
+            # Without the folders below it is empty, which a cache may be.
+            return RefusedRoot(path, "it does not exist", _CORRECT) if at == path else None
+        except NotADirectoryError:
+            return RefusedRoot(path, f"{'it' if at == path else at} is not a folder", _CORRECT)
+        except UntrustedFileError as error:
+            return RefusedRoot(
+                path, f"{at} holds an entry that is not believed: {error.strerror}", _give(path)
+            )
+        except OSError as error:
+            return _unreadable(path, at, error)
+    return None
+
+
+def _read_one(folder: Folder) -> None:
+    """Open one entry as a lookup would."""
+    for found in folder.entries():
+        if found.name.endswith(layout.ENTRY_SUFFIX):
+            with open_trusted(folder, found.name):
+                return
+
+
+def _distrusted(path: Path, link: os.stat_result, status: os.stat_result) -> RefusedRoot | None:
+    if stat.S_ISLNK(link.st_mode) and not owner_is_trusted(link):
+        return RefusedRoot(path, f"it is a link of uid {link.st_uid}", f"run 'chown -h root {path}'")
+    reason = distrust(status)
+    if reason is None:
+        return None
+    return RefusedRoot(
+        path, reason, f"run 'chmod -R go-w {path}'" if owner_is_trusted(status) else _give(path)
+    )
+
+
+def _give(path: Path) -> str:
+    return f"root's and your own are believed alone: run 'chown -R root {path}' if you trust what is in it"
+
+
+def _unreadable(path: Path, at: Path, error: OSError) -> RefusedRoot:
+    """A place that could not be opened; whose it is and its mode tell what would help."""
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return RefusedRoot(path, f"{at} cannot be read ({error.strerror or error})", _CORRECT)
+    try:
+        status = os.lstat(at)
+    except OSError:
+        return RefusedRoot(
+            path,
+            "a folder above it may not be passed by this user",
+            "run 'chmod o+x' on the folders above it",
+        )
+    mode, owner = stat.S_IMODE(status.st_mode), status.st_uid
+    return RefusedRoot(
+        path,
+        f"{'it' if at == path else at} is closed to this user (mode {mode:04o}, of uid {owner})",
+        f"fill it with 'gpucache warm --shared', or run 'chmod -R go+rX {path}'",
+    )

@@ -1,0 +1,98 @@
+"""What keeps a system root from being read, each with the remedy that fits."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore, check_system_root
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can look as another user"
+)
+_STRANGER = 65534
+_OTHER = 54321
+
+
+@pytest.fixture
+def root(make_entry: Callable[..., Entry]) -> Iterator[Path]:
+    """A shared root of the administrator with one entry, in a folder that every user can reach."""
+    ground = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
+    ground.chmod(0o755)
+    DirectoryStore(ground / "root", writable=True, shared=True).publish(make_entry())
+    yield ground / "root"
+    shutil.rmtree(ground)
+
+
+@contextmanager
+def _stranger() -> Iterator[None]:
+    os.seteuid(_STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def _told(root: Path) -> str:
+    with _stranger():
+        return str(check_system_root(root))
+
+
+def test_a_shared_root_is_read(root: Path) -> None:
+    """What was made for everybody keeps nobody out; nor does an empty one."""
+    with _stranger():
+        assert check_system_root(root) is None
+        assert check_system_root(root.parent) is None
+
+
+@pytest.mark.parametrize("inner", [".", "v1", "v1/entries", "v1/entries/*"])
+def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None:
+    """A mode that shuts others out, of the root or of a folder below, names the place and two ways out."""
+    (folder,) = root.glob(inner) if inner != "." else [root]
+    folder.chmod(0o700)
+    place = "it" if folder == root else str(folder)
+    assert _told(root) == (
+        f"the system root {root} was not asked, as {place} is closed to this user (mode 0700, of uid 0); "
+        f"fill it with 'gpucache warm --shared', or run 'chmod -R go+rX {root}'"
+    )
+
+
+def test_a_private_entry_is_named(root: Path) -> None:
+    """Folders that all may pass around entries that only their owner may read are seen, too."""
+    (entry,) = root.rglob("*.gpc")
+    entry.chmod(0o600)
+    assert "is closed to this user" in _told(root) and f"chmod -R go+rX {root}" in _told(root)
+
+
+@pytest.mark.parametrize("what", ["root", "entry"])
+def test_another_owner_is_named(root: Path, what: str) -> None:
+    """What belongs to neither root nor this user is not believed, and chown is the remedy."""
+    (entry,) = root.rglob("*.gpc")
+    os.chown(root if what == "root" else entry, _OTHER, _OTHER)
+    told = _told(root)
+    assert f"it belongs to uid {_OTHER}" in told and f"chown -R root {root}" in told
+
+
+def test_a_root_that_others_may_write_to_is_named(root: Path) -> None:
+    """A right to write for others is told with its mode, and chmod is the remedy."""
+    root.chmod(0o777)
+    told = _told(root)
+    assert "others may write to it (mode 0777)" in told and f"chmod -R go-w {root}" in told
+
+
+def test_a_place_that_is_no_cache_is_named(root: Path) -> None:
+    """A name that leads nowhere, or to a file, is a mistake in the variable."""
+    (root / "file").write_bytes(b"")
+    for name, problem in {"none": "it does not exist", "file": "it is not a folder"}.items():
+        assert _told(root / name).endswith(f"as {problem}; correct GPUCACHE_SYSTEM_DIRS")
+
+
+def test_a_root_below_a_private_folder_is_told(root: Path) -> None:
+    """Where a folder above shuts this user out, nothing is claimed of the root itself."""
+    root.parent.chmod(0o700)
+    assert "a folder above it may not be passed by this user" in _told(root)
