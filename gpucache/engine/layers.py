@@ -6,8 +6,7 @@ Owns their order and why one is missing. Must not know concrete stores: assembly
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpucache.store.interface import EntryStore, Store
-from gpucache.store.system_root import RefusedRoot
+from gpucache.store.interface import EntryStore, RefusedRoot, Store
 
 
 @dataclass(frozen=True, slots=True)

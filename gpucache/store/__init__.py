@@ -11,11 +11,12 @@ from gpucache.store.interface import (
     FileIdentity,
     Found,
     Leftover,
+    RefusedRoot,
     ScannedEntry,
     Store,
 )
 from gpucache.store.memory import MemoryStore
-from gpucache.store.system_root import RefusedRoot, check_system_root
+from gpucache.store.system_root import check_system_root
 from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, check_root
 
 __all__ = [

@@ -104,6 +104,19 @@ class Event:
     """The program in whose history it stands; whoever records it gives the name apart."""
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRoot:
+    """A system root that is not asked."""
+
+    root: Path
+    problem: str
+    """What is wrong, to be read after the root's name."""
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
+
+
 class Store(Protocol):
     """Entries by key. Implementations: a directory, and memory."""
 

@@ -8,27 +8,14 @@ import errno
 import os
 import stat
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.folders import Folder
 from gpucache.store import layout
+from gpucache.store.interface import RefusedRoot
 from gpucache.store.trust import UntrustedFileError, distrust, open_trusted, owner_is_trusted
 
 _CORRECT = "correct GPUCACHE_SYSTEM_DIRS"
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedRoot:
-    """A system root that is not asked."""
-
-    root: Path
-    problem: str
-    """What is wrong, to be read after the root's name."""
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
 
 
 def check_system_root(path: Path) -> RefusedRoot | None:
