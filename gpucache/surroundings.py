@@ -3,16 +3,21 @@
 Puts the systems' own knowledge together for warm and bench. Must not run anything.
 """
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from gpucache.caches import watching
 from gpucache.caches.redirects import make_folders, redirects
+from gpucache.caches.registry import systems
 from gpucache.engine.bench_command import Surroundings
 from gpucache.engine.watch import Snapshot
 
-_TURNED_ON = {"SYCL_CACHE_PERSISTENT": "SYCL's persistent cache"}
+_TURNED_ON = {
+    "sycl": ("SYCL_CACHE_PERSISTENT", "SYCL's persistent cache"),
+    "jax": ("JAX_COMPILATION_CACHE_DIR", "JAX's compilation cache"),
+}
+_DEEPEST = 6
+"""How far below its root an entry of a known cache lies at most."""
 
 
 def surroundings(environ: Mapping[str, str], load: Callable[[], Callable[[], float]]) -> Surroundings:
@@ -22,28 +27,25 @@ def surroundings(environ: Mapping[str, str], load: Callable[[], Callable[[], flo
         isolate=lambda folder: isolate(folder, environ),
         look=look,
         load=load,
-        lacking=notes(environ),
+        root_of=root_of,
+        notes=lambda written: notes(written, environ),
     )
 
 
 def isolate(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """The variables that keep every known cache below a folder, which is made; raises OSError."""
-    own = dict(redirects(folder, environ).environment)
+    own = _variables(folder, environ)
     make_folders(folder, own)
     return own
 
 
 def used(folder: Path, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables of the caches below a folder that hold something."""
-    groups = redirects(folder, environ).groups
-    return tuple(pair for group in groups if any(_holds(value) for _, value in group) for pair in group)
-
-
-def _holds(value: str) -> bool:
-    place = Path(value)
-    if not place.is_absolute():
-        return False
-    return place.is_file() or any(files for _, _, files in os.walk(place))
+    """The variables of the caches below a folder that hold entries."""
+    held = look({**environ, **_variables(folder, environ)}, True)
+    groups = redirects(folder, environ)
+    return tuple(
+        pair for group in groups if any(held.get(name) for name in group.caches) for pair in group.variables
+    )
 
 
 def look(environ: Mapping[str, str], private: bool) -> Snapshot:
@@ -51,11 +53,22 @@ def look(environ: Mapping[str, str], private: bool) -> Snapshot:
     return watching.snapshot(environ, private=private)
 
 
-def notes(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What cannot be redirected, and what a redirected command uses and this environment does not."""
-    turned_on = (
-        f"{what} is turned on by {name}=1, which your environment does not set"
-        for name, what in _TURNED_ON.items()
-        if environ.get(name) != "1"
-    )
-    return (*redirects(Path("DIR"), environ).lacking, *turned_on)
+def root_of(path: Path) -> Path | None:
+    """The root of the known cache that a folder lies in; None for any other folder."""
+    candidates = (path, *path.parents[:_DEEPEST])
+    return next((place for place in candidates if any(one.recognises(place) for one in systems())), None)
+
+
+def notes(written: Collection[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What was turned on for a command, of the caches that it wrote into, and this environment does not."""
+    return tuple(_turned_on(written, environ))
+
+
+def _turned_on(written: Collection[str], environ: Mapping[str, str]) -> Iterator[str]:
+    for cache, (variable, title) in _TURNED_ON.items():
+        if cache in written and not environ.get(variable):
+            yield f"{title} was turned on for it; without {variable} in your environment it is off"
+
+
+def _variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for group in redirects(folder, environ) for name, value in group.variables}

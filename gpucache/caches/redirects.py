@@ -1,8 +1,8 @@
 """Which variables move every known cache, and where each lies when none of them is set.
 
 Owns the caches that have no module of their own: a variable, and a place below the home folder. Those
-with a module answer for themselves. Source: each project's documentation of its variable. Must not look
-into a cache.
+with a module answer for themselves. A cache that is off until a variable is set is turned on, too. Source:
+each project's documentation of its variables. Must not look into a cache.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,6 +22,10 @@ class Plain:
     """Below the home folder, or below the cache folder where it begins with ``~cache``; empty for none."""
     below: str = ""
     """The part of the folder that holds entries."""
+    turn_on: tuple[tuple[str, str], ...] = ()
+    """What else makes its programs keep all they compile, where the variable is not set."""
+    rewritten: str = ""
+    """A pattern of the files that a hit rewrites, which are no entries."""
 
 
 PLAIN = (
@@ -37,37 +41,46 @@ PLAIN = (
     Plain("numba", "NUMBA_CACHE_DIR", ""),
     Plain("warp", "WARP_CACHE_PATH", "~cache/warp"),
     Plain("taichi", "TI_OFFLINE_CACHE_FILE_PATH", "~cache/taichi/ticache"),
+    Plain(
+        "jax",
+        "JAX_COMPILATION_CACHE_DIR",
+        "",
+        turn_on=(
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+        rewritten="*-atime",
+    ),
 )
-# A cache that is off until its variable is set is moved only where it is on.
-_OPT_IN = (Plain("jax", "JAX_COMPILATION_CACHE_DIR", ""),)
 XDG = "XDG_CACHE_HOME"
+OTHERS = "others"
+"""What lies below the cache folder and belongs to no known cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Redirects:
-    """What keeps a program's caches below one folder, and what cannot be kept there."""
+class Group:
+    """The variables that belong together: where caches are, and what turns them on there."""
 
-    groups: tuple[tuple[tuple[str, str], ...], ...]
-    """The variables of each cache: where it is, and what turns it on there."""
-    lacking: tuple[str, ...]
-
-    @property
-    def environment(self) -> tuple[tuple[str, str], ...]:
-        """All variables."""
-        return tuple(pair for group in self.groups for pair in group)
+    caches: tuple[str, ...]
+    """The names of the caches that they move."""
+    variables: tuple[tuple[str, str], ...]
 
 
-def redirects(folder: Path, environ: Mapping[str, str]) -> Redirects:
-    """The variables that put every known cache below a folder, and make those folders that must be there."""
-    groups: list[tuple[tuple[str, str], ...]] = [((XDG, str(folder / "xdg")),)]
-    groups += [((plain.variable, str(folder / plain.name)),) for plain in _plains(environ)]
-    lacking = []
+def redirects(folder: Path, environ: Mapping[str, str]) -> tuple[Group, ...]:
+    """The variables that put every known cache below a folder."""
+    shared = [OTHERS]
+    groups = []
     for system in systems():
-        isolation = system.isolation(folder)
-        groups.append(tuple(pair for pair in isolation.environment if pair[0] != XDG))
-        if isolation.lacking and not isolation.environment:
-            lacking.append(f"{system.name}: {isolation.lacking}")
-    return Redirects(tuple(filter(None, groups)), tuple(lacking))
+        found = system.isolation(folder).environment
+        own = tuple(pair for pair in found if pair[0] != XDG)
+        if own:
+            groups.append(Group((system.name,), own))
+        elif found:
+            shared.append(system.name)
+    for plain in PLAIN:
+        turn_on = () if environ.get(plain.variable) else plain.turn_on
+        groups.append(Group((plain.name,), ((plain.variable, str(folder / plain.name)), *turn_on)))
+    return (Group(tuple(shared), ((XDG, str(folder / "xdg")),)), *groups)
 
 
 def make_folders(folder: Path, environment: Mapping[str, str]) -> None:
@@ -78,17 +91,12 @@ def make_folders(folder: Path, environment: Mapping[str, str]) -> None:
             Path(environment[plain.variable]).mkdir(parents=True, exist_ok=True)
 
 
-def plain_places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Name and folder of the entries of every cache without a module, in an environment."""
-    for plain in _plains(environ):
+def plain_places(environ: Mapping[str, str]) -> Iterator[tuple[Plain, Path]]:
+    """Every cache without a module, with the folder of its entries in an environment."""
+    for plain in PLAIN:
         place = environ.get(plain.variable) or _default(plain, environ)
         if place:
-            yield plain.name, Path(place) / plain.below
-
-
-def _plains(environ: Mapping[str, str]) -> Iterator[Plain]:
-    yield from PLAIN
-    yield from (plain for plain in _OPT_IN if environ.get(plain.variable))
+            yield plain, Path(place) / plain.below
 
 
 def _default(plain: Plain, environ: Mapping[str, str]) -> str:

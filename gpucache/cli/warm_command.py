@@ -25,7 +25,8 @@ def warm_command(timeout: float, into: Path | None) -> None:
     environ = _environ(into)
     runs = _runs({**os.environ, **environ}, timeout, private=into is not None)
     warmed = used(into.absolute(), os.environ) if into is not None else ()
-    summary = summarise_settle(runs, warmed, notes(os.environ) if into is not None else ())
+    written = {one.cache for run in runs for one in run.growth}
+    summary = summarise_settle(runs, warmed, notes(written, os.environ) if into is not None else ())
     if into is not None and warmed:
         _write(into / ENVIRONMENT_FILE, warmed)
     given().document(

@@ -9,13 +9,15 @@ import random
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from statistics import median_low
 
+from gpucache.engine import elsewhere
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
+from gpucache.engine.elsewhere import Clues, Homeless, Watched
 from gpucache.engine.settle import settle
 from gpucache.engine.statistics import paired_ratio
 from gpucache.engine.verdicts import Evidence, judge
@@ -49,8 +51,10 @@ class Surroundings:
     """What the caches of an environment hold; True for one below a folder of ours."""
     load: Callable[[], Callable[[], float]]
     """Begins to measure what others use of the cores; what it gives back ends it with the share."""
-    lacking: tuple[str, ...] = ()
-    """What cannot be redirected, a sentence each."""
+    root_of: Callable[[Path], Path | None] = lambda _: None
+    """The root of the known cache that a folder belongs to; None for any other folder."""
+    notes: Callable[[Collection[str]], tuple[str, ...]] = lambda _: ()
+    """What is worth saying of caches that were written, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,16 @@ def bench_command(
     """The case of a command, below a folder of ours; raises UsageError where it cannot be started."""
     label = shlex.join(plan.argv)
     bench = _Bench(plan, around, place)
+    begun_ns = time.time_ns()
     primed = list(bench.prime(progress))
     case = BenchCase(label, "", BenchVerdict.FAILED, redirects=bench.redirects)
     if primed[-1].error:
         return replace(case, reason=f"the first runs failed: {primed[-1].error}")
+    progress("looking where it caches")
+    clues = Clues(primed[0].cpu_ns, homeless=bench.homeless(), places=bench.places(begun_ns))
     end_load = around.load()
     samples = tuple(bench.samples(progress))
-    return _folded(case, plan, primed, samples, end_load(), around.lacking)
+    return _folded(case, plan, primed, samples, end_load(), clues, around.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,28 @@ class _Bench:
             progress(f"warming: run {run.number} done")
             yield run
 
+    def homeless(self) -> Homeless | None:
+        """A cold start with an empty home folder; None where the command does not run so."""
+        folder = self.place / "homeless"
+        environ = self._environ(folder)
+        done = self._run({**environ, **elsewhere.homeless_environment(folder, self.around.environ)})
+        wrote = elsewhere.homeless_places(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None if done.error else Homeless(done.cpu_ns, wrote)
+
+    def places(self, begun_ns: int) -> tuple[str, ...]:
+        """The caches outside of our folders that a warm start reads, as far as a trace tells."""
+        if shutil.which("strace") is None:
+            return ()
+        folder = self.place / "traced"
+        folder.mkdir()
+        words = (*self.plan.argv, str(Path.cwd()))
+        watched = Watched(begun_ns, time.time_ns(), self.place, self.around.root_of, words)
+        self._run(self._environ(self.place / _WARM_FOLDER), elsewhere.traced(self.plan.argv, folder))
+        found = elsewhere.places(elsewhere.opened(folder), watched)
+        shutil.rmtree(folder, ignore_errors=True)
+        return found
+
     def samples(self, progress: Callable[[str], None]) -> Iterator[Sample]:
         draw, begun = random.Random(_SEED), time.monotonic()
         for number in count():
@@ -127,7 +156,9 @@ class _Bench:
     def _sample(self, arm: Arm, number: int) -> Sample:
         if arm is Arm.AS_IS:
             done = self._run(self.around.environ)
-            return Sample(arm, ((PHASE, done.duration_ns),), error=done.error, output=done.output)
+            return Sample(
+                arm, ((PHASE, done.duration_ns),), error=done.error, output=done.output, cpu_ns=done.cpu_ns
+            )
         folder = self.place / (_WARM_FOLDER if arm is Arm.WARM else f"cold-{number}")
         environ = self._environ(folder)
         before = self.around.look(environ, True)
@@ -137,18 +168,24 @@ class _Bench:
             shutil.rmtree(folder, ignore_errors=True)
         phases = ((PHASE, done.duration_ns),)
         return Sample(
-            arm, phases, hit=arm is Arm.WARM and not added, error=done.error, growth=added, output=done.output
+            arm,
+            phases,
+            hit=arm is Arm.WARM and not added,
+            error=done.error,
+            growth=added,
+            output=done.output,
+            cpu_ns=done.cpu_ns,
         )
 
     def _environ(self, folder: Path) -> dict[str, str]:
         return {**self.around.environ, **self.around.isolate(folder)}
 
-    def _run(self, environ: Mapping[str, str]) -> CommandRun:
+    def _run(self, environ: Mapping[str, str], argv: tuple[str, ...] = ()) -> CommandRun:
         if self.plan.prepare:
             failed = run_prepare(self.plan.prepare, environ, self.plan.timeout_s)
             if failed:
                 return CommandRun(0, failed, "")
-        return run_command(self.plan.argv, environ, self.plan.timeout_s)
+        return run_command(argv or self.plan.argv, environ, self.plan.timeout_s)
 
 
 def _folded(
@@ -157,7 +194,8 @@ def _folded(
     primed: Sequence[SettleRun],
     samples: tuple[Sample, ...],
     load: float,
-    lacking: tuple[str, ...],
+    clues: Clues,
+    notes: Callable[[Collection[str]], tuple[str, ...]],
 ) -> BenchCase:
     if any(sample.error for sample in samples):
         verdict, reason = judge(samples, None, Evidence())
@@ -165,9 +203,10 @@ def _folded(
     cold, warm = (_durations(samples, arm) for arm in (Arm.COLD, Arm.WARM))
     ratio = paired_ratio(cold, warm)
     wrote = any(run.growth for run in primed)
-    evidence = Evidence(foreign_load=load, cold_writes=wrote, same_output=plan.same_output)
+    clues = replace(clues, cold_ns=tuple(sample.cpu_ns for sample in samples if sample.arm is Arm.COLD))
+    evidence = Evidence(load, wrote, plan.same_output, clues.reason)
     verdict, reason = judge(samples, ratio, evidence)
-    if not wrote and verdict is not BenchVerdict.FAILED:
+    if not wrote and not clues.reason and verdict is not BenchVerdict.FAILED:
         verdict, reason = BenchVerdict.DEGRADED, _NOTHING_WRITTEN
     spreads = Spread.of(cold), Spread.of(warm)
     return replace(
@@ -179,7 +218,7 @@ def _folded(
         ratio=ratio,
         arms=tuple(_others(plan, samples, cold)),
         break_even=_break_even(primed, *spreads) if verdict is BenchVerdict.FASTER else None,
-        notes=(*_notes(primed), *lacking),
+        notes=(*_notes(primed), *notes({one.cache for run in primed for one in run.growth})),
         growth=_typical(samples),
         samples=samples,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Arm
+from gpucache.outcomes import Arm, Held
 
 DRIVERS = {
     "POCL_CACHE_DIR": "pocl",
@@ -56,7 +56,7 @@ def make_place(arm: Arm, folder: Path) -> Place:
     return Place(alone, watched)
 
 
-def _files(folder: Path) -> dict[str, int]:
+def _files(folder: Path) -> dict[str, Held]:
     found = {}
     for where, _, names in os.walk(folder):
         for name in names:
@@ -66,5 +66,5 @@ def _files(folder: Path) -> dict[str, int]:
             except OSError:  # it went meanwhile
                 continue
             if size:
-                found[path.relative_to(folder).as_posix()] = size
+                found[path.relative_to(folder).as_posix()] = Held(size)
     return found

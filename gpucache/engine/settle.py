@@ -22,7 +22,7 @@ def settle(
         done = run()
         after = look()
         added = growth(before, after)
-        yield SettleRun(number, done.duration_ns, added, done.error)
+        yield SettleRun(number, done.duration_ns, added, done.error, done.cpu_ns)
         if done.error or not added:
             return
         before = after

@@ -1,8 +1,8 @@
 """What a comparison comes to: a result, no difference, or figures that do not say what they seem to say.
 
 Pure. Owns the rules and their order: a start that failed, a warm start that missed, a cold start that was
-not cold, a ratio that cannot be told, a loaded machine, too few pairs, noise larger than the effect; and
-what a gate lets through. Must not know how samples were taken.
+not cold, a cache elsewhere, a ratio that cannot be told, a loaded machine, too few pairs, noise larger than
+the effect; and what a gate lets through. Must not know how samples were taken.
 """
 
 import math
@@ -29,6 +29,8 @@ class Evidence:
     """Whether a cold start is known to write into some cache below (it did while warming)."""
     same_output: bool = False
     """Whether all starts must print the same."""
+    elsewhere: str = ""
+    """What says that a cold start found something cached that no variable moves; empty for nothing."""
     no_ratio: str = ""
     """Why there is no ratio; empty where there is one."""
 
@@ -78,6 +80,8 @@ def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
         yield f"the warm starts missed: they wrote into {', '.join(wrote)}"
     if evidence.cold_writes and any(not sample.growth for sample in cold):
         yield "the cold starts were not cold: they wrote nothing into their empty caches, so another answered"
+    if evidence.elsewhere:
+        yield evidence.elsewhere
     if evidence.no_ratio:
         yield evidence.no_ratio
     if evidence.foreign_load > LOADED:

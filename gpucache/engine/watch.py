@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from gpucache.outcomes import Growth
+from gpucache.outcomes import Growth, Held
 
-Snapshot = Mapping[str, Mapping[str, int]]
-"""Entries of each cache, by name: what an entry is called, and its size in bytes."""
+Snapshot = Mapping[str, Mapping[str, Held]]
+"""Entries of each cache, by name: what an entry is called, and what tells it from another."""
 
 NAMES_KEPT = 8
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:
-    """The entries that are new or larger, by cache; nothing for a cache that gained nothing."""
+    """The entries that are new, larger or written anew, by cache; nothing for a cache that gained nothing."""
     grown = (_of(name, before.get(name, {}), held) for name, held in after.items())
     return tuple(one for one in grown if one.entries)
 
@@ -28,7 +28,16 @@ def joined(many: tuple[tuple[Growth, ...], ...]) -> tuple[Growth, ...]:
     return tuple(total.values())
 
 
-def _of(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> Growth:
-    gained = {entry: size - before.get(entry, 0) for entry, size in after.items()}
+def _of(name: str, before: Mapping[str, Held], after: Mapping[str, Held]) -> Growth:
+    gained = {entry: _gain(before.get(entry), held) for entry, held in after.items()}
     new = {entry: size for entry, size in gained.items() if size > 0}
     return Growth(name, len(new), sum(new.values()), tuple(sorted(new)[:NAMES_KEPT]))
+
+
+def _gain(before: Held | None, after: Held) -> int:
+    """Bytes that were written; an entry that was written anew counts whole, a log that grew not at all."""
+    if before is not None and after.text and after.size_bytes > before.size_bytes:
+        return 0
+    if before is None or before.made_ns != after.made_ns:
+        return after.size_bytes
+    return after.size_bytes - before.size_bytes

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
+from typing import NamedTuple
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""
@@ -38,9 +39,19 @@ class BenchVerdict(StrEnum):
     FAILED = "failed"
 
 
+class Held(NamedTuple):
+    """What tells an entry of a cache from another of the same name."""
+
+    size_bytes: int
+    made_ns: int = 0
+    """When it was written; 0 where its owner sets that at a hit, too."""
+    text: bool = False
+    """Whether it is text of an unknown owner, which is a log where it only becomes longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a cache gained: entries that were not there, and bytes."""
+    """What a cache gained: entries that were not there or were written anew, and bytes."""
 
     cache: str
     entries: int
@@ -64,6 +75,8 @@ class Sample:
     """What it wrote into each known cache."""
     output: str = ""
     """SHA-256 of what it printed; empty where that was not kept."""
+    cpu_ns: int = 0
+    """CPU time of a command, without the system's; 0 where that was not taken."""
 
     @property
     def total_ns(self) -> int:
@@ -160,6 +173,8 @@ class SettleRun:
     growth: tuple[Growth, ...] = ()
     error: str = ""
     """Why it failed; empty where it did not."""
+    cpu_ns: int = 0
+    """CPU time, without the system's."""
 
 
 @dataclass(frozen=True, slots=True)

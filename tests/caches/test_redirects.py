@@ -3,39 +3,41 @@
 import os
 from pathlib import Path
 
-from gpucache.caches.redirects import PLAIN, make_folders, plain_places, redirects
+from gpucache.caches.redirects import PLAIN, make_folders, plain_places
+from gpucache.caches.redirects import redirects as groups
 from gpucache.caches.registry import SYSTEMS
 from gpucache.caches.watching import snapshot
 from gpucache.engine.watch import growth
 from tests.caches.sycl.build import put
 
 
+def redirects(folder: Path, environ: dict[str, str]) -> dict[str, str]:
+    """All variables that are set."""
+    return {name: value for group in groups(folder, environ) for name, value in group.variables}
+
+
 def test_every_cache_has_a_place_of_its_own(tmp_path: Path) -> None:
     """No two variables share a folder, and every place is below the one that was given."""
-    environment = dict(redirects(tmp_path, {}).environment)
+    environment = redirects(tmp_path, {})
     places = [value for value in environment.values() if value.startswith("/")]
     assert len(set(places)) == len(places) and all(Path(place).is_relative_to(tmp_path) for place in places)
     assert {plain.variable for plain in PLAIN} < set(environment)
     assert {"SYCL_CACHE_DIR", "POCL_CACHE_DIR", "CUDA_CACHE_PATH", "ROCFFT_RTC_CACHE_PATH"} < set(environment)
 
 
-def test_what_cannot_be_moved_is_said(tmp_path: Path) -> None:
-    """Futhark's file is named by its own option alone."""
-    assert [one.partition(":")[0] for one in redirects(tmp_path, {}).lacking] == ["futhark"]
-
-
-def test_a_cache_that_is_off_is_not_turned_on_by_moving_it(tmp_path: Path) -> None:
-    """JAX has no cache until its variable names a folder."""
-    name = "JAX_COMPILATION_CACHE_DIR"
-    assert name not in dict(redirects(tmp_path, {}).environment)
-    assert dict(redirects(tmp_path, {name: "/elsewhere"}).environment)[name] == str(tmp_path / "jax")
+def test_jax_is_turned_on_and_keeps_what_the_user_set(tmp_path: Path) -> None:
+    """JAX has no cache until its variable names a folder, and by default keeps slow compiles alone."""
+    name, least = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+    environment = redirects(tmp_path, {})
+    assert (environment[name], environment[least]) == (str(tmp_path / "jax"), "0")
+    assert least not in redirects(tmp_path, {name: "/elsewhere"})
 
 
 def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
     """Each system with a variable finds its place below the folder in the new environment."""
     from gpucache.caches.registry import load_system
 
-    environment = dict(redirects(tmp_path, {"HOME": "/nowhere"}).environment)
+    environment = redirects(tmp_path, {"HOME": "/nowhere"})
     moved = [name for name in SYSTEMS if name != "futhark"]
     for name in moved:
         roots = [Path(one.root) for one in load_system(name).locations(environment) if one.role != "system"]
@@ -44,18 +46,53 @@ def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
 
 def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
-    environment = dict(redirects(tmp_path, {}).environment)
+    environment = redirects(tmp_path, {})
     make_folders(tmp_path, environment)
     put(Path(environment["SYCL_CACHE_DIR"]))
     Path(environment["TRITON_CACHE_DIR"], "kernel.cubin").write_bytes(b"x" * 7)
     Path(environment["TRITON_CACHE_DIR"], "empty").write_bytes(b"")
     stranger = Path(environment["XDG_CACHE_HOME"], "unknown-app", "cache")
     stranger.parent.mkdir(parents=True)
-    stranger.write_bytes(b"x" * 5)
+    stranger.write_bytes(b"\0" * 5)
     held = snapshot(environment, private=True)
-    assert len(held["sycl"]) == 1 and list(held["triton"].values()) == [7]
-    [(name, size)] = held["others"].items()
-    assert (name.partition(" of ")[0], size) == ("unknown-app/cache", 5)
+    assert len(held["sycl"]) == 1 and [one.size_bytes for one in held["triton"].values()] == [7]
+    [(name, one)] = held["others"].items()
+    assert (name, one.size_bytes) == ("unknown-app/cache", 5)
+
+
+def test_a_log_is_no_entry(tmp_path: Path) -> None:
+    """Text that only becomes longer is one, whatever it is called; what else is written anew is an entry."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    (tmp_path / "starts").write_text("started, \u20ac " * 900, encoding="utf-8")
+    (tmp_path / "kernel.ptx").write_text(".version 8.0", encoding="utf-8")
+    (tmp_path / "kernel.bin").write_bytes(b"\x7fELF\0\1")
+    before = snapshot(environment, private=True)
+    (tmp_path / "run-2.log").write_text("started", encoding="utf-8")
+    with (tmp_path / "starts").open("a", encoding="utf-8") as file:
+        file.write("started")
+    assert growth(before, snapshot(environment, private=True)) == ()
+    for name in ("kernel.ptx", "kernel.bin"):
+        os.utime(tmp_path / name, (1, 1))
+    assert growth(before, snapshot(environment, private=True))[0].names == ("kernel.bin", "kernel.ptx")
+
+
+def test_what_a_hit_rewrites_is_no_entry(tmp_path: Path) -> None:
+    """JAX notes beside each entry when it was last used."""
+    for name in ("jit_f-1-cache", "jit_f-1-atime"):
+        (tmp_path / name).write_bytes(b"\0")
+    held = snapshot({"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}, private=False)
+    assert list(held["jax"]) == ["jit_f-1-cache"]
+
+
+def test_a_known_cache_that_is_filled_again_is_another(tmp_path: Path) -> None:
+    """Entries of the same key and size are told apart by the time they were written."""
+    environment = {"SYCL_CACHE_DIR": str(tmp_path), "SYCL_CACHE_PERSISTENT": "1"}
+    put(tmp_path)
+    before = snapshot(environment, private=False)
+    assert growth(before, snapshot(environment, private=False)) == ()
+    for file in tmp_path.rglob("*.bin"):
+        os.utime(file, (1, 1))
+    assert [one.cache for one in growth(before, snapshot(environment, private=False))] == ["sycl"]
 
 
 def test_strangers_are_left_out_of_the_users_own_folder(tmp_path: Path) -> None:
@@ -66,7 +103,8 @@ def test_strangers_are_left_out_of_the_users_own_folder(tmp_path: Path) -> None:
 
 def test_defaults_follow_home_and_cache_folder() -> None:
     """Without variables a cache lies where its owner puts it."""
-    places = dict(plain_places({"HOME": "/home/me", "XDG_CACHE_HOME": "/caches"}))
+    found = plain_places({"HOME": "/home/me", "XDG_CACHE_HOME": "/caches"})
+    places = {plain.name: place for plain, place in found}
     assert places["triton"] == Path("/home/me/.triton/cache") and places["mesa"] == Path(
         "/caches/mesa_shader_cache"
     )

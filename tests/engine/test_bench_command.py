@@ -1,6 +1,7 @@
 """Any command cold against warm, with a real command that keeps a cache of its own."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from gpucache.engine.bench_command import CommandPlan, Surroundings, bench_command
 from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Held
 
 # It works hard unless its cache has the answer; PLACE is where the cache is.
 _APP = """
@@ -28,19 +29,20 @@ print("sum", os.getpid() if os.environ.get("RESTLESS") else "")
 def _look(environ: Mapping[str, str], private: bool) -> Snapshot:
     place = Path(environ["PLACE"])
     files = place.iterdir() if place.is_dir() else ()
-    return {"app": {path.name: path.stat().st_size for path in files}}
+    return {"app": {path.name: Held(path.stat().st_size) for path in files}}
 
 
 def _bench(
     tmp_path: Path, *, load: float = 0.0, argv: tuple[str, ...] = (), same_output: bool = False,
-    as_is: bool = False, **environ: str,
+    as_is: bool = False, root: Path | None = None, **environ: str,
 ) -> BenchCase:  # fmt: skip
     around = Surroundings(
         environ={**os.environ, "PLACE": str(tmp_path / "own"), **environ},
         isolate=lambda folder: {"PLACE": str(folder)},
         look=_look,
         load=lambda: lambda: load,
-        lacking=("futhark: cannot be moved",),
+        root_of=lambda folder: root if root == folder else None,
+        notes=lambda written: tuple(f"wrote into {name}" for name in written),
     )
     command = argv or (sys.executable, "-c", _APP)
     plan = CommandPlan(command, 3, 60.0, same_output=same_output, as_is=as_is)
@@ -61,14 +63,66 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
     assert [(sample.growth, sample.hit) for sample in warm] == [((), True)] * 3
     assert case.verdict is not BenchVerdict.FAILED and case.growth[0].cache == "app"
     assert any("fully warm after run 1" in note for note in case.notes)
-    assert "futhark: cannot be moved" in case.notes
+    assert "wrote into app" in case.notes
     assert case.redirects == (("PLACE", "DIR"),)
 
 
-def test_a_cold_start_that_another_cache_answers_is_found_out(tmp_path: Path) -> None:
-    """A command that keeps to a place of its own writes nothing into the empty folders."""
-    case = _bench(tmp_path, PINNED=str(tmp_path / "pinned"))
+def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
+    """Where nothing is written into the empty folders cold and warm are the same."""
+    case = _bench(tmp_path, argv=(sys.executable, "-c", "print(1)"))
     assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
+
+
+def test_a_first_run_that_fills_another_place_is_found_out(tmp_path: Path) -> None:
+    """A command that keeps to a place of its own works hard once and never again, and the times are told."""
+    case = _bench(tmp_path, PINNED=str(tmp_path / "pinned"))
+    assert case.verdict is BenchVerdict.DEGRADED and "the first run of all used" in case.reason
+
+
+# Beside a small entry where it is told, it keeps what was hard to compute below its home folder.
+_SPLIT = """
+import os, pathlib
+hard = pathlib.Path.home() / ".app" / "hard"
+if not hard.exists():
+    total = sum(i * i for i in range(6_000_000))
+    hard.parent.mkdir()
+    hard.write_text(str(total))
+place = pathlib.Path(os.environ["PLACE"])
+place.mkdir(exist_ok=True)
+(place / "entry").exists() or (place / "entry").write_text("small")
+"""
+
+
+def test_a_full_cache_below_the_home_folder_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was full before the benchmark began, so that only an empty home folder shows what it saves."""
+    (tmp_path / ".app").mkdir()
+    (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
+    monkeypatch.setattr("gpucache.engine.bench_command.shutil.which", lambda _: None)
+    case = _bench(tmp_path, argv=(sys.executable, "-c", _SPLIT), HOME=str(tmp_path))
+    assert case.verdict is BenchVerdict.DEGRADED
+    assert "below the home folder in ~/.app: with an empty one it used" in case.reason
+
+
+def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path) -> None:
+    """What an empty home folder breaks says nothing of caches."""
+    (tmp_path / "licence").touch()
+    needs = "import pathlib; assert (pathlib.Path.home() / 'licence').exists();" + _APP
+    case = _bench(tmp_path, argv=(sys.executable, "-c", needs), HOME=str(tmp_path))
+    assert case.cold is not None and "home folder" not in case.reason
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_full_cache_that_the_command_names_is_found_out(tmp_path: Path) -> None:
+    """A known cache at a place which only the command knows is read by its warm starts."""
+    root = tmp_path / "elsewhere"
+    root.mkdir()
+    (root / "kernel").write_bytes(b"compiled")
+    reads = f"open({str(root / 'kernel')!r}).read();" + _APP
+    case = _bench(tmp_path, argv=(sys.executable, "-c", reads), root=root)
+    assert case.verdict is BenchVerdict.DEGRADED
+    assert case.reason.startswith(f"it also caches in {root}")
 
 
 def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:

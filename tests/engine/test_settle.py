@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from gpucache.engine.commands import CommandRun
 from gpucache.engine.settle import settle, summarise_settle
 from gpucache.engine.watch import Snapshot
+from gpucache.outcomes import Held
 
 _GOOD = CommandRun(5, "", "")
 
 
 def _looks(*sizes: int) -> Callable[[], Snapshot]:
-    moments: Iterator[Snapshot] = iter({"pocl": {str(n): 1 for n in range(size)}} for size in sizes)
+    moments: Iterator[Snapshot] = iter({"pocl": {str(n): Held(1) for n in range(size)}} for size in sizes)
     return lambda: next(moments)
 
 

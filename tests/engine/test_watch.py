@@ -1,29 +1,34 @@
 """What caches gained between two moments."""
 
 from gpucache.engine.watch import NAMES_KEPT, growth, joined
-from gpucache.outcomes import Growth
+from gpucache.outcomes import Growth, Held
 
 
 def test_new_and_larger_entries_count() -> None:
     """An entry that was not there counts whole, one that grew by what it gained; the rest do not count."""
-    before = {"pocl": {"a": 10, "b": 20, "c": 5}}
-    after = {"pocl": {"a": 10, "b": 25, "d": 7}}
+    before = {"pocl": {"a": Held(10), "b": Held(20), "c": Held(5)}}
+    after = {"pocl": {"a": Held(10), "b": Held(25), "d": Held(7)}}
     assert growth(before, after) == (Growth("pocl", 2, 12, ("b", "d")),)
+
+
+def test_an_entry_written_anew_counts_whole() -> None:
+    """The same name and size with another time is what a cache holds that is emptied at each start."""
+    assert growth({"pocl": {"a": Held(9, 1)}}, {"pocl": {"a": Held(9, 2)}}) == (Growth("pocl", 1, 9, ("a",)),)
 
 
 def test_a_cache_that_gained_nothing_is_left_out() -> None:
     """Removed and unchanged entries are no growth."""
-    assert growth({"sycl": {"a": 1}}, {"sycl": {}, "pocl": {}}) == ()
+    assert growth({"sycl": {"a": Held(1)}}, {"sycl": {}, "pocl": {}}) == ()
 
 
 def test_a_cache_that_was_not_there_counts_whole() -> None:
     """The first start makes the cache itself."""
-    assert growth({}, {"sycl": {"a": 1}}) == (Growth("sycl", 1, 1, ("a",)),)
+    assert growth({}, {"sycl": {"a": Held(1)}}) == (Growth("sycl", 1, 1, ("a",)),)
 
 
 def test_few_names_are_kept() -> None:
     """People are told some of many names."""
-    [one] = growth({}, {"pocl": {str(number): 1 for number in range(100)}})
+    [one] = growth({}, {"pocl": {str(number): Held(1) for number in range(100)}})
     assert (one.entries, len(one.names)) == (100, NAMES_KEPT)
 
 

@@ -1,0 +1,80 @@
+"""What says that a command also caches where gpucache does not look."""
+
+import os
+from pathlib import Path
+
+from gpucache.engine.elsewhere import Clues, Homeless, Watched, homeless_places, is_far_more, opened, places
+
+_MS = 1_000_000
+
+
+def test_noise_is_not_far_more() -> None:
+    """Half as much again and a tenth of a second is what starts differ by; without starts nothing is said."""
+    assert not is_far_more(249 * _MS, [50 * _MS, 100 * _MS])
+    assert is_far_more(251 * _MS, [50 * _MS, 100 * _MS])
+    assert not is_far_more(10**12, [])
+
+
+def test_a_place_says_more_than_times() -> None:
+    """The folder is told where it is known, else the times; where nothing speaks for a cache, nothing."""
+    assert Clues(100 * _MS, (100 * _MS,), Homeless(100 * _MS, ("~/.app",))).reason == ""
+    first = Clues(3000 * _MS, (100 * _MS,))
+    assert first.reason == (
+        "it also caches where gpucache does not look: the first run of all used 3.00 s of CPU time, "
+        "a cold start at most 100 ms"
+    )
+    home = Clues(3000 * _MS, (100 * _MS,), Homeless(900 * _MS, ("~/.app",)))
+    assert home.reason.startswith("it also caches below the home folder in ~/.app: with an empty one")
+    many = Clues(3000 * _MS, (100 * _MS,), home.homeless, ("/a", "/b", "/c", "/d"))
+    assert "/a, /b, /c and 1 more" in many.reason
+
+
+def test_what_an_empty_home_folder_gains_is_named(tmp_path: Path) -> None:
+    """The first folder below it, the largest first; empty files are nothing."""
+    for name, size in (("home/.app/kernels/a", 9), ("home/.appstate", 1), ("tmp/x", 20), ("home/.none", 0)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert homeless_places(tmp_path) == ("TMPDIR/x", "~/.app", "~/.appstate")
+
+
+def test_a_trace_names_the_files_that_were_opened_for_reading(tmp_path: Path) -> None:
+    """By their real paths, also those with strange names; what failed or was only written is left out."""
+    (tmp_path / "trace.1").write_bytes(
+        b'openat(AT_FDCWD</w>, "a", O_RDONLY|O_CLOEXEC) = 3</w/a>\n'
+        b'openat(AT_FDCWD</w>, "a", O_RDONLY) = 4</w/a>\n'
+        b'openat(AT_FDCWD</w>, "out", O_WRONLY|O_CREAT, 0666) = 3</w/out>\n'
+        b'openat(AT_FDCWD</w>, "no", O_RDONLY) = -1 ENOENT (No such file or directory)\n'
+    )
+    (tmp_path / "trace.2").write_bytes(b'open("/w/\\303\\251 x", O_RDWR) = 5</w/\\303\\251 x>\n')
+    assert list(opened(tmp_path)) == [Path("/w/a"), Path("/w/\u00e9 x")]
+
+
+def _file(path: Path, written_ns: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    os.utime(path, ns=(written_ns, written_ns))
+    return path
+
+
+def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> None:
+    """Not what was there before under any name, nor what each start writes, nor what lies in our folders."""
+    own, script = tmp_path / "bench", tmp_path / "cache" / "script.sh"
+    watched = Watched(100, 200, own, lambda _: None, (str(script),))
+    files = [
+        _file(tmp_path / "kept" / "kernel", 150),
+        _file(tmp_path / "state" / "last-start", 250),
+        _file(tmp_path / "model" / "weights", 50),
+        _file(own / "warm" / "kernel", 150),
+        _file(tmp_path / "app" / "__pycache__" / "app.pyc", 150),
+        _file(script, 50),
+    ]
+    assert places(files, watched) == (str(tmp_path / "kept"),)
+
+
+def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
+    """What was full before is found where a system knows it, or where a folder is called a cache."""
+    known = _file(tmp_path / "known" / "ab" / "kernel", 50)
+    called = _file(tmp_path / ".cache" / "app" / "kernel", 50)
+    root_of = {known.parent: tmp_path / "known"}.get
+    found = places([known, called], Watched(100, 200, tmp_path / "bench", root_of))
+    assert found == (str(tmp_path / "known"), str(tmp_path / ".cache"))
