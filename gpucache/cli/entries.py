@@ -1,6 +1,7 @@
 """Entries of the opened caches: listed, one told whole, one extracted."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,8 @@ from gpucache.cli.caches import Opened
 from gpucache.cli.globals import given
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpucache.caches.interface import Cache
     from gpucache.outcomes import CacheEntry
 
@@ -16,21 +19,44 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
     """The entries that words and targets name; a single one whole."""
     from gpucache.render import document, report, tables
 
+    if not what:
+        _show_every(opened, targets)
+        return
     found = _selected(opened, what, targets)
     entries = [entry for _, entry in found]
     summary = {"entries": len(entries), "size_bytes": sum(entry.size_bytes for entry in entries)}
-    if what and len(found) == 1:
+    if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
         given().document(lambda: document.document("inspect", [document.report(one)], summary))
         given().show(report.report(one, whole=given().verbose > 0))
         return
     if given().json:
-        rows = [_whole(cache, entry) if what else document.entry(entry) for cache, entry in found]
+        rows = [_whole(cache, entry) for cache, entry in found]
         given().document(lambda: document.document("inspect", rows, summary))
         return
     whole = given().verbose > 0
     given().show(tables.entries(entries, time.time_ns(), caches=len(opened.caches) > 1, whole=whole))
+
+
+def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
+    """All entries, of which no more is kept than is shown, as there may be 100,000."""
+    from gpucache.engine.inspect import every
+    from gpucache.render import document, tables
+
+    summary = {"entries": 0, "size_bytes": 0}
+
+    def rows() -> "Iterator[dict[str, Any]]":
+        for entry in every(opened.caches, targets):
+            summary["entries"] += 1
+            summary["size_bytes"] += entry.size_bytes
+            yield document.entry(entry)
+
+    given().document(lambda: document.document("inspect", rows(), summary))
+    if not given().json:
+        found = (replace(entry, fields=(), handle=None) for entry in every(opened.caches, targets))
+        whole = given().verbose > 0
+        given().show(tables.entries(found, time.time_ns(), caches=len(opened.caches) > 1, whole=whole))
 
 
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

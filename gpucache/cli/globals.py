@@ -49,10 +49,12 @@ class Globals:
 
         write(product(), renderables)
 
-    def document(self, make: Callable[[], str]) -> None:
-        """The document for machines, on stdout."""
+    def document(self, make: Callable[[], Iterable[str]]) -> None:
+        """The document for machines, on stdout, given in pieces."""
         if self.json:
-            click.echo(make())
+            for piece in make():
+                click.echo(piece, nl=False)
+            click.echo()
 
     def say(self, sentence: str) -> None:
         """A word beside the product, on stderr."""

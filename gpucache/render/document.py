@@ -4,7 +4,8 @@ Names are snake_case with units; numbers of unknown size are null; an undecodabl
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import indent
 from typing import Any
 
 from gpucache.model import Device
@@ -32,10 +33,26 @@ from gpucache.render.measured import bench_case as bench_case
 from gpucache.render.schema import SCHEMA
 from gpucache.units import format_instant, to_ms
 
+_ROWS_IN_A_PIECE = 200
 
-def document(command: str, outcomes: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]) -> str:
-    """The document of a command that ran."""
-    return _text({"schema": SCHEMA, "command": command, "outcomes": list(outcomes), "summary": dict(summary)})
+
+def document(
+    command: str, outcomes: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]
+) -> Iterator[str]:
+    """The document of a command that ran, piece by piece: of many outcomes no more is kept than text.
+
+    It begins once all outcomes are there; the summary is read after them.
+    """
+    rows = [indent(_text(row), "    ") for row in outcomes]
+    whole = _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": dict(summary)})
+    before, after = whole.split("[]", 1)
+    yield before
+    yield "[\n" if rows else "["
+    for start in range(0, len(rows), _ROWS_IN_A_PIECE):
+        yield ",\n" if start else ""
+        yield ",\n".join(rows[start : start + _ROWS_IN_A_PIECE])
+    yield "\n  ]" if rows else "]"
+    yield after
 
 
 def error_document(command: str, message: str, exit_code: int) -> str:

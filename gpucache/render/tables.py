@@ -35,6 +35,8 @@ SIZE = "on disk"
 LOG_LINES = 20
 ADVICE_SHOWN = 8
 ROWS_SHOWN = 200
+ROWS_IN_A_TABLE = 2000
+"""A table is drawn whole, and takes some KiB for each row until then."""
 TARGETS_SHOWN = 2
 NAMED = 3
 """How many of those that share a reason are named."""
@@ -176,8 +178,16 @@ def entries(
 ) -> Iterator[RenderableType]:
     """A row for each entry, sorted by name; with its cache where there are several ``caches``.
 
-    With ``whole`` every column and the whole key.
+    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows.
     """
+    rows = sorted(found, key=entry_order)
+    for start in range(0, len(rows), ROWS_IN_A_TABLE):
+        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, caches=caches, whole=whole)
+    if not rows:
+        yield plain("No entry is in it.", "dim")
+
+
+def _entries(rows: Iterable[CacheEntry], now_ns: int, *, caches: bool, whole: bool) -> Grid:
     grid = Grid(
         (
             Column("cache", whole=True, shared=True),
@@ -192,7 +202,7 @@ def entries(
         ),
         every=whole,
     )
-    for one in sorted(found, key=entry_order):
+    for one in rows:
         grid.add(
             one.cache if caches else "",
             one.key if whole else one.key[:12],
@@ -204,7 +214,7 @@ def entries(
             format_age(now_ns - one.created_ns),
             format_age(now_ns - one.last_used_ns),
         )
-    yield grid if grid.rows else plain("No entry is in it.", "dim")
+    return grid
 
 
 def entry_order(one: CacheEntry) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from gpucache.outcomes import (
     summarise_warm,
 )
 from gpucache.render import report, tables
+from gpucache.render.grid import Grid
 
 WIDTH = 80
 KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
@@ -234,3 +235,10 @@ def test_misses_show_their_verdict(verdict: Verdict) -> None:
 def test_a_record_that_is_not_ours_is_shown_too() -> None:
     """A journal line without the usual fields breaks nothing."""
     assert "?" in _text(report.misses([{"when_ns": "soon"}], 0))
+
+
+def test_a_list_without_end_is_drawn_in_tables() -> None:
+    """So that no more of it is held at once than one of them; each row is in one, in the order of names."""
+    found = (_entry(f"{number:012x}") for number in range(2 * tables.ROWS_IN_A_TABLE + 1))
+    drawn = list(tables.entries(found, 0))
+    assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]
