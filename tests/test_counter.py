@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 _COUNTING = """
 import os, signal, sys, threading
@@ -41,7 +42,7 @@ def processes(tmp_path: Path) -> Any:
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=PATIENCE_S,
         )
         assert (done.returncode, done.stderr) == (0, "")
         lines = DirectoryStore(root, writable=False).journal_tail(10)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 _PROCESS = Path(__file__).with_name("library_process.py")
 _SHOW = 'extern "C" __global__ void show(int *out) { *out = 7; }'
@@ -59,7 +60,7 @@ def _start(root: Path, **settings: str) -> subprocess.Popen[str]:
 
 
 def _finish(program: subprocess.Popen[str], jobs: Sequence[Job]) -> list[Outcome]:
-    out, errors = program.communicate(json.dumps(jobs), timeout=120)
+    out, errors = program.communicate(json.dumps(jobs), timeout=PATIENCE_S)
     assert program.returncode == 0, errors
     outcomes: list[Outcome] = json.loads(out)
     return outcomes
@@ -77,7 +78,7 @@ def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 
@@ -375,7 +376,7 @@ def test_processes_compile_a_program_once(root: Path) -> None:
 
 
 def _finish_told(program: subprocess.Popen[str]) -> Outcome:
-    out, errors = program.communicate(timeout=120)
+    out, errors = program.communicate(timeout=PATIENCE_S)
     assert program.returncode == 0, errors
     (outcome,) = json.loads(out)
     return dict(outcome)
@@ -422,7 +423,7 @@ def _program_cache(root: Path, script: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

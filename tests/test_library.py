@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 _PROGRAM = """\
 import logging, os, sys
@@ -73,7 +74,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
 
     return run
@@ -122,7 +123,7 @@ def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root:
         subprocess.Popen([sys.executable, "-c", _COUNTER, f"child-{number}"], env=environment)
         for number in range(8)
     ]
-    assert [child.wait(120) for child in children] == [0] * 8
+    assert [child.wait(PATIENCE_S) for child in children] == [0] * 8
     lines = [
         json.loads(line)
         for name in ("misses", "misses.1")

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _SOURCE = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'
 _PLAIN = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"
@@ -42,7 +44,7 @@ def compiled(tmp_path: Path) -> Compile:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         outcomes: list[dict[str, Any]] = json.loads(done.stdout.removeprefix("ready\n"))
@@ -120,7 +122,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"target": "sm_80", "include_path": [str(tmp_path)], "headers": ["value.h"]}
@@ -132,7 +134,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
     assert (outcome["error"], outcome["compiled"]) == (None, 0)

@@ -14,6 +14,7 @@ import pytest
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
+from tests.patience import PATIENCE_S
 
 _PROCESS = Path(__file__).with_name("library_process.py")
 _PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
@@ -51,7 +52,7 @@ def run(settings: dict[str, str]) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         outcomes: list[Outcome] = json.loads(done.stdout.removeprefix("ready\n"))
@@ -84,7 +85,7 @@ def _warm(settings: Mapping[str, str], *arguments: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 _BESIDE = """
@@ -75,7 +77,7 @@ def beside(environment: dict[str, str]) -> Beside:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -180,7 +182,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"include_path": [str(tmp_path)], "headers": ["value.h"]}
@@ -192,7 +194,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
     assert (outcome["error"], outcome["compiled"], outcome["values"]) == (None, 0, [[7]])

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucache.payload import PayloadInfo, PayloadKind, describe
+from tests.patience import PATIENCE_S
 
 CUDA_SOURCE = (
     b'extern "C" __global__ void scale(float* a) { a[0] *= 2; }\n__global__ void add(float* a) { a[1]++; }'
@@ -62,7 +63,7 @@ def opencl_output(platform: str, folder: Path, **environment: str) -> list[bytes
         env={**os.environ, **caches, **environment},
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     return [path.read_bytes() for path in sorted(out.iterdir())]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _README = Path(__file__).parents[1] / "README.md"
 _SNIPPET = re.compile(r"<!-- snippet: (\w+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _SAXPY = '#include "n.h"\nkernel void saxpy(global float *y) { y[get_global_id(0)] *= N + M; }\n'
@@ -44,6 +46,6 @@ def test_the_snippets_end_in_hits(kernels: Path, opencl_environment: Mapping[str
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stdout + done.stderr

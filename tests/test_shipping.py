@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import gpucache
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start programs as another user"
@@ -73,7 +74,7 @@ def _runs(interpreter: str) -> bool:
             cwd="/",
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     except PermissionError:
         return False
@@ -113,7 +114,7 @@ def as_stranger(interpreter: str, ground: Path) -> AsStranger:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
@@ -146,7 +147,7 @@ def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return root

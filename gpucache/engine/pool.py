@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gpucache.engine.interrupts import held
 from gpucache.errors import GpucacheError
 
 J = TypeVar("J")
@@ -73,28 +74,47 @@ def run_isolated(
     ``running`` is told, a few times a second, which items are being worked on now. Closing the
     iterator, or an interrupt, ends the workers.
     """
-    place = Path(tempfile.mkdtemp(prefix="gpucache-"))
-    pool = ProcessPool(
-        max_workers=max(1, min(bounds.jobs, len(items))),
-        max_tasks=1 if bounds.fresh else 0,
-        initializer=_begin,
-        initargs=(str(place), os.getpid(), bounds.memory_bytes),
-        context=get_context("spawn"),
-    )
+    with held() as check_interrupt:
+        place = Path(tempfile.mkdtemp(prefix="gpucache-"))
+        pool = ProcessPool(
+            max_workers=max(1, min(bounds.jobs, len(items))),
+            max_tasks=1 if bounds.fresh else 0,
+            initializer=_begin,
+            initargs=(str(place), os.getpid(), bounds.memory_bytes),
+            context=get_context("spawn"),
+        )
+        try:
+            guarded = _Guarded(function)
+            with _deaf_children():
+                futures: dict[Future[R], J] = {
+                    pool.schedule(guarded, args=[item], timeout=bounds.timeout_s): item for item in items
+                }
+            while futures:
+                done, _ = wait(futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                running([item for future, item in futures.items() if future.running()])
+                for future in done:
+                    yield futures.pop(future), _result(future, bounds)
+                check_interrupt()
+        finally:
+            pool.stop()
+            pool.join()
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """The threads that start workers hear no Ctrl-C, nor does a worker while it starts.
+
+    A terminal sends it to every process. A worker that is still importing would answer with a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        guarded = _Guarded(function)
-        futures: dict[Future[R], J] = {
-            pool.schedule(guarded, args=[item], timeout=bounds.timeout_s): item for item in items
-        }
-        while futures:
-            done, _ = wait(futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-            running([item for future, item in futures.items() if future.running()])
-            for future in done:
-                yield futures.pop(future), _result(future, bounds)
+        yield
     finally:
-        pool.stop()
-        pool.join()
-        shutil.rmtree(place, ignore_errors=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
@@ -29,23 +29,35 @@ def ask(
 ) -> list[Device]:
     """Every row of the named backends, or of all; never raises for what a driver does."""
     names = tuple(backend_names() if backends is None else backends)
-    with ThreadPoolExecutor(max_workers=max(1, len(names))) as threads:
-        answers = threads.map(lambda name: _ask_one(name, timeout_s, command), names)
-        return [device for answer in answers for device in answer]
+    with ExitStack() as ends:
+        asked = [(name, _start([*command, name], ends)) for name in names]
+        return [device for name, child in asked for device in _answer(name, child, timeout_s)]
 
 
-def _ask_one(backend: str, timeout_s: float, command: Sequence[str]) -> list[Device]:
+def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] | OSError":
+    """A child that is asked, and that will have ended at the end; or why it could not be started."""
     try:
-        done = subprocess.run(
-            [*command, backend], capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-    except subprocess.TimeoutExpired:
-        return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]
     except OSError as error:
-        return [_broken(backend, f"the probe could not be started ({error})")]
-    if done.returncode != 0:
-        return [_broken(backend, _death(done.returncode, done.stderr))]
-    return _read(backend, done.stdout)
+        return error
+    ends.enter_context(child)
+    ends.callback(child.kill)
+    return child
+
+
+def _answer(backend: str, child: "subprocess.Popen[bytes] | OSError", timeout_s: float) -> list[Device]:
+    if isinstance(child, OSError):
+        return [_broken(backend, f"the probe could not be started ({child})")]
+    try:
+        out, errors = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]
+    if child.returncode != 0:
+        return [_broken(backend, _death(child.returncode, errors))]
+    return _read(backend, out)
 
 
 def _read(backend: str, answer: bytes) -> list[Device]:

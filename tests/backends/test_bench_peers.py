@@ -12,6 +12,7 @@ from gpucache.backends.cuda import peers
 from gpucache.backends.registry import load_backend
 from gpucache.errors import CompileError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
+from tests.patience import PATIENCE_S
 
 VECTOR = b'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += FACTOR; }\n'
 
@@ -111,7 +112,7 @@ def _child(environment: Mapping[str, str], cache: Path, *arguments: object) -> s
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     return done.stdout.strip() or done.stderr
 

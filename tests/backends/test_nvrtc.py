@@ -14,6 +14,7 @@ from gpucache.backends.cuda import BACKEND, libraries, nvrtc
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
 from gpucache.payload import PayloadKind, describe
+from tests.patience import PATIENCE_S
 
 _SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
 _TEMPLATE = b"namespace { template <typename T> __global__ void show(T *out) { *out = 7; } }"
@@ -91,7 +92,10 @@ def test_time_and_process_are_not_in_an_artifact() -> None:
     """Two processes make the same bytes, even where nothing in the program can be named from outside."""
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", _ALONE, _TEMPLATE.decode()], stdout=subprocess.PIPE, check=True, timeout=60
+            [sys.executable, "-c", _ALONE, _TEMPLATE.decode()],
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=PATIENCE_S,
         ).stdout
         for _ in range(2)
     }
@@ -201,7 +205,7 @@ def test_the_builtins_are_known_before_they_are_loaded() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _PROCESS = Path(__file__).with_name("opencl_process.py")
 _SHOW = "kernel void show(global int *out) { out[0] = V; }"
 # Compiles only where V has this value.
@@ -34,7 +36,7 @@ def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) ->
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         outcomes: list[dict[str, Any]] = json.loads(done.stdout)

@@ -13,6 +13,7 @@ import pytest
 
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Target
+from tests.patience import PATIENCE_S
 
 cl = pytest.importorskip("pyopencl")
 platforms: Any = pytest.importorskip("gpucache.backends.opencl.platforms")
@@ -101,7 +102,7 @@ def _probe(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     rows, same = json.loads(done.stdout)
@@ -146,7 +147,7 @@ def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
 
 

@@ -17,10 +17,10 @@ from gpucache.cli import completion
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
 from gpucache.probe import save_last
 from gpucache.store import DirectoryStore, Event
+from tests.patience import PATIENCE_S
 
 SCRIPTS = Path(__file__).parents[2] / "completions"
 ODD = "odd $(touch intruder), it's.cl"
-LIMIT_S = 60
 
 Typed = Callable[[str], list[str]]
 
@@ -88,7 +88,7 @@ def _in_terminal(shell: str, line: str, environment: dict[str, str]) -> None:
     os.close(theirs)
     os.write(ours, f"{setup}\n{line}\nexit\n".encode())
     with suppress(OSError):  # the shell has gone and its terminal with it
-        while select.select([ours], [], [], LIMIT_S)[0] and os.read(ours, 4096):
+        while select.select([ours], [], [], PATIENCE_S)[0] and os.read(ours, 4096):
             pass
     process.kill()
     process.wait()
@@ -106,7 +106,7 @@ def _in_fish(shell: str, line: str, environment: dict[str, str]) -> None:
         "eval (string join ' ' -- $words[1..-2] $word)$argv[3]"
     )
     arguments = [shell, "--no-config", "-c", script, str(SCRIPTS / "gpucache.fish"), start, rest]
-    subprocess.run(arguments, env=environment, check=True, timeout=LIMIT_S)
+    subprocess.run(arguments, env=environment, check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -42,7 +43,7 @@ def _held(root: Path, key: str) -> Iterator[None]:
         assert holder.stdout is not None and holder.stdout.readline() == "True\n"
         yield
     finally:
-        holder.communicate("", timeout=60)
+        holder.communicate("", timeout=PATIENCE_S)
 
 
 def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
@@ -75,9 +76,9 @@ def test_being_told_to_end_is_an_interrupt(
     )
     try:
         # A worker writes down the miss just before it starts to compile.
-        _wait_until(misses.is_file)
+        wait_until(misses.is_file)
         child.send_signal(getattr(signal, name))
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE_S)
     finally:
         child.kill()
     assert (child.returncode, err) == (130, "")
@@ -123,10 +124,3 @@ def test_a_shared_cache_is_warmed_again(run: Run, write: Write, nvrtc: str) -> N
     assert run("warm", write({"a.cu": VECTOR}, "a"), "--target", nvrtc, "--shared").code == 0
     again = write({"b.cu": VECTOR.replace("1", "2")}, "b")
     assert run("warm", again, "--target", nvrtc, "--shared").code == 0
-
-
-def _wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

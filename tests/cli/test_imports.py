@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Filled
 
@@ -52,7 +54,7 @@ def _modules(file: Path, arguments: list[str], environment: Mapping[str, str]) -
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     return done.returncode, set(file.read_text(encoding="utf-8").splitlines())
 

@@ -15,6 +15,7 @@ import pytest
 from gpucache.outcomes import WarmResult
 from gpucache.render import answers, schema
 from gpucache.render.schema import Key
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Filled, Run
@@ -249,4 +250,4 @@ def test_a_reader_that_goes_away_is_no_failure(mixed: Filled) -> None:
         child.stdout.close()
         with child.stderr as stderr:
             assert stderr.read() == b""
-        assert child.wait(60) == 0
+        assert child.wait(PATIENCE_S) == 0

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
@@ -41,7 +43,7 @@ def test_what_stands_side_by_side_is_not_superseded(
         [sys.executable, "-c", imports + script],
         env={**os.environ, "GPUCACHE_DIR": str(root)},
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     before = entries(root)
     answer = run("--json", "evict", "--superseded")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.probe.last import load_last
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -40,7 +41,7 @@ def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert nvrtc in {row["target"] for row in json.loads(done.stdout)["outcomes"]}

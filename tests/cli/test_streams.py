@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 Write = Callable[..., Path]
 VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
 FULL = Path("/dev/full")
@@ -27,7 +29,7 @@ def _shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedPro
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
@@ -86,17 +87,17 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     )
     try:
         # A worker writes down the miss just before it starts to compile.
-        _wait_until(lambda: misses.read_text(encoding="utf-8") != known)
+        wait_until(lambda: misses.read_text(encoding="utf-8") != known)
         workers = _children(child.pid)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE_S)
     finally:
         child.kill()
     assert (child.returncode, err) == (130, "")
     results = {row["program"]: row["result"] for row in json.loads(out)["outcomes"]}
     assert results == {"endless.cu": "interrupted", "vector.cu": "hit"}
     assert workers
-    _wait_until(lambda: all(map(_gone, workers)))
+    wait_until(lambda: all(map(_gone, workers)))
 
 
 def _children(parent: int) -> list[int]:
@@ -111,10 +112,3 @@ def _gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return status.rpartition(")")[2].split()[0] in "ZX"
-
-
-def _wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -19,6 +19,7 @@ from gpucache.keys import cache_key, digest
 from gpucache.model import Artifact, Entry
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import DirectoryStore, MemoryStore
+from tests.patience import PATIENCE_S
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
@@ -316,12 +317,12 @@ def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, comp
 
     def slowly() -> None:
         compiling.set()
-        assert done.wait(60)
+        assert done.wait(PATIENCE_S)
 
     second = compiler("second")
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(get_or_build, layers, prepared, compiler("first", meanwhile=slowly))
-        assert compiling.wait(60)
+        assert compiling.wait(PATIENCE_S)
         waiting = threads.submit(get_or_build, layers, prepared, second)
         done.set()
         assert isinstance(first.result(60), Built)

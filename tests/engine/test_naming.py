@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from gpucache.engine.naming import program_name
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_name_is_soon_found_or_not(source: str) -> None:
     """A declaration of many attributes that never becomes a kernel ends without trying every split."""
     asked = f"assert program_name(({source}).encode()) == 'unnamed'"
     script = f"from gpucache.engine.naming import program_name; {asked}"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
 from gpucache.errors import TargetError
+from tests.patience import PATIENCE_S, wait_until
 
 # What workers are handed here are callables of the standard library, which any process can unpickle.
 Item = Callable[[], Any]
@@ -121,7 +121,43 @@ def test_leaving_early_ends_the_workers() -> None:
     _, first = next(answers)
     assert isinstance(first, Done)
     _close(answers)
-    _wait_until(lambda: _gone(first.value))
+    wait_until(lambda: _gone(first.value))
+
+
+_INTERRUPTED = """
+import operator, signal, sys, threading
+from concurrent.futures import Future
+from gpucache.engine.pool import Bounds, run_isolated
+
+RELEASE, ASK = threading.Condition.__exit__.__code__, Future.running.__code__
+
+def arm(items):
+    if items:
+        sys.settrace(strike)
+
+def strike(frame, event, argument):
+    if frame.f_code is RELEASE and frame.f_back.f_code is ASK:
+        sys.settrace(None)
+        signal.raise_signal(signal.{name})
+
+if __name__ == "__main__":
+    signal.signal(signal.{name}, signal.default_int_handler)
+    try:
+        list(run_isolated(operator.call, [signal.pause], Bounds(), arm))
+    except KeyboardInterrupt:
+        print("interrupted", threading.active_count())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_at_the_worst_moment_ends_the_run(tmp_path: Path, name: str) -> None:
+    """An interrupt while a lock of a future is about to be given back ends the workers and the pool."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(_INTERRUPTED.format(name=name), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted 1\n", "")
 
 
 def _close(iterator: Iterator[object]) -> None:
@@ -153,13 +189,13 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     files = [tmp_path / "first", tmp_path / "second"]
     parent = subprocess.Popen([sys.executable, script, *files])
     try:
-        _wait_until(lambda: all(file.exists() for file in files))
+        wait_until(lambda: all(file.exists() for file in files))
     finally:
         parent.kill()
         parent.wait()
     for file in files:
         pid = int(file.read_text(encoding="ascii"))
-        _wait_until(lambda: _gone(pid))  # noqa: B023 - called at once
+        wait_until(lambda: _gone(pid))  # noqa: B023 - called at once
 
 
 def _gone(pid: int) -> bool:
@@ -169,13 +205,6 @@ def _gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return status.rpartition(")")[2].split()[0] in "ZX"
-
-
-def _wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_no_more_workers_than_items() -> None:

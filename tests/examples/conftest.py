@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _PROCESS = Path(__file__).with_name("opencl_process.py")
 _PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt"}
 
@@ -41,7 +43,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         [sys.executable, str(_PROCESS), name, str(place / "arrays.npz")],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(place)},
         check=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     with np.load(place / "arrays.npz", allow_pickle=False) as archive:
         arrays = {key: archive[key] for key in archive.files}

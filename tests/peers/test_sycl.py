@@ -18,6 +18,7 @@ import pytest
 from gpucache.caches.sycl import SYSTEM
 from gpucache.caches.sycl.cache import SyclCache
 from gpucache.outcomes import CacheEntry, Checked, Location, Served
+from tests.patience import PATIENCE_S
 from tests.peers.sycl_damage import DAMAGES, Damage, copies
 
 _PROGRAM = """
@@ -56,7 +57,7 @@ class Program:
             env={**self.environment, "SYCL_CACHE_DIR": str(root)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
         said = done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
@@ -12,6 +13,7 @@ import pytest
 from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.ask import ask
 from gpucache.probe.codec import device_to_json
+from tests.patience import PATIENCE_S, wait_until
 
 
 def _child(code: str) -> tuple[str, ...]:
@@ -19,7 +21,7 @@ def _child(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", f"import sys\n{code}")
 
 
-def _broken(code: str, *, timeout_s: float = 30.0) -> str:
+def _broken(code: str, *, timeout_s: float = PATIENCE_S) -> str:
     """The error of the one row that a broken child gives."""
     (row,) = ask(["opencl"], command=_child(code), timeout_s=timeout_s)
     assert (row.target, row.toolchain) == (None, None)
@@ -45,6 +47,35 @@ def test_a_child_that_hangs_is_a_row_with_the_limit() -> None:
     """A driver that never answers is given up after the time limit."""
     detail = _broken("import threading\nthreading.Event().wait()", timeout_s=0.5)
     assert detail == "the probe did not answer within 0.5 s; the driver hangs"
+
+
+_ASKING = """
+import signal, sys
+from pathlib import Path
+from gpucache.probe.ask import ask
+CHILD = "import os, signal, sys; print(os.getpid(), file=open(sys.argv[1], 'w')); signal.pause()"
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        ask(sys.argv[1:], command=(sys.executable, "-c", CHILD))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+def test_an_interrupt_does_not_wait_for_a_driver(tmp_path: Path) -> None:
+    """Whoever is told to end while drivers hang ends at once, and takes the probe's children along."""
+    files = [tmp_path / "first", tmp_path / "second"]
+    asking = subprocess.Popen([sys.executable, "-c", _ASKING, *files], stdout=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: all(file.exists() and file.read_text(encoding="ascii") for file in files))
+        asking.send_signal(signal.SIGTERM)
+        out, _ = asking.communicate(timeout=PATIENCE_S)
+    finally:
+        asking.kill()
+    assert out == "interrupted\n"
+    assert not any(Path("/proc", file.read_text(encoding="ascii").strip()).exists() for file in files)
 
 
 @pytest.mark.parametrize(

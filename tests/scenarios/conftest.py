@@ -21,6 +21,7 @@ from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
 from gpucache.outcomes import Built, Hit
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
 _LOGGER = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         outcomes: list[dict[str, Any]] = json.loads(done.stdout.removeprefix("ready\n"))
@@ -223,7 +224,7 @@ def gpucache() -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
 
     return gpucache

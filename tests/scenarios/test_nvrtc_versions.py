@@ -30,7 +30,11 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     download = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), wanted]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pip", *download], capture_output=True, text=True, check=False, timeout=180
+            [sys.executable, "-m", "pip", *download],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
         )
     except subprocess.TimeoutExpired:
         pytest.skip(f"{wanted} could not be downloaded in time")

@@ -15,6 +15,7 @@ from gpucache.engine.lookup import find
 from gpucache.outcomes import Hit, Miss, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 _GENERATOR = Path(__file__).parents[1] / "scale.py"
 
@@ -60,5 +61,5 @@ def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path], sca
 def test_the_generator_runs_by_itself(tmp_path: Path) -> None:
     """As a program it makes as many entries as it is asked for."""
     command = [sys.executable, str(_GENERATOR), str(tmp_path / "root"), "--programs", "2", "--entries", "3"]
-    subprocess.run(command, check=True, timeout=60, env=dict(os.environ))
+    subprocess.run(command, check=True, timeout=PATIENCE_S, env=dict(os.environ))
     assert len(list((tmp_path / "root").rglob("*.gpc"))) == 6

@@ -18,6 +18,7 @@ from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.settings import read_settings
 from gpucache.store import Event, Found
+from tests.patience import PATIENCE_S
 
 _NOBODY = 65534
 _INTEL = {
@@ -92,7 +93,7 @@ def _root_of_another_user(parts: Any) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     verdict, _, detail = done.stdout.partition(" ")

@@ -15,6 +15,7 @@ import pytest
 from gpucache.backends.registry import load_backend
 from gpucache.model import BuildRequest, Program, Target, Toolchain
 from gpucache.sources import SearchRule
+from tests.patience import PATIENCE_S
 
 _PROCESS = Path(__file__).with_name("compiler_process.py")
 
@@ -48,7 +49,7 @@ class RealCompiler:
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=True,
         )
         answers: list[int | str] = json.loads(done.stdout)

@@ -16,6 +16,7 @@ from gpucache.caches.pocl import SYSTEM
 from gpucache.caches.pocl.cache import PoclCache
 from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
+from tests.patience import PATIENCE_S
 
 pytest.importorskip("pyopencl")
 
@@ -43,7 +44,7 @@ class Pocl:
             cwd=root.parent,  # where a process that aborts may leave its core
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
             check=False,
         )
 

@@ -17,6 +17,7 @@ from gpucache.caches.pyopencl.cache import PyOpenclCache
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.outcomes import Checked, FindingKind, Reach, Served, Verdict
 from tests.caches.pyopencl.build import DEFEAT, touch
+from tests.patience import PATIENCE_S
 
 _PROCESS = Path(__file__).with_name("opencl_process.py")
 _SOURCE = '#include "value.h"\n__kernel void show(__global int *out) { *out = VALUE + X; }\n'
@@ -50,7 +51,7 @@ class Program:
             capture_output=True,
             text=True,
             check=False,
-            timeout=90,
+            timeout=PATIENCE_S,
         )
 
     def run(self) -> Any:

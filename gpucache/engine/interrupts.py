@@ -1,0 +1,46 @@
+"""Interrupts that wait for a safe moment.
+
+Python raises KeyboardInterrupt between any two steps of the main thread, also between taking a lock
+and remembering that it was taken. Inside a pool of futures such a lock is then held for ever, and
+the end of the pool waits for it.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@contextmanager
+def held() -> Iterator[Callable[[], None]]:
+    """Hold back what would raise KeyboardInterrupt; the function given raises it if one came.
+
+    So does the end of the block. Where signals are not ours to handle nothing is held.
+    """
+    came: list[int] = []
+
+    def check() -> None:
+        if came:
+            came.clear()
+            raise KeyboardInterrupt
+
+    before = _replace(lambda number, _: came.append(number))
+    try:
+        yield check
+    finally:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+    check()
+
+
+def _replace(handler: Callable[[int, object], None]) -> list[int]:
+    """Handle every signal that raises KeyboardInterrupt; which those are."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    ours = [number for number in numbers if signal.getsignal(number) is signal.default_int_handler]
+    for number in ours:
+        signal.signal(number, handler)
+    return ours

@@ -1,0 +1,15 @@
+"""How long a test waits for what must happen by itself, on a machine that is as loaded as can be."""
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 900.0
+"""Beyond it something hangs. No test may pass or fail by how long anything took."""
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    limit = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < limit, "it never happened"
+        time.sleep(0.01)
