@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from gpucache.caches.unusable import Unusable
 from gpucache.engine.bench import Prepare, Timed, Workers
 from gpucache.engine.evict import trim
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, find, get_or_build
+from gpucache.engine.lookup import build, find, get_or_build, incomplete
 from gpucache.engine.prepare import prepare
 from gpucache.engine.samples import take_sample
 from gpucache.engine.trials import try_load, try_rebuild
@@ -163,6 +164,7 @@ def open_layers(
         disabled=settings.disabled,
         read_only=settings.read_only,
         require=settings.require,
+        learn=settings.learn,
         trim=keep,
         unusable=unusable,
         refused=tuple(refused.values()),
@@ -207,10 +209,15 @@ def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
     backend = load_backend(job.request.target.backend)
     prepared = prepare(backend, job.request, job.toolchain, os.environ)
     layers = open_layers(settings, shared=shared, command="gpucache warm")
-    compile_ = partial(backend.compile, job.request, prepared.compilation)
     found = find(layers, prepared)
     if isinstance(found, Hit):
-        return found
+        miss = incomplete(prepared, found)
+        if miss is None:
+            return found
+        sizes = (*found.head.local_sizes, *job.request.local_sizes)  # those that were there stay
+        prepared = prepare(backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ)
+        found = miss
+    compile_ = partial(backend.compile, prepared.request, prepared.compilation)
     return build(layers, prepared, compile_, found, wait_s=job.wait_s)
 
 

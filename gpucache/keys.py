@@ -5,8 +5,10 @@ counts: first the schema, then label and value of every field in order. Framing 
 moving between fields. What enters: language, digest of the source, the include closure (name as
 spelled with digest, names that resolved nowhere, and a digest of how names resolved), canonical
 build options, artifact kind, the toolchain's fields, environment variables that reach the
-compiler, name expressions and local sizes. A located key adds the directories and file name that
-the compiler could have written into its output.
+compiler, and name expressions. A located key adds the directories and file name that the compiler
+could have written into its output. Local sizes are no part of a key: an artifact that is compiled
+for more of them answers whoever knows fewer, so its head says for which. (Entries of gpucache 0.1
+with local sizes among their fields are sound, and no longer asked for.)
 
 Must not know what a field means to a compiler: backends say which fields there are.
 """
@@ -30,7 +32,7 @@ class KeyInputs:
     toolchain: Toolchain
     environment: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
-    """Empty for a compiler whose output does not depend on them."""
+    """What the artifact is compiled for beside its key; empty for a compiler that does not build late."""
     locations: tuple[str, ...] = ()
     """Directories as the compiler is given them, for the located key."""
     file_name: str = ""
@@ -78,8 +80,6 @@ def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterab
         yield f"environment {name}", value
     for expression in request.name_expressions:
         yield "name expression", expression
-    for size in inputs.local_sizes:
-        yield "local size", format_local_size(size)
 
 
 def format_local_size(size: Sequence[int]) -> str:

@@ -6,10 +6,12 @@ Owns the library's promise that a cache never makes a program fail. Must not imp
 import atexit
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from operator import index
 from pathlib import Path
@@ -21,11 +23,13 @@ from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import NOT_KEPT
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
-from gpucache.outcomes import Built, Hit, Miss, Verdict
+from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 LOGGER = logging.getLogger("gpucache")
 NAME_HEADERS = "name the headers with the argument headers=[...]"
+HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
+_LOW_PRIORITY = 10
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
@@ -150,7 +154,50 @@ class _Counter:
 _COUNTER = _Counter()
 
 
-def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
+class _Learner:
+    """Starts ``gpucache warm --misses`` for every root where this process noted a miss, when it ends."""
+
+    def __init__(self) -> None:
+        self._registered = False
+        self._roots: set[Path] = set()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._roots.clear)
+
+    def add(self, root: Path) -> None:
+        if not self._registered:
+            self._registered = True
+            atexit.register(self.start)
+        self._roots.add(root)
+
+    def start(self) -> None:
+        # In a session of its own and with nothing of ours open, so that nobody waits for it.
+        environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
+        for root in self._roots if sys.executable else ():
+            options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
+            with suppress(Exception):  # what cannot be started is learned another time
+                child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "gpucache", *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    cwd=os.sep,
+                    start_new_session=True,
+                )
+                child.returncode = 0  # it is left alone, which Popen would warn of
+                os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
+
+
+_LEARNER = _Learner()
+
+
+def learn(layers: Layers, noted: Noted) -> None:
+    """Have what was noted just now built after this process, where GPUCACHE_LEARN asks for it."""
+    if noted is Noted.NEW and layers.learn and layers.target is not None:
+        _LEARNER.add(layers.target.root)
+
+
+def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> None:
     """Count a hit or a miss, and log one line."""
     request = prepared.request
     _COUNTER.count(layers, hit=isinstance(outcome, Hit))
@@ -159,21 +206,24 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built) -> None:
             "hit %s for %s: %s in %s", request.program.name, request.target, outcome.key.short, outcome.layer
         )
         return
-    if lacks_kernels(prepared, outcome.artifact.payload):
+    if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
         LOGGER.warning(
             "%s for %s compiles to no kernel; name the instances of a template with name_expressions=[...]",
             request.program.name,
             request.target,
         )
     miss: Miss = outcome.miss
+    compile_ns = outcome.compile_ns if isinstance(outcome, Plain) else outcome.artifact.compile_ns
+    noted = isinstance(outcome, Plain) and outcome.noted is not Noted.LOST
     LOGGER.info(
-        "miss %s for %s: %s: %s; compiled in %d ms%s",
+        "miss %s for %s: %s: %s; compiled in %d ms%s%s",
         request.program.name,
         request.target,
         miss.verdict.value,
         miss.detail,
-        outcome.artifact.compile_ns // 1_000_000,
+        compile_ns // 1_000_000,
         f", {outcome.note}" if outcome.note else "",
+        f"; {HOW_TO_WARM}" if noted else "",
     )
     if outcome.note.startswith(NOT_KEPT) or miss.verdict is Verdict.UNCACHEABLE:
         _warn(outcome.note)

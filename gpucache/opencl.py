@@ -1,13 +1,16 @@
 """What a PyOpenCL program imports: ``build_program``, a build that asks the cache first.
 
-Compiles in the caller's process after a miss. A program never fails because of the cache: what goes
-wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
+Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
+made from a binary knows less of itself (no source, on Intel no argument info). A compiler that builds
+late is left to build as it does without us, and what was wanted is noted for ``gpucache warm --misses``.
+A program never fails because of the cache: what goes wrong with it ends in a plain build by PyOpenCL.
+Loads PyOpenCL.
 """
 
 import os
 import shlex
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,12 @@ from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, check_required, get_or_build
+from gpucache.engine.lookup import build, check_required, find
+from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.errors import CacheMissError, CompileError, GpucacheError
-from gpucache.model import BuildRequest, Language, Program
+from gpucache.errors import CacheMissError, CompileError
+from gpucache.model import Artifact, BuildRequest, Language, Program
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
 __all__ = ["build_program"]
@@ -58,19 +62,20 @@ def build_program(
     named = library.paths("headers", headers, library.current_directory())
     program = Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text)
     layers = library.layers()
+    own = _OwnBuild(context, source, given, folders)
     try:
         prepared = [
             _prepare(device, program, as_pyopencl_reads(given), folders, sizes, named)
             for device in context.devices
         ]
-        return _load(context, layers, prepared)
+        return _answer(context, layers, prepared, own)
     except CacheMissError:
         raise
-    except CompileError:
-        pass  # PyOpenCL's own build gives the error its callers know
-    except (GpucacheError, OSError) as error:
+    except Exception as error:
+        if own.failed:
+            raise  # the compiler's own answer
         library.uncached(layers, program.name, error)
-    return _plain(context, source, given, folders)
+    return own.program or own.plain()
 
 
 def _prepare(
@@ -95,52 +100,129 @@ def _prepare(
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
 
 
-def _load(context: Any, layers: Layers, prepared: Sequence[Prepared]) -> Any:
-    devices = list(context.devices)
+def _answer(context: Any, layers: Layers, prepared: Sequence[Prepared], own: "_OwnBuild") -> Any:
+    """The program from entries for all devices, or as the compiler gives it, which is then kept."""
+    found = [find(layers, one) for one in prepared]
+    misses = [(one, answer) for one, answer in zip(prepared, found, strict=True) if isinstance(answer, Miss)]
+    for one, miss in misses:
+        check_required(layers, one, miss)
+    hits = [answer for answer in found if isinstance(answer, Hit)]
+    if not misses:
+        return _loaded(context, layers, prepared, hits, own)
+    if any(one.compilation.late or one.refusal for one, _ in misses) or layers.target is None:
+        return _left(layers, misses, own)
     outcomes = [
-        get_or_build(layers, one, _compiler(context, device, one))
-        for device, one in zip(devices, prepared, strict=True)
+        answer if isinstance(answer, Hit) else build(layers, one, own.compiler(device, one), answer)
+        for device, one, answer in zip(context.devices, prepared, found, strict=True)
     ]
+    return _given(context, layers, prepared, outcomes, own)
+
+
+def _loaded(
+    context: Any, layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], own: "_OwnBuild"
+) -> Any:
+    """The program from its entries; what the driver rejects is compiled again."""
+    devices = list(context.devices)
+    try:
+        program = _load(context, prepared, hits)
+    except CompileError as rejected:
+        misses = [(one, Miss(Verdict.REJECTED, str(rejected))) for one in prepared]
+        for one, miss in misses:
+            check_required(layers, one, miss)
+        if layers.target is None or any(one.compilation.late for one in prepared):
+            for hit in hits:
+                discard(layers, hit, str(rejected))
+            return _left(layers, misses, own)
+        outcomes = [
+            build(layers, one, own.compiler(device, one), miss, useless=hit)
+            for device, (one, miss), hit in zip(devices, misses, hits, strict=True)
+        ]
+        return _given(context, layers, prepared, outcomes, own)
+    for one, hit in zip(prepared, hits, strict=True):
+        library.tell(layers, one, hit)
+        library.learn(layers, note_lacking(layers, one, hit, _environment(one)))
+    return program
+
+
+def _given(
+    context: Any,
+    layers: Layers,
+    prepared: Sequence[Prepared],
+    outcomes: Sequence[Hit | Built],
+    own: "_OwnBuild",
+) -> Any:
+    """What the compiler gave, or the program of entries that another process published meanwhile."""
     for one, outcome in zip(prepared, outcomes, strict=True):
         library.tell(layers, one, outcome)
-    try:
-        return compiler.load_binaries(context, devices, [_payload(outcome) for outcome in outcomes])
-    except CompileError as rejected:
-        fresh = [
-            _rebuilt(layers, one, _compiler(context, device, one), outcome, str(rejected))
-            for device, one, outcome in zip(devices, prepared, outcomes, strict=True)
-        ]
-        return compiler.load_binaries(context, devices, [_payload(outcome) for outcome in fresh])
+    if own.program is not None:
+        return own.program
+    return _load(context, prepared, [outcome for outcome in outcomes if isinstance(outcome, Hit)])
 
 
-def _compiler(context: Any, device: Any, prepared: Prepared) -> Any:
-    # In a context of several, drivers differ in which devices they give binaries for.
-    own = context if len(context.devices) == 1 else compiler.context_of(device)
-    return partial(compiler.compile_source, own, device, prepared.request, prepared.compilation)
+def _load(context: Any, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> Any:
+    command = prepared[0].compilation.command  # the same for every device
+    return compiler.load_binaries(context, list(context.devices), [hit.payload for hit in hits], command)
 
 
-def _rebuilt(
-    layers: Layers, prepared: Prepared, compile_: Any, outcome: Hit | Built, why: str
-) -> Hit | Built:
-    """What was found was rejected by the driver: compile again, over it."""
-    if isinstance(outcome, Built):
-        return outcome
-    miss = Miss(Verdict.REJECTED, why)
-    check_required(layers, prepared, miss)
-    fresh = build(layers, prepared, compile_, miss, replacing=True)
-    library.tell(layers, prepared, fresh)
-    return fresh
+def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], own: "_OwnBuild") -> Any:
+    """The program built by PyOpenCL as if gpucache were not there; what a late compiler's wanted is noted."""
+    program = own.plain()
+    for one, miss in misses:
+        plain = leave(layers, one, miss, own.compile_ns, _environment(one))
+        library.tell(layers, one, plain)
+        library.learn(layers, plain.noted)
+    return program
 
 
-def _payload(outcome: Hit | Built) -> bytes:
-    return outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
+def _environment(prepared: Prepared) -> tuple[tuple[str, str], ...]:
+    return BACKEND.environment(prepared.compilation.inputs.toolchain, os.environ)
 
 
-def _plain(
-    context: Any, source: str | bytes, options: str | Sequence[str], include_dirs: Sequence[str]
-) -> Any:
-    """PyOpenCL's own build, as if gpucache were not there."""
-    if include_dirs:
-        given = shlex.split(options) if isinstance(options, str) else options
-        options = [*given, *(text for path in include_dirs for text in ("-I", path))]
-    return cl.Program(context, source).build(options=options)
+class _OwnBuild:
+    """The build from source of one call: made at most once, for all devices of the context."""
+
+    def __init__(
+        self,
+        context: Any,
+        source: str | bytes,
+        options: str | Sequence[str],
+        include_dirs: Sequence[str],
+    ) -> None:
+        self._context = context
+        self._source = source
+        self._options = options
+        self._include_dirs = include_dirs
+        self.program: Any = None
+        self.failed = False
+        """Whether the compiler refused: then its error is what the program gets."""
+        self.compile_ns = 0
+
+    def plain(self) -> Any:
+        """PyOpenCL's own build, as if gpucache were not there."""
+        options = self._options
+        if self._include_dirs:
+            given = shlex.split(options) if isinstance(options, str) else options
+            options = [*given, *(text for path in self._include_dirs for text in ("-I", path))]
+        return self._built(lambda: cl.Program(self._context, self._source).build(options=options))
+
+    def compiler(self, device: Any, prepared: Prepared) -> Callable[[], Artifact]:
+        """What gives the artifact of one device."""
+
+        def compile_() -> Artifact:
+            request, compilation = prepared.request, prepared.compilation
+            if self.program is None:
+                source = request.program.source
+                self._built(lambda: compiler.build_as_pyopencl(self._context, source, compilation))
+            return compiler.artifact_of(self.program, device, request, self.compile_ns)
+
+        return compile_
+
+    def _built(self, make: Callable[[], Any]) -> Any:
+        started = time.perf_counter_ns()
+        try:
+            self.program = make()
+        except BaseException:
+            self.failed = True
+            raise
+        self.compile_ns = time.perf_counter_ns() - started
+        return self.program

@@ -48,9 +48,13 @@ ENVIRONMENT = (
         "GPUCACHE_MEMORY_BYTES",
         "How much of a program's memory keeps entries it used, such as 64M, the default; 0 keeps none.",
     ),
-    Variable("GPUCACHE_DISABLE", "1: programs consult no cache and compile everything."),
+    Variable("GPUCACHE_DISABLE", "1: programs consult none of our caches, and run as without gpucache."),
     Variable("GPUCACHE_READ_ONLY", "1: entries are used, and nothing is written or removed."),
     Variable("GPUCACHE_REQUIRE", "1: a miss raises an error in the program instead of compiling."),
+    Variable(
+        "GPUCACHE_LEARN",
+        "1: what a program left for warm --misses is built after its end, by a process of its own.",
+    ),
     Variable(
         "GPUCACHE_LOG",
         "debug, info or warning: what a program logs of its hits and misses; with debug a defect of the "
@@ -74,6 +78,7 @@ class Settings:
     disabled: bool = False
     read_only: bool = False
     require: bool = False
+    learn: bool = False
     log: str = ""
 
     def require_root(self) -> Path:
@@ -101,6 +106,7 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
         disabled=_flag(environ, "GPUCACHE_DISABLE"),
         read_only=_flag(environ, "GPUCACHE_READ_ONLY"),
         require=_flag(environ, "GPUCACHE_REQUIRE"),
+        learn=_flag(environ, "GPUCACHE_LEARN"),
         log=environ.get("GPUCACHE_LOG", ""),
     )
 

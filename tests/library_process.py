@@ -13,7 +13,8 @@ list of jobs from stdin, and writes a JSON list with one outcome for each job. A
 
 An outcome holds ``error``, ``log`` and ``compiled`` (how often the compiler was asked), then ``code``
 (SHA-256) and ``names`` of CUDA, or ``values`` and ``shared_objects`` of OpenCL: the values that each
-launch wrote, and how many files PoCL had made after the build and after each launch.
+launch wrote, and how many files PoCL had made after the build and after each launch; ``source`` and
+``argument`` of OpenCL are what the program and its kernel say of themselves.
 """
 
 import hashlib
@@ -107,9 +108,24 @@ def _opencl(compiler: Compiler) -> Callable[[Job], Outcome]:
                 cl.enqueue_copy(queue, out, buffer)
                 values.append(sorted({int(value) for value in out}))
                 counts.append(_shared_objects())
-        return {"values": values, "shared_objects": counts}
+        return {
+            "values": values,
+            "shared_objects": counts,
+            "source": program.source,
+            "argument": _argument(kernel),
+        }
 
     return build
+
+
+def _argument(kernel: Any) -> str:
+    """The name of the first argument, or the error of asking for it."""
+    import pyopencl as cl
+
+    try:
+        return str(kernel.get_arg_info(0, cl.kernel_arg_info.NAME))
+    except cl.Error as error:
+        return str(error)
 
 
 def _shared_objects() -> int:

@@ -28,6 +28,8 @@ class Compilation:
     forced_includes: tuple[str, ...] = ()
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
+    refusal: str | None = None
+    """Why nothing of it may be kept, with the remedy; None where it may."""
     holds_paths: bool = False
     """Whether debug or line options put paths into the artifact whatever the source says."""
     linked_later: bool = False

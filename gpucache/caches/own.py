@@ -11,7 +11,7 @@ from dataclasses import replace
 from gpucache import payload as payloads
 from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, UsageError
-from gpucache.keys import cache_key, format_local_size
+from gpucache.keys import cache_key
 from gpucache.model import Artifact, ArtifactKind, Entry, EntryHead
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 from gpucache.store import DirectoryStore
@@ -59,6 +59,7 @@ class OwnCache:
             tool_version=whole.detail.tool_version,
             lowered_names=tuple(whole.head.lowered_names.items()),
             provenance=whole.detail.provenance,
+            local_sizes=whole.head.local_sizes,
         )
 
     def artifact(self, entry: CacheEntry) -> Artifact:
@@ -189,8 +190,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
 
 
 def _variant(head: EntryHead) -> str:
-    sizes = [f"local size {format_local_size(size)}" for size in head.local_sizes]
-    return " ".join([*head.options, *sizes, *sorted(head.lowered_names)])
+    return " ".join([*head.options, *sorted(head.lowered_names)])
 
 
 def _scanned(entry: CacheEntry) -> ScannedEntry:

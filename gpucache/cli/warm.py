@@ -1,6 +1,7 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ NEXT = (
 @click.option(
     "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
 )
+@click.option("--misses", is_flag=True, help="Build what programs missed and left to be built later.")
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
 @profile_option
 @click.option("--retry", is_flag=True, help="Try items on the poison list again.")
@@ -65,6 +67,7 @@ def warm(
     jobs: int | None,
     timeout: float,
     shared: bool,
+    misses: bool,
     check: bool,
     profile: Path | None,
     retry: bool,
@@ -76,10 +79,12 @@ def warm(
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
     hit. Each source's own folder is searched for headers, as if given with -I.
 
+    With --misses the programs are those that a library call missed: a compiler that builds late
+    (PoCL) is not waited for in the program itself, and what was wanted is noted until it is built here.
+
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told.
     """
-    from gpucache.assembly import open_store, remember_targets
     from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode, WarmResult, summarise_warm
     from gpucache.render import document, tables
@@ -89,27 +94,21 @@ def warm(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
     named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
-    if _is_command(into, alone=not (named.anything or targets or shared or check or retry)):
+    if _is_command(into, alone=not (named.anything or targets or shared or misses or check or retry)):
         warm_command(timeout, into)
         return
-    specs = read_programs(named)
-    settings = given().settings()
-    _check_root(settings, shared=shared, check=check)
-    here = machine_for(specs, targets, profile)
-    items = plan(specs, targets, here.devices)
-    if not check and any(item.request is not None for item in items):
-        open_store(settings, shared=shared).prepare()
-    if given().verbose:
-        given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
-    bounds = _bounds(items, jobs, timeout)
-    outcomes = _run(settings, items, here.environment, bounds, shared=shared, check=check, retry=retry)
-    if profile is None:
-        remember_targets(settings, here.devices)
+    run = _Run(given().settings(), jobs, timeout, shared=shared, check=check, retry=retry)
+    if misses:
+        _check_misses(named, profile)
+        outcomes = _warm_misses(run, targets, local_sizes)
+    else:
+        outcomes = _warm_programs(run, read_programs(named), targets, profile)
     summary = summarise_warm(outcomes)
     given().document(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
-    given().show(tables.warm(outcomes, summary, whole=given().verbose > 0))
+    if outcomes or not misses:
+        given().show(tables.warm(outcomes, summary, whole=given().verbose > 0))
     if given().quiet and not given().json:
         for outcome in outcomes:
             if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):
@@ -118,6 +117,81 @@ def warm(
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]
     leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How a run goes about its items, whatever they are."""
+
+    settings: "Settings"
+    jobs: int | None
+    timeout: float
+    shared: bool
+    check: bool
+    retry: bool
+
+
+def _warm_programs(
+    run: _Run, specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None
+) -> "list[WarmOutcome]":
+    """Warm programs that were read."""
+    from gpucache.assembly import open_store, remember_targets
+
+    _check_root(run.settings, shared=run.shared, check=run.check)
+    here = machine_for(specs, targets, profile)
+    items = plan(specs, targets, here.devices)
+    if not run.check and any(item.request is not None for item in items):
+        open_store(run.settings, shared=run.shared).prepare()
+    if given().verbose:
+        given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
+    outcomes = _outcomes(run, items, here.environment)
+    if profile is None:
+        remember_targets(run.settings, here.devices)
+    return outcomes
+
+
+def _check_misses(named: Named, profile: Path | None) -> None:
+    """Raise UsageError for what does not go together with --misses."""
+    from gpucache.errors import UsageError
+
+    if replace(named, local_sizes=()).anything:
+        raise UsageError(
+            "--misses builds what programs asked for, as they asked; leave sources and build options out"
+        )
+    if profile is not None:
+        raise UsageError("--misses are those of this machine; leave --device-profile out")
+
+
+def _warm_misses(
+    run: _Run, targets: tuple[str, ...], local_sizes: tuple[tuple[int, ...], ...]
+) -> "list[WarmOutcome]":
+    """Warm what programs noted, as the one process that does, and remove the notes of what is there now."""
+    from gpucache.assembly import backends, open_store
+    from gpucache.cli.machines import machine
+    from gpucache.engine.missed import forget_built, plan_missed
+    from gpucache.engine.targets import select_target
+    from gpucache.errors import CacheUnusableError
+
+    _check_root(run.settings, shared=run.shared, check=run.check)
+    store = open_store(run.settings, shared=run.shared)
+    missed = store.missed()
+    if not missed:
+        given().say(f"No miss is noted in {store.root}.")
+        return []
+    here = machine(None, sorted({one.request.target.backend for one in missed}))
+    chosen = [select_target(target, here.devices).target for target in targets]
+    missed = [one for one in missed if one.request.target in chosen or not chosen]
+    items = plan_missed(missed, here.devices, backends(), here.environment, local_sizes)
+    if run.check:
+        return _outcomes(run, items, here.environment)
+    with store.build_missed() as alone:
+        if not alone:
+            raise CacheUnusableError(
+                f"another process builds the misses of {store.root} now; run this again when it has ended"
+            )
+        outcomes = _outcomes(run, items, here.environment)
+        forget_built(store, missed, outcomes)
+    return outcomes
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:
@@ -178,21 +252,12 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
     return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))
 
 
-def _run(
-    settings: "Settings",
-    items: "list[WarmItem]",
-    environment: Mapping[str, str],
-    bounds: "Bounds",
-    *,
-    shared: bool,
-    check: bool,
-    retry: bool,
-) -> "list[WarmOutcome]":
+def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
     from gpucache.engine.warm import Progress, count, interrupted, run_warm, settled
     from gpucache.render.progress import display
 
-    layers = open_layers(settings, shared=shared, command="gpucache warm")
+    layers = open_layers(how.settings, shared=how.shared, command="gpucache warm")
     outcomes: list[WarmOutcome] = []
     with display(quiet=given().quiet or given().json) as bar:
 
@@ -204,10 +269,10 @@ def _run(
             backends(),
             layers,
             environment,
-            worker_build(settings, shared=shared),
-            bounds,
-            check=check,
-            retry_poisoned=retry,
+            worker_build(how.settings, shared=how.shared),
+            _bounds(items, how.jobs, how.timeout),
+            check=how.check,
+            retry_poisoned=how.retry,
             progress=progress,
         )
         try:
@@ -216,7 +281,7 @@ def _run(
         except KeyboardInterrupt:
             run.close()
             outcomes += interrupted(items, outcomes)
-    if not check:
+    if not how.check:
         count(layers, outcomes)
         if layers.trim is not None:
             layers.trim()

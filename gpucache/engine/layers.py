@@ -23,6 +23,8 @@ class Layers:
     disabled: bool = False
     read_only: bool = False
     require: bool = False
+    learn: bool = False
+    """Whether what a program leaves noted is built after its end."""
     trim: Callable[[], object] | None = None
     """Called after publishing where the cache has a bound; keeps it."""
     unusable: str = ""

@@ -5,8 +5,9 @@ The library calls it once, warm calls it for many. Must not know how anything is
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from gpucache import __version__
 from gpucache.engine.explain import explain, to_record
@@ -14,7 +15,7 @@ from gpucache.engine.layers import Layers
 from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.keys import digest
+from gpucache.keys import Difference, digest, format_local_size
 from gpucache.model import Artifact, CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
@@ -33,11 +34,37 @@ def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
     if prepared.refusal is not None:
         return Miss(Verdict.UNCACHEABLE, prepared.refusal)
     damage: list[Damaged] = []
-    for key in (prepared.key, prepared.located_key):
-        hit = _find_key(layers, key, damage)
-        if hit is not None:
-            return hit
-    return explain(layers, prepared, damage)
+    return _look(layers, prepared, damage) or explain(layers, prepared, damage)
+
+
+def find_whole(layers: Layers, prepared: Prepared) -> Hit | Miss:
+    """The same for who fills the cache: an entry that lacks a local size of the request is a miss."""
+    found = find(layers, prepared)
+    return found if isinstance(found, Miss) else incomplete(prepared, found) or found
+
+
+def incomplete(prepared: Prepared, found: Hit) -> Miss | None:
+    """Which local sizes of a request an entry is not compiled for; None where it has them all."""
+    lacking = lacking_sizes(prepared, found.head)
+    if not lacking:
+        return None
+    before, more = _sizes(found.head.local_sizes), _sizes(lacking)
+    return Miss(
+        Verdict.INCOMPLETE,
+        f"{found.key.short} is compiled for {before or 'no local size'}, and not for {more}: "
+        f"programs hit it, and compile at their first launch with {more}",
+        (Difference("local size", before or None, f"{before} {more}".strip()),),
+        found.key,
+    )
+
+
+def lacking_sizes(prepared: Prepared, head: EntryHead) -> tuple[tuple[int, ...], ...]:
+    """The local sizes of a request that an entry is not compiled for."""
+    return tuple(size for size in prepared.compilation.inputs.local_sizes if size not in head.local_sizes)
+
+
+def _sizes(sizes: Sequence[Sequence[int]]) -> str:
+    return " ".join(map(format_local_size, sizes))
 
 
 def get_or_build(
@@ -48,7 +75,7 @@ def get_or_build(
     Raises CacheMissError where the settings require a hit, and whatever ``compile_`` raises. What
     goes wrong with the cache itself never raises: it becomes the note of what was built.
     """
-    found = find(layers, prepared)
+    found = find_whole(layers, prepared)
     if isinstance(found, Hit):
         return found
     check_required(layers, prepared, found)
@@ -58,7 +85,7 @@ def get_or_build(
 def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
     """Raise CacheMissError where the settings require a hit, having written the miss down."""
     if layers.require:
-        _journal(layers, prepared, miss)
+        journal(layers, prepared, miss)
         raise CacheMissError(
             f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
             f"GPUCACHE_REQUIRE is set: {miss.verdict}: {miss.detail}"
@@ -72,22 +99,49 @@ def build(
     miss: Miss,
     *,
     wait_s: float = WAIT_S,
-    replacing: bool = False,
+    useless: Hit | None = None,
 ) -> Hit | Built:
     """Compile after a miss, once among all processes that want the key, and publish.
 
-    ``replacing`` publishes over an entry that was found and turned out useless.
+    Where somebody else compiles it already, that is waited for, and once: if they keep nothing, nobody
+    queues for the rest. ``useless`` is an entry that was found and has to be replaced.
     """
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
-        _journal(layers, prepared, miss)
-        return Built(compile_(), miss, None, note=_why_not_kept(layers, miss))
+        journal(layers, prepared, miss)
+        return Built(compile_(), miss, None, note=why_not_kept(layers, miss))
+    with store.single_flight(prepared.key, 0) as alone:
+        if alone:
+            return _published_meanwhile(layers, prepared, useless) or _build(
+                layers, store, prepared, compile_, miss
+            )
     with store.single_flight(prepared.key, wait_s):
-        again = miss if replacing else find(layers, prepared)  # whoever held the lock may have built it
-        if isinstance(again, Hit):
-            return again
-        _journal(layers, prepared, miss)
-        return _publish(layers, store, prepared, compile_(), miss)
+        pass  # its holder has ended
+    return _published_meanwhile(layers, prepared, useless) or _build(layers, store, prepared, compile_, miss)
+
+
+def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
+    """What whoever held the lock has built."""
+    found = _look(layers if useless is None else replace(layers, memory=None), prepared, [])
+    if found is None or lacking_sizes(prepared, found.head):
+        return None
+    return None if useless is not None and found.head == useless.head else found
+
+
+def _build(
+    layers: Layers, store: EntryStore, prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
+) -> Built:
+    journal(layers, prepared, miss)
+    return _publish(layers, store, prepared, compile_(), miss)
+
+
+def _look(layers: Layers, prepared: Prepared, damage: list[Damaged]) -> Hit | None:
+    """A sound entry under either key; what is not sound is added to ``damage``."""
+    for key in (prepared.key, prepared.located_key):
+        hit = _find_key(layers, key, damage)
+        if hit is not None:
+            return hit
+    return None
 
 
 def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | None:
@@ -186,12 +240,14 @@ def _remember(layers: Layers, entry: Entry) -> None:
         layers.memory.publish(entry)
 
 
-def _journal(layers: Layers, prepared: Prepared, miss: Miss) -> None:
+def journal(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
+    """Write a miss down; ``noted`` where ``warm --misses`` can build it."""
     if layers.target is not None:
-        layers.target.journal(to_record(layers, prepared, miss, time.time_ns()))
+        layers.target.journal(to_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
 
 
-def _why_not_kept(layers: Layers, miss: Miss) -> str:
+def why_not_kept(layers: Layers, miss: Miss) -> str:
+    """Why nothing is kept of a miss, in one sentence."""
     if miss.verdict in (Verdict.UNCACHEABLE, Verdict.NOT_CONSULTED):
         return miss.detail
     if layers.read_only:

@@ -22,7 +22,7 @@ _WEIGHTS = {
     "artifact kind": 10,
     "resolution of includes": 0,
     "option": 4,  # and one more for every further option
-    "local size": 4,
+    "local size": 0,
     "name expression": 4,
 }
 _OTHER = 2
@@ -89,6 +89,8 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
         yield _BUILDS[item.label]
     elif item.label.startswith("environment "):
         yield _variable(item)
+    elif item.label == "local size":
+        yield "an older gpucache had local sizes in the key, which no longer belong there"
     elif item.label in ("device name", "platform name"):
         yield f"another {item.label.removesuffix(' name')}: {_arrow(item)}"
     else:

@@ -39,7 +39,7 @@ class Prepared:
                 return (
                     f"the build option {option!r} puts the time of the build into the artifact; leave it out"
                 )
-        return self.closure.uncacheable
+        return self.compilation.refusal or self.closure.uncacheable
 
 
 def prepare(

@@ -93,11 +93,7 @@ def request_of(report: EntryReport, target: Target, *, changed: bool = False) ->
         include_dirs=tuple(value for label, value in report.provenance if label == "include directory"),
         artifact_kind=ArtifactKind(report.entry.artifact_kind),
         name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),
-        local_sizes=tuple(
-            tuple(int(extent) for extent in value.split("x"))
-            for label, value in _fields(report)
-            if label == "local size"
-        ),
+        local_sizes=report.local_sizes,
         headers=tuple(value for label, value in report.provenance if label == "named header"),
     )
 

@@ -11,7 +11,7 @@ from time import time_ns
 from gpucache.backends.interface import Backend
 from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import check_required, find
+from gpucache.engine.lookup import check_required, find_whole
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.targets import default_devices, select_target
@@ -222,7 +222,7 @@ def _settle(
         prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
     except GpucacheError as error:
         return _outcome(item, WarmResult.FAILED, reason=str(error))
-    found = find(layers, prepared)
+    found = find_whole(layers, prepared)
     if isinstance(found, Hit):
         return _hit(item, prepared, found)
     if found.verdict is Verdict.UNCACHEABLE:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find
+from gpucache.engine.lookup import find_whole
 from gpucache.engine.nearest import record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
@@ -48,7 +48,7 @@ def why(
             item.target,
             item.variant,
             consulted,
-            find(replace(layers, memory=None), prepared),
+            find_whole(replace(layers, memory=None), prepared),
             tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
             not_asked=layers.not_asked,
         )

@@ -18,7 +18,7 @@ from gpucache.outcomes.evictions import (
 )
 from gpucache.outcomes.exits import ExitCode
 from gpucache.outcomes.exports import Exported
-from gpucache.outcomes.lookups import Built, Hit, Miss, Verdict
+from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.outcomes.reaches import Reach, Served
 from gpucache.outcomes.timings import (
     Arm,
@@ -67,6 +67,8 @@ __all__ = [
     "LayerState",
     "Location",
     "Miss",
+    "Noted",
+    "Plain",
     "Ratio",
     "Reach",
     "Removal",

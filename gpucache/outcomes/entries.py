@@ -72,6 +72,8 @@ class EntryReport:
     tool_version: str = ""
     lowered_names: tuple[tuple[str, str], ...] = ()
     provenance: tuple[tuple[str, str], ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    """The local sizes it is compiled for, by a compiler that builds late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ class Verdict(StrEnum):
 
     NEVER_BUILT = "never-built"
     KEY_CHANGED = "key-changed"
+    INCOMPLETE = "incomplete"
     EVICTED = "evicted"
     CORRUPT = "corrupt"
     REJECTED = "rejected"
@@ -41,6 +42,26 @@ class Hit:
     payload: bytes
     layer: str
     """``memory``, or the root it came from."""
+
+
+class Noted(StrEnum):
+    """What became of a request that was to be kept for ``gpucache warm --misses``."""
+
+    NEW = "new"
+    KNOWN = "known"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Nothing was found, and the program was left to build itself as it does without a cache."""
+
+    miss: Miss
+    compile_ns: int
+    noted: Noted
+    """Whether ``gpucache warm --misses`` can build it for the next start."""
+    note: str
+    """Why it was left alone, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ _DIGEST = 64
 def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
     """Description, payload, key fields and log; includes beyond a few only where ``whole`` is asked for."""
     entry = one.entry
+    sizes = ", ".join("x".join(map(str, size)) for size in one.local_sizes)
     yield plain(f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold")
     yield _pairs(
         [
@@ -26,6 +27,7 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
             ("created", f"{format_instant(entry.created_ns)}{_by(one)}"),
             ("last used", format_instant(entry.last_used_ns)),
             *([] if one.compile_ns is None else [("compiled in", format_duration(one.compile_ns))]),
+            *([("compiled for", f"local sizes {sizes}")] if sizes else []),
             *one.provenance,
         ]
     )

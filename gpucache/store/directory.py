@@ -17,6 +17,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
+from gpucache.outcomes import Noted
 from gpucache.store import layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
 from gpucache.store.ground import Ground
@@ -28,9 +29,11 @@ from gpucache.store.interface import (
     Event,
     Found,
     Leftover,
+    MissedRequest,
     ScannedEntry,
 )
 from gpucache.store.journal import Journal
+from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
@@ -51,6 +54,7 @@ class DirectoryStore:
         self._writable = writable
         self._history = History(self._ground)
         self._journal = Journal(self._ground)
+        self._missed = Missed(self._ground)
         self._quarantine = Quarantine(self._ground, self._history)
 
     @property
@@ -232,6 +236,31 @@ class DirectoryStore:
             yield False
             return
         with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
+            yield holding
+
+    def note_missed(self, missed: MissedRequest) -> Noted:
+        """Keep a request to be built later; losing it is no error."""
+        return self._missed.note(missed) if self._writable else Noted.LOST
+
+    def missed(self) -> list[MissedRequest]:
+        """The requests that are kept, the oldest first."""
+        return self._missed.all()
+
+    def forget_missed(self, key: CacheKey) -> None:
+        """Remove the request of a key."""
+        if self._writable:
+            self._missed.forget(key)
+
+    @contextmanager
+    def build_missed(self) -> Iterator[bool]:
+        """Be the one process that builds what missed; yields False where there is another.
+
+        Raises OSError, CacheUnusableError.
+        """
+        with (
+            self._ground.make(*layout.LOCKS) as folder,
+            lock.single_flight(folder, layout.MISSED_LOCK, 0) as holding,
+        ):
             yield holding
 
     def record(self, program: str, event: Event) -> None:

@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.outcomes import Noted
 
 
 class Damage(StrEnum):
@@ -117,6 +118,20 @@ class RefusedRoot:
         return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
 
 
+@dataclass(frozen=True, slots=True)
+class MissedRequest:
+    """A request that missed and whose program was built without us, kept to be built later."""
+
+    key: CacheKey
+    """The portable key that was looked for."""
+    when_ns: int
+    command: str
+    """The program that asked."""
+    request: BuildRequest
+    environment: tuple[tuple[str, str], ...] = ()
+    """The variables that were set and reach the compiler."""
+
+
 class Store(Protocol):
     """Entries by key. Implementations: a directory, and memory."""
 
@@ -176,6 +191,22 @@ class EntryStore(Store, Protocol):
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
+        ...
+
+    def note_missed(self, missed: MissedRequest) -> Noted:
+        """Keep a request to be built later; losing it is no error."""
+        ...
+
+    def missed(self) -> list[MissedRequest]:
+        """The requests that are kept, the oldest first."""
+        ...
+
+    def forget_missed(self, key: CacheKey) -> None:
+        """Remove the request of a key."""
+        ...
+
+    def build_missed(self) -> AbstractContextManager[bool]:
+        """Be the one process that builds what missed; yields False where there is another."""
         ...
 
     def single_flight(self, key: CacheKey, timeout_s: float) -> AbstractContextManager[bool]:

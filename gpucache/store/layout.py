@@ -3,6 +3,7 @@
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
     <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history
+    <root>/v1/missed/<64 hex>.json
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
 Another format version has another folder beside ``v1``, and is left alone.
@@ -19,6 +20,7 @@ PROGRAMS = (VERSION_FOLDER, "programs")
 TMP = (VERSION_FOLDER, "tmp")
 QUARANTINE = (VERSION_FOLDER, "quarantine")
 JOURNAL = (VERSION_FOLDER, "journal")
+MISSED = (VERSION_FOLDER, "missed")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_NAME = "history"
 ENTRY_SUFFIX = ".gpc"
@@ -27,6 +29,8 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # This file marks a cache made by gpucache, which backups may leave out.
 # For information see https://bford.info/cachedir/
 """
+MISSED_LOCK = "missed.lock"
+"""Held by whoever builds the missed requests of a root."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}-[0-9a-f]{64}\.gpc|[0-9]{1,10}-[0-9a-f]{16}\.history")
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")

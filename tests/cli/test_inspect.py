@@ -89,7 +89,7 @@ def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> No
         (field.label, field.value) for field in detail.key_fields
     ]
     labels = [field["label"] for field in entry["key_fields"]]
-    assert {"language", "source", "include factor.h", "local size"} <= set(labels)
+    assert {"language", "source", "include factor.h"} <= set(labels)
 
 
 @pytest.mark.parametrize(

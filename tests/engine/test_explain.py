@@ -87,14 +87,6 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
             "name expression none -> f<int>",
         ),
         (
-            {"implementation": "pocl", "local_sizes": [(64,)]},
-            {"implementation": "pocl", "local_sizes": [(16, 16)]},
-            "local size",
-            "64",
-            "16x16",
-            "local size 64 -> 16x16",
-        ),
-        (
             {"implementation": "intel"},
             {"implementation": "intel", "environ": {"CL_CONFIG_CPU_TARGET_ARCH": "skx"}},
             "environment CL_CONFIG_CPU_TARGET_ARCH",

@@ -303,8 +303,9 @@ def test_a_useless_entry_is_replaced(layers: Layers, ready: Ready, compiler: Any
     prepared = ready()
     layers = replace(layers, memory=MemoryStore(1 << 20))
     _built(layers, prepared, compiler("garbage"))
-    miss = Miss(Verdict.REJECTED, "the driver rejected the binary")
-    build(layers, prepared, compiler("sound"), miss, replacing=True)
+    found, miss = find(layers, prepared), Miss(Verdict.REJECTED, "the driver rejected the binary")
+    assert isinstance(found, Hit)
+    build(layers, prepared, compiler("sound"), miss, useless=found)
     for looked_in in (layers, replace(layers, memory=None)):
         hit = find(looked_in, prepared)
         assert isinstance(hit, Hit)

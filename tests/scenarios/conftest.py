@@ -218,9 +218,10 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
 def gpucache() -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command, run on a root."""
 
-    def gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def gpucache(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
+            env={**os.environ, **more},
             capture_output=True,
             text=True,
             check=False,

@@ -159,19 +159,6 @@ def _lost_variable(random: Random, draft: Draft) -> Changed | None:
     return replace(draft, environ=kept), f"environment {lost}"
 
 
-def _new_size(random: Random, draft: Draft) -> Changed | None:
-    if draft.implementation != "pocl":
-        return None
-    size = random.choice([each for each in _SIZES if each not in draft.local_sizes])
-    return replace(draft, local_sizes=(*draft.local_sizes, size)), "local size"
-
-
-def _lost_size(random: Random, draft: Draft) -> Changed | None:
-    if draft.implementation != "pocl" or not draft.local_sizes:
-        return None
-    return replace(draft, local_sizes=draft.local_sizes[1:]), "local size"
-
-
 def _new_expression(random: Random, draft: Draft) -> Changed:
     expression = random.choice([each for each in _EXPRESSIONS if each not in draft.name_expressions])
     return replace(draft, name_expressions=(*draft.name_expressions, expression)), "name expression"
@@ -198,8 +185,6 @@ _CHANGES: tuple[Callable[[Random, Draft], Changed | None], ...] = (
     _new_variable,
     _other_variable,
     _lost_variable,
-    _new_size,
-    _lost_size,
     _new_expression,
     _lost_expression,
 )

@@ -1,8 +1,8 @@
 """Compiling OpenCL C to a binary, and loading binaries. Loads PyOpenCL.
 
 Builds go through PyOpenCL's own binding of clBuildProgram, below its cache, which would otherwise
-answer from, and write to, a second cache, and below its warning for every build that has a log: the
-log is kept with the artifact. Must not know of keys or stores.
+answer from, and write to, a second cache; workers and loads also below its warning for every build that
+has a log: the log is kept with the artifact. Must not know of keys or stores.
 
 PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every
 local size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the
@@ -79,11 +79,17 @@ def compile_source(
     )
 
 
-def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes]) -> Any:
-    """A built ``pyopencl.Program`` from binaries, one per device; raises CompileError when rejected."""
+def load_binaries(
+    context: Any, devices: Sequence[Any], payloads: Sequence[bytes], command: tuple[str, ...] = ()
+) -> Any:
+    """A built ``pyopencl.Program`` from binaries, one per device; raises CompileError when rejected.
+
+    With the options that they were built with the program says of itself what PyOpenCL's own would:
+    its build options, and on PoCL about its arguments.
+    """
     try:
         program = cl._cl._Program(context, list(devices), list(payloads))
-        program._build(options=b"", devices=list(devices))
+        program._build(options=command_line(command).encode(errors="surrogateescape"), devices=list(devices))
     except cl.Error as error:
         raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
     return cl.Program(program)
@@ -108,6 +114,24 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
         why = "" if log else f" ({_first_line(error)})"
         raise CompileError(f"{request.program.name} does not compile{why}", log) from None
     return program
+
+
+def build_as_pyopencl(context: Any, source: bytes, compilation: Compilation) -> Any:
+    """A ``pyopencl.Program`` for all devices of a context, built with PyOpenCL's errors and warnings."""
+    program = cl._cl._Program(context, source)
+    program.build(command_line(compilation.command).encode(errors="surrogateescape"))
+    return cl.Program(program)
+
+
+def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:
+    """What a built ``pyopencl.Program`` holds for one of its devices; raises CompileError."""
+    try:
+        binary = _binary(program, device)
+    except cl.Error as error:
+        raise CompileError(
+            f"the driver gave no binary of {request.program.name} ({_first_line(error)})"
+        ) from None
+    return Artifact(ArtifactKind.OPENCL_BINARY, binary, _log(program, device, request), compile_ns)
 
 
 def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes:
@@ -141,7 +165,7 @@ def _binary(program: Any, device: Any) -> bytes:
 def _log(program: Any, device: Any, request: BuildRequest) -> str:
     try:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
-    except cl.Error:
+    except (cl.Error, UnicodeDecodeError):  # PyOpenCL reads logs as UTF-8
         return ""
     return _SOURCE_NAMES.sub(lambda _: request.program.name, log).strip("\0\n ")
 

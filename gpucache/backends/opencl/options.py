@@ -37,6 +37,9 @@ _SIDE_EFFECTS = re.compile(
 )
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
+# What this option asks for a binary need not answer. Intel's do not; PoCL's do when they are built with it.
+_ARGUMENT_INFO = "-cl-kernel-arg-info"
+_ANSWERED_BY_BINARIES = (POCL,)
 _DEBUG = re.compile(r"-g(\d|line.*)?")
 
 # Where each implementation looks, as traced: PoCL puts the current directory before every -I, Intel
@@ -130,6 +133,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         late=implementation == POCL,
+        refusal=_refusal(implementation, everything),
         holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
     )
 
@@ -146,6 +150,15 @@ def _pocl_cache(environ: Mapping[str, str]) -> str:
     home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if "HOME" in environ else "/tmp")
     used = environ.get("POCL_KERNEL_CACHE", "1").startswith("1")
     return f"{home}/pocl/{'kcache' if used else 'uncached'}"
+
+
+def _refusal(implementation: str, options: Sequence[str]) -> str | None:
+    if _ARGUMENT_INFO not in options or implementation in _ANSWERED_BY_BINARIES:
+        return None
+    return (
+        f"the build option {_ARGUMENT_INFO!r} asks for what this driver's binaries do not hold, so a hit "
+        "could not answer; leave it out where the program does not ask about arguments"
+    )
 
 
 def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
