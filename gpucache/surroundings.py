@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from gpucache.caches import watching
-from gpucache.caches.redirects import make_folders, redirects
+from gpucache.caches.redirects import make_folders, plain_places, redirects
 from gpucache.caches.registry import systems
 from gpucache.engine.bench_command import Surroundings
 from gpucache.engine.watch import Snapshot
@@ -27,7 +27,8 @@ def surroundings(environ: Mapping[str, str], load: Callable[[], Callable[[], flo
         isolate=lambda folder: isolate(folder, environ),
         look=look,
         load=load,
-        root_of=root_of,
+        root_of=lambda folder: root_of(folder, environ),
+        off=frozenset(_off(environ)),
         notes=lambda written: notes(written, environ),
     )
 
@@ -53,21 +54,24 @@ def look(environ: Mapping[str, str], private: bool) -> Snapshot:
     return watching.snapshot(environ, private=private)
 
 
-def root_of(path: Path) -> Path | None:
+def root_of(path: Path, environ: Mapping[str, str]) -> Path | None:
     """The root of the known cache that a folder lies in; None for any other folder."""
+    plain = next((root for _, root in plain_places(environ) if path.is_relative_to(root)), None)
     candidates = (path, *path.parents[:_DEEPEST])
-    return next((place for place in candidates if any(one.recognises(place) for one in systems())), None)
+    return plain or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
 
 
 def notes(written: Collection[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """What was turned on for a command, of the caches that it wrote into, and this environment does not."""
-    return tuple(_turned_on(written, environ))
+    return tuple(
+        f"{title} was turned on; in your environment it is off, as {variable} is not set"
+        for cache, (variable, title) in _TURNED_ON.items()
+        if cache in written and cache in _off(environ)
+    )
 
 
-def _turned_on(written: Collection[str], environ: Mapping[str, str]) -> Iterator[str]:
-    for cache, (variable, title) in _TURNED_ON.items():
-        if cache in written and not environ.get(variable):
-            yield f"{title} was turned on for it; without {variable} in your environment it is off"
+def _off(environ: Mapping[str, str]) -> Iterator[str]:
+    return (cache for cache, (variable, _) in _TURNED_ON.items() if not environ.get(variable))
 
 
 def _variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -94,7 +94,8 @@ def warm(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
     named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
-    if _is_command(into, alone=not (named.anything or targets or shared or misses or check or retry)):
+    apart = (named.anything, targets, jobs, shared, misses, check, retry)
+    if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)
         return
     run = _Run(given().settings(), jobs, timeout, shared=shared, check=check, retry=retry)
@@ -199,7 +200,7 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
     from gpucache.errors import UsageError
 
     if given().command and not alone:
-        raise UsageError("a command after '--' is warmed alone; leave sources and build options out")
+        raise UsageError("a command after '--' is warmed alone; leave all but --timeout and --into out")
     if into is not None and not given().command:
         raise UsageError("--into keeps the caches of a command; give one after '--'")
     return bool(given().command)

@@ -2,14 +2,14 @@
 
 import os
 import shlex
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from gpucache.engine.settle import Proof
     from gpucache.outcomes import SettleRun
 
 ENVIRONMENT_FILE = "gpucache.env"
@@ -22,53 +22,54 @@ def warm_command(timeout: float, into: Path | None) -> None:
     from gpucache.render import document, settling, timings
     from gpucache.surroundings import notes, used
 
-    environ = _environ(into)
-    runs = _runs({**os.environ, **environ}, timeout, private=into is not None)
+    runs, proof = _run(timeout, into)
     warmed = used(into.absolute(), os.environ) if into is not None else ()
-    written = {one.cache for run in runs for one in run.growth}
-    summary = summarise_settle(runs, warmed, notes(written, os.environ) if into is not None else ())
-    if into is not None and warmed:
+    written = proof.off if into is None else {one.cache for run in runs for one in run.growth}
+    summary = summarise_settle(runs, warmed, notes(written, os.environ), proof)
+    if into is not None:
         _write(into / ENVIRONMENT_FILE, warmed)
     given().document(
         lambda: document.document("warm", map(settling.settle_run, runs), settling.settle_summary(summary))
     )
     given().show(timings.settle(runs, summary))
-    leave(ExitCode.DONE if summary.settled else ExitCode.FINDINGS)
+    leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 
 
-def _environ(into: Path | None) -> "dict[str, str]":
+def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
+    from gpucache.engine.load import measure_load
+    from gpucache.engine.settle import MOST_RUNS
+    from gpucache.engine.warm_command import warm_command as warm
     from gpucache.errors import CacheUnusableError
-    from gpucache.surroundings import isolate
-
-    if into is None:
-        return {}
-    try:
-        return dict(isolate(into.absolute(), os.environ))
-    except OSError as error:
-        raise CacheUnusableError(f"{into} cannot be made ({error.strerror}); name another folder") from None
-
-
-def _runs(environ: "Mapping[str, str]", timeout: float, *, private: bool) -> "list[SettleRun]":
-    from gpucache.engine.commands import run_command
-    from gpucache.engine.settle import MOST_RUNS, settle
     from gpucache.render.progress import display
-    from gpucache.surroundings import look
+    from gpucache.surroundings import surroundings
 
-    runs: list[SettleRun] = []
-    with display(quiet=given().quiet or given().json) as bar:
-        bar.show(0, MOST_RUNS, "run 1")
-        for run in settle(
-            lambda: run_command(given().command, environ, timeout), lambda: look(environ, private)
-        ):
-            runs.append(run)
-            bar.show(run.number, MOST_RUNS, f"run {run.number + 1}")
-    return runs
+    around = surroundings(os.environ, measure_load)
+    moved = None if into is None else into.absolute()
+    if moved is not None:
+        try:
+            around.isolate(moved)
+        except OSError as error:
+            raise CacheUnusableError(
+                f"{into} cannot be made ({error.strerror}); name another folder"
+            ) from None
+    with (
+        tempfile.TemporaryDirectory(prefix="gpucache-warm-", ignore_cleanup_errors=True) as place,
+        display(quiet=given().quiet or given().json) as bar,
+    ):
+        return warm(
+            given().command,
+            timeout,
+            around,
+            moved,
+            Path(place),
+            lambda number: bar.show(number - 1, MOST_RUNS, f"run {number}"),
+        )
 
 
 def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
     from gpucache.errors import CacheUnusableError
 
-    lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment]
+    lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing was warmed\n"]
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:

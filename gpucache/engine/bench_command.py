@@ -55,6 +55,8 @@ class Surroundings:
     """The root of the known cache that a folder belongs to; None for any other folder."""
     notes: Callable[[Collection[str]], tuple[str, ...]] = lambda _: ()
     """What is worth saying of caches that were written, a sentence each."""
+    off: frozenset[str] = frozenset()
+    """Caches that are off in the user's environment and are turned on where they are moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +130,12 @@ class _Bench:
 
     def places(self, begun_ns: int) -> tuple[str, ...]:
         """The caches outside of our folders that a warm start reads, as far as a trace tells."""
-        if shutil.which("strace") is None:
-            return ()
-        folder = self.place / "traced"
-        folder.mkdir()
         words = (*self.plan.argv, str(Path.cwd()))
         watched = Watched(begun_ns, time.time_ns(), self.place, self.around.root_of, words)
-        self._run(self._environ(self.place / _WARM_FOLDER), elsewhere.traced(self.plan.argv, folder))
-        found = elsewhere.places(elsewhere.opened(folder), watched)
-        shutil.rmtree(folder, ignore_errors=True)
-        return found
+        environ = self._environ(self.place / _WARM_FOLDER)
+        return elsewhere.trace(
+            lambda argv: self._run(environ, argv), self.plan.argv, self.place / "trace", watched
+        )
 
     def samples(self, progress: Callable[[str], None]) -> Iterator[Sample]:
         draw, begun = random.Random(_SEED), time.monotonic()

@@ -13,11 +13,12 @@ Three ways of looking, each of which sees what the others miss:
   cache. Costs a run; misses what was full before under a name that says nothing.
 
 Not used: inotify and the times of files (both need the places beforehand, and see everybody's files),
-fanotify (needs root). Must not run anything, nor know which caches there are.
+fanotify (needs root). Must not know which caches there are.
 """
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,9 +113,21 @@ def homeless_places(folder: Path) -> tuple[str, ...]:
     return tuple(sorted((place for place, size in sizes.items() if size), key=lambda one: -sizes[one]))
 
 
-def traced(argv: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """The command under ``strace``, which writes a file for each process into a folder."""
-    return (*_TRACER, "-o", str(folder / _TRACED), "--", *argv)
+def trace(
+    run: Callable[[tuple[str, ...]], object], argv: Sequence[str], folder: Path, watched: "Watched"
+) -> tuple[str, ...]:
+    """The places of caches outside of ours that a command reads; nothing where there is no ``strace``.
+
+    ``run`` runs the words it is given; ``strace`` writes a file for each process into the folder, which is
+    made and goes afterwards.
+    """
+    if shutil.which(_TRACER[0]) is None:
+        return ()
+    folder.mkdir()
+    run((*_TRACER, "-o", str(folder / _TRACED), "--", *argv))
+    found = places(opened(folder), watched)
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
 
 
 def opened(folder: Path) -> Iterator[Path]:
@@ -145,16 +158,17 @@ class Watched:
     """The folder below which caches were moved."""
     root_of: Callable[[Path], Path | None]
     """The root of the known cache that a folder belongs to."""
-    own: tuple[str, ...] = ()
-    """The command's words and the current directory: folders on their way are no caches for their name."""
+    own: tuple[str, ...] | None = None
+    """The command's words and the current directory: folders on their way are no caches for their name.
+    None where a name is no reason at all."""
 
 
 def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
     """The folders of caches outside of ours that were read, each once, shown as people write them."""
     found: dict[str, None] = {}
-    root_of = cache(watched.root_of)
+    root_of, ours = cache(watched.root_of), watched.ours.resolve()
     for path in files:
-        if path.is_relative_to(watched.ours) or _is_program(path):
+        if path.is_relative_to(ours) or _is_program(path):
             continue
         with suppress(OSError):
             status = path.stat()
@@ -172,7 +186,9 @@ def _is_program(path: Path) -> bool:
     return str(path).startswith(_SYSTEM) or path.suffix in _CODE or "site-packages" in path.parts
 
 
-def _called_cache(path: Path, own: Sequence[str]) -> Path | None:
+def _called_cache(path: Path, own: Sequence[str] | None) -> Path | None:
+    if own is None:
+        return None
     around = [Path(word).resolve() for word in own]
     for parent in reversed(path.parents):
         if _CALLED_CACHE.search(parent.name) and not any(one.is_relative_to(parent) for one in around):

@@ -190,4 +190,6 @@ class SettleSummary:
     """What the last run still added."""
     environment: tuple[tuple[str, str], ...] = ()
     """What makes a program use what was warmed; empty where the user's own caches were."""
+    missed: tuple[str, ...] = ()
+    """Why a start elsewhere may compile all the same: what was not moved, or that nothing was warmed."""
     notes: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ ANSWERS = (
             Key("failed", "text or null", "Why a run failed."),
             Key("added", "list of growth", "All that was added to each cache."),
             Key("restless", "list of growth", "What the last run still added."),
+            Key("missed", "list of text", "What was not moved, or that nothing was warmed; exit code 3."),
             Key("environment", "table of text", "With --into: the variables that lead a program there."),
             Key("notes", "list of text", "What else is worth knowing, a sentence each."),
         ),

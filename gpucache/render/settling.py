@@ -25,6 +25,7 @@ def settle_summary(summary: SettleSummary) -> dict[str, Any]:
         "added": [growth(one) for one in summary.growth],
         "restless": [growth(one) for one in summary.restless],
         "environment": dict(summary.environment),
+        "missed": list(summary.missed),
         "notes": list(summary.notes),
     }
 

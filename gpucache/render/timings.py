@@ -185,6 +185,7 @@ def settle_run(run: SettleRun) -> RenderableType:
 def settle_end(summary: SettleSummary) -> Iterator[RenderableType]:
     """Whether the runs came to rest, what is worth knowing, and what makes a program use it."""
     yield plain(f"\n{settle_sentence(summary)}", _settle_style(summary))
+    yield from (plain(missed, "bold yellow") for missed in summary.missed)
     yield from (plain(note, "yellow") for note in summary.notes)
     if summary.environment:
         yield plain("\nPrograms find what was warmed with:")
@@ -202,12 +203,11 @@ def settle_sentence(summary: SettleSummary) -> str:
         named = "; ".join(filter(None, map(_names, summary.restless)))
         which = f": {named}" if named else ""
         return f"it never settled: run {last} still added {growth_words(summary.restless)}{which}"
-    if last < 2:
-        return (
-            f"nothing new was written in run {last}: it was warm already, or it uses no cache that is known"
-        )
-    added = f"; {growth_words(summary.growth)} in all" if summary.growth else ""
-    return f"warm after run {last - 1}; nothing new was written in run {last}{added}"
+    if not summary.growth:
+        runs = "run 1" if last == 1 else f"{last} runs"
+        return f"nothing new was written in {runs}{'' if summary.missed else ': it was warm already'}"
+    added = f"{growth_words(summary.growth)} in all"
+    return f"warm after run {last - 1}; nothing new was written in run {last}; {added}"
 
 
 def _settle_style(summary: SettleSummary) -> str:

@@ -76,5 +76,5 @@ def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
     known = _file(tmp_path / "known" / "ab" / "kernel", 50)
     called = _file(tmp_path / ".cache" / "app" / "kernel", 50)
     root_of = {known.parent: tmp_path / "known"}.get
-    found = places([known, called], Watched(100, 200, tmp_path / "bench", root_of))
+    found = places([known, called], Watched(100, 200, tmp_path / "bench", root_of, ()))
     assert found == (str(tmp_path / "known"), str(tmp_path / ".cache"))

@@ -246,9 +246,13 @@ def test_settling_says_what_each_run_added_and_how_it_ended() -> None:
 
 
 def test_what_was_warm_before_is_said_to_be() -> None:
-    """Where the first run adds nothing, nothing had to be warmed."""
-    text = _text(timings.settle([SettleRun(1, SECOND)], SettleSummary(1, True, "", ())))
-    assert "nothing new was written in run 1: it was warm already, or it uses no cache" in _joined(text)
+    """Where the first run adds nothing, nothing had to be warmed, or what was missed is told."""
+    runs = [SettleRun(1, SECOND)]
+    text = _joined(_text(timings.settle(runs, SettleSummary(1, True, "", ()))))
+    assert "nothing new was written in run 1: it was warm already" in text
+    missed = SettleSummary(1, True, "", (), missed=("nothing was warmed",))
+    text = _joined(_text(timings.settle(runs, missed)))
+    assert "warm already" not in text and text.endswith("written in run 1 nothing was warmed")
 
 
 def test_what_never_settles_is_named() -> None:

@@ -1,0 +1,51 @@
+"""``gpucache warm -- COMMAND`` with real commands that keep small caches."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+_KEEPS = """
+import os, pathlib
+entry = pathlib.Path(os.environ["TRITON_CACHE_DIR"], "kernel")
+entry.exists() or entry.write_bytes(b"compiled")
+"""
+
+
+def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) -> None:
+    """Of all caches that were moved one was written, so one variable is needed."""
+    into = tmp_path / "into"
+    answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS)
+    assert answer.code == 0, answer.out
+    assert (into / "gpucache.env").read_text(encoding="utf-8") == f"TRITON_CACHE_DIR={into / 'triton'}\n"
+
+
+def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:
+    """The file is there for a deployment to read, and the exit code is 3."""
+    answer = run("--json", "warm", "--into", tmp_path, "--", sys.executable, "-c", "")
+    assert answer.code == 3
+    assert answer.document["summary"]["missed"][0].startswith("nothing was warmed")
+    assert answer.document["summary"]["notes"] == []
+    assert (tmp_path / "gpucache.env").read_text(encoding="utf-8") == "# nothing was warmed\n"
+
+
+def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that uses JAX keeps what it compiles, which the user's environment does not ask for."""
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    keeps = _KEEPS.replace("TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")
+    answer = run("warm", "--into", tmp_path / "into", "--", sys.executable, "-c", keeps)
+    assert answer.code == 0
+    assert "JAX's compilation cache was turned on" in answer.out and "SYCL" not in answer.out
+
+
+@pytest.mark.parametrize("option", [("-j", "3"), ("--shared",), ("--check",), ("--retry",), ("-D", "N=1")])
+def test_what_a_command_does_not_heed_is_refused(run: Run, option: tuple[str, ...]) -> None:
+    """Options for programs have no meaning beside a command."""
+    answer = run("warm", *option, "--", "true")
+    assert answer.code == 2 and "is warmed alone" in answer.err
