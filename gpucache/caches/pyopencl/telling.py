@@ -1,5 +1,6 @@
 """What tells a stored build from a wanted one, as differences and in words. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def told(differences: Sequence[Difference]) -> str:
     labels = {one.label: one for one in differences}
     parts = []
     if "options" in labels:
-        parts.append(_OTHER_VENV if only_folder(labels["options"]) else "with other options")
+        parts.append(_OTHER_VENV if only_folder(labels["options"]) else _others(labels["options"]))
     if "PyOpenCL" in labels:
         parts.append(f"made by PyOpenCL {labels['PyOpenCL'].left}")
     return " and ".join(parts)
@@ -49,6 +50,14 @@ def only_folder(options: Difference) -> bool:
     )
 
 
+def _others(options: Difference) -> str:
+    """What a stored entry has of other options than are wanted, as a clause."""
+    stored, wanted = (Counter(_split(text or "")) for text in (options.left, options.right))
+    more, less = (" ".join((one - other).elements()) for one, other in ((stored, wanted), (wanted, stored)))
+    told = [*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])]
+    return f"with other options ({', '.join(told) or 'the same in another order'})"
+
+
 def _split(options: str) -> list[str]:
     return [part.strip('"') for part in options.split(" ")]
 
@@ -56,7 +65,7 @@ def _split(options: str) -> list[str]:
 def unsolved(logged: str | None, differences: Sequence[Difference], *, asked: bool) -> str:
     """What differs where no inputs that were tried give the key, as a clause."""
     if differences:
-        return "with other options, and perhaps for another device, driver or PyOpenCL"
+        return f"{_others(differences[0])}, and perhaps for another device, driver or PyOpenCL"
     if logged is not None and asked:
         return "with these options: device, driver or PyOpenCL differ, which an entry does not store"
     return "options, device, driver or PyOpenCL differ, which an entry does not store"

@@ -127,7 +127,7 @@ def test_other_options_are_named(root: Path) -> None:
     assert reach.verdict is Verdict.KEY_CHANGED
     ((label, left, right),) = [(one.label, one.left, one.right) for one in reach.differences]
     assert (label, "-DX=1" in str(left), "-DX=2" in str(right)) == ("options", True, True)
-    assert reach.detail == "it is stored, but with other options"
+    assert reach.detail == "it is stored, but with other options (with -DX=1, without -DX=2)"
 
 
 def test_another_environment_is_named(root: Path) -> None:
