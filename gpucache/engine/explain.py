@@ -159,7 +159,7 @@ def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found:
     if not builds:
         never = f"nothing was ever built as {program} in {_asked(layers)}"
         return f"{never}, but {found.event.program} has a kernel of the same name"
-    if found.event.target != target and all(event.target != target for event in builds):
+    if not found.same_device and all(event.target != target for event in builds):
         return f"{program} was never built for {target}, but for {found.event.target}"
     return None
 

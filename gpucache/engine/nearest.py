@@ -21,7 +21,7 @@ _DETAILS_READ = 64
 _SOURCE = (Difference("source", "", ""),)
 
 _Rank = tuple[bool, bool, int, int]
-"""Another program, another target, the weight of the differences, how old."""
+"""Another program, another device, the weight of the differences, how old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Nearest:
     event: Event
     kin: bool
     """Whether it is the same program; otherwise it only has a kernel or a file of the same name."""
+    same_device: bool
+    """Whether it was built for the device that is asked for, whatever the target was called then."""
     differences: tuple[Difference, ...]
 
 
@@ -93,7 +95,7 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     if found is None:
         return None
     rank, candidate, differing = found
-    return Nearest(candidate.event, not rank[0], differing)
+    return Nearest(candidate.event, not rank[0], not rank[1], differing)
 
 
 def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Candidate]:
@@ -113,11 +115,17 @@ def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Cand
                 event,
                 (
                     not record.is_kin(event),
-                    event.target != target,
+                    event.target != target and not _is_for(scanned.head, prepared),
                     weight((*differing, *edited)),
                     -event.when_ns,
                 ),
             )
+
+
+def _is_for(head: EntryHead, prepared: Prepared) -> bool:
+    """Whether an entry is for a request's device; its name also tells it from others that are there."""
+    own = tuple(pair for pair in head.toolchain if pair[0] in head.toolchain_identity)
+    return own == prepared.compilation.inputs.toolchain.identity_fields()
 
 
 def _told(head: EntryHead) -> list[KeyField]:
