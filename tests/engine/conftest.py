@@ -43,6 +43,7 @@ def make_ready(
     *,
     implementation: str = "nvrtc",
     version: str = "1.0",
+    device: str = "a device",
     name: str = "show",
     options: Sequence[str] = (),
     include_dirs: Sequence[str | Path] = (),
@@ -67,7 +68,7 @@ def make_ready(
         headers=tuple(headers),
         cwd=str(cwd),
     )
-    fields = (("device name", "a device"), ("driver version", version))
+    fields = (("device name", device), ("driver version", version))
     return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})
 
 

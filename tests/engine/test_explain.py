@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, get_or_build
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.model import Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 
@@ -291,9 +294,18 @@ def test_another_program_with_a_kernel_of_the_same_name_is_no_earlier_version(
 def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss], ready: Ready) -> None:
     """A program built for another device alone was never built for this one; what differs comes after."""
     old = ready(KERNEL, implementation="pocl")
-    miss = missed(ready(KERNEL, implementation="intel", version="2.0"), old)
+    miss = missed(ready(KERNEL, implementation="intel", device="another"), old)
     assert miss.verdict is Verdict.NEVER_BUILT
     assert miss.detail.startswith("show was never built for opencl:intel/cpu, but for opencl:pocl/cpu: ")
+
+
+def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Miss], ready: Ready) -> None:
+    """A target has a longer name beside another one like it; its device was built for all the same."""
+    old = ready(KERNEL, implementation="pocl", options=["-DN=4"])
+    request = replace(old.request, target=Target("opencl", "pocl-3.0/cpu"), options=("-DN=8",))
+    wanted = prepare(load_backend("opencl"), request, old.compilation.inputs.toolchain, {})
+    miss = missed(wanted, old)
+    assert (miss.verdict, miss.detail.partition(" (")[0]) == (Verdict.KEY_CHANGED, "the define N: 4 -> 8")
 
 
 def test_the_nearest_is_found_among_many_newer_ones(missed: Callable[..., Miss], ready: Ready) -> None:

@@ -48,6 +48,7 @@ def make_ready(
     *,
     implementation: str = "nvrtc",
     version: str = "1.0",
+    device: str = "a device",
     name: str = "show",
     options: Sequence[str] = (),
     include_dirs: Sequence[str | Path] = (),
@@ -71,7 +72,7 @@ def make_ready(
         cwd=str(cwd),
         searches_cwd=searches_cwd,
     )
-    fields = (("device name", "a device"), ("driver version", version))
+    fields = (("device name", device), ("driver version", version))
     return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})
 
 
