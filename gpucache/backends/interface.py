@@ -23,8 +23,10 @@ class Compilation:
     """Absolute, in search order."""
     command: tuple[str, ...]
     """Every option the compiler is given, include directories among them."""
+    inherited_options: tuple[str, ...] = ()
+    """What a variable adds to the command; the compiler reads it by itself."""
     inherited_dirs: tuple[str, ...] = ()
-    """Searched after them, as a variable tells the compiler."""
+    """Include directories among these, searched after the others."""
     forced_includes: tuple[str, ...] = ()
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""

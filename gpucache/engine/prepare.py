@@ -65,12 +65,14 @@ def _used(compilation: Compilation, closure: Closure) -> tuple[str, ...]:
 
 def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
     """The include closure as it is on disk now."""
+    options = (*compilation.inputs.options, *compilation.inherited_options)
     return read_closure(
         request.program.source,
         rule=compilation.rule,
         include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,
         forced=compilation.forced_includes,
+        definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
     )

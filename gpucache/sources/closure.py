@@ -18,8 +18,9 @@ from gpucache.keys import digest
 from gpucache.model import Closure, Include
 from gpucache.sources.files import File, Headers, UncacheableError
 from gpucache.sources.rules import Limits, Place, SearchRule
-from gpucache.sources.scan import Mention, Scan, probes_by_macro, scan
-from gpucache.sources.sweep import source_like_files
+from gpucache.sources.scan import Mention, Scan, can_paste, probed_by_macro, probing_macros, scan
+from gpucache.sources.sweep import reachable_files
+from gpucache.sources.vocabulary import Vocabulary, vocabulary
 
 _LIMITS = Limits()
 _REMEMBERED_SCANS = 4096
@@ -33,6 +34,7 @@ def read_closure(
     include_dirs: Sequence[str],
     cwd: str | None,
     forced: Sequence[str] = (),
+    definitions: Sequence[str] = (),
     named_headers: Sequence[str] = (),
     name_them: str = "name the headers in headers = [...]",
     limits: Limits = _LIMITS,
@@ -41,19 +43,22 @@ def read_closure(
 
     ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None where it
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
-    options. ``named_headers`` are paths of headers that macros may lead to: with them, includes
-    through macros are taken as covered; ``name_them`` is that remedy in words. Raises nothing for what
-    lies on disk or stands in the source: what cannot be keyed is told in ``uncacheable``.
+    options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
+    macros may lead to: with them, includes through macros are taken as covered; ``name_them`` is that
+    remedy in words. Raises nothing for what lies on disk or stands in the source: what cannot be keyed
+    is told in ``uncacheable``.
     """
     walk = _Walk(source, rule, include_dirs, cwd, limits, name_them)
+    walk.define(definitions)
     try:
         walk.configure()
         walk.force(forced)
         walk.cover_named(named_headers)
         walk.follow()
-        while not named_headers and (roots := walk.unswept()):
-            walk.sweep(roots)
+        walk.refuse_pastes()
+        while not named_headers and walk.sweep():
             walk.follow()
+            walk.refuse_pastes()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
     return walk.closure()
@@ -84,7 +89,8 @@ class _Walk:
         self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
-        self._swept: set[bytes] = set()
+        self._swept: tuple[Sequence[bytes], Vocabulary] | None = None
+        self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
         self.uncacheable: str | None = None
@@ -93,6 +99,11 @@ class _Walk:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
         files, stamps = tuple(self._headers.paths()), tuple(self._headers.stamps())
         return Closure(includes, self._edges.hexdigest(), self.uncacheable, files, stamps)
+
+    def define(self, definitions: Sequence[str]) -> None:
+        """Read ``-D`` options as the definitions they are."""
+        data = os.fsencode("".join(f"#define {_as_definition(each)}\n" for each in definitions))
+        self._pending.insert(0, File("a build option", 0, data, digest=digest(data)))
 
     def configure(self) -> None:
         """Cover the file that the compiler configures itself from, which includes nothing."""
@@ -133,36 +144,56 @@ class _Walk:
                 self._resolve(file, mention)
         self._pending.clear()
 
-    def unswept(self) -> list[bytes]:
-        """Directories that includes through macros may lead into and that were not swept yet."""
-        texts = [(file, file.text) for file in self._scanned if file.text]
-        macros = {name for _, text in texts for name in text.probe_macros}
-        asking = [file for file, text in texts if text.by_macro or probes_by_macro(text, macros)]
-        if not asking:
-            return []
-        roots = dict.fromkeys(self._dirs)
-        if {Place.CWD, Place.MAIN_CWD} & {*self._rule.places}:
-            roots |= dict.fromkeys(self._cwd)
-        if Place.SYSTEM in self._rule.places:
-            roots |= dict.fromkeys(self._system)
-        if Place.INCLUDER in self._rule.places:
-            roots |= dict.fromkeys(file.directory for file in asking if file.directory is not None)
-        return [root for root in roots if root not in self._swept]
+    def refuse_pastes(self) -> None:
+        """A probe or a clock that is put together by the preprocessor can be neither seen nor ruled out."""
+        pasted = can_paste([file.text for file in self._scanned if file.text])
+        if pasted and self.uncacheable is None:
+            self.uncacheable = (
+                f"the program may put {pasted} together with ##, where it cannot be followed; write such a "
+                "name out, or rename its parts"
+            )
 
-    def sweep(self, roots: Sequence[bytes]) -> None:
-        """Cover every source-like file below directories, as an include through a macro may lead to any."""
+    def sweep(self) -> bool:
+        """Cover the files that includes through macros may lead to; False where nothing is left to cover."""
+        texts = [(file, file.text) for file in self._scanned if file.text]
+        macros = probing_macros([text for _, text in texts])
+        asking = [(file, (*text.asked, *probed_by_macro(text, macros))) for file, text in texts]
+        asking = [(file, operands) for file, operands in asking if operands]
+        if not asking:
+            return False
+        words = vocabulary(
+            [operand for _, operands in asking for operand in operands],
+            [text.definitions for _, text in texts],
+            [*(file.path or b"program.cu" for file, _ in texts), *self._given],
+        )
+        roots = self._roots([file for file, _ in asking])
+        if self._swept == (roots, words):
+            return False
+        self._swept = (roots, words)
         self._headers.remedy = self._name_them
-        for root in roots:
-            self._swept.add(root)
+        for root in (*roots, *([b"/"] if words.rooted else [])):
             self._frame(b"sweep")
             try:
-                for name in source_like_files(root, entries=self._limits.folder_entries):
+                for name in reachable_files(root, words, entries=self._limits.folder_entries):
                     self._edge(self._main, Mention(name, angled=True), self._headers.at(root, name))
             except SourceError as error:
                 raise UncacheableError(
                     f"a header is included through a macro, and {os.fsdecode(root)!r} {error}; "
                     f"{self._name_them}"
                 ) from None
+        return True
+
+    def _roots(self, asking: Sequence[File]) -> list[bytes]:
+        """Directories that includes in some files are looked for in, each once."""
+        places = {*self._rule.places}
+        roots = dict.fromkeys(self._dirs)
+        if {Place.CWD, Place.MAIN_CWD} & places:
+            roots |= dict.fromkeys(self._cwd)
+        if Place.SYSTEM in places:
+            roots |= dict.fromkeys(self._system)
+        if Place.INCLUDER in places:
+            roots |= dict.fromkeys(file.directory for file in asking if file.directory is not None)
+        return list(roots)
 
     def _resolve(self, includer: File, mention: Mention) -> None:
         every = mention.every or self._rule.every
@@ -215,6 +246,12 @@ class _Walk:
             if path.startswith(os.path.join(root, b"")):
                 return os.path.relpath(path, root)
         return os.path.basename(path)
+
+
+def _as_definition(option: str) -> str:
+    """The value of a ``-D`` option as the operand of ``#define``."""
+    name, given, value = option.replace("\n", " ").partition("=")
+    return f"{name} {value if given else 1}"
 
 
 def _remembered_scan(content: str, data: bytes, *, trigraphs: bool) -> Scan:

@@ -11,7 +11,10 @@ Three things go through macros and cannot be followed by text:
 * a probe (``__has_include`` and its kin) of anything but a literal, in ``#if`` or ``#elif``;
 * a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
   definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
-  macro is called; any other use is told by ``probes_by_macro`` once all such macros are known.
+  macro is called; any other use is told by ``probed_by_macro`` once all texts are known.
+
+Neither can be seen a probe or a clock whose name is put together with ``##``: ``can_paste`` tells of
+texts that hold the parts.
 
 Must not touch files.
 """
@@ -39,8 +42,8 @@ class Scan:
     """All that one text asks, whichever way it is read."""
 
     mentions: tuple[Mention, ...]
-    by_macro: bool
-    """Whether a header is included or probed by a name that only the preprocessor knows."""
+    asked: tuple[bytes, ...]
+    """Operands that include or probe a header by a name which only the preprocessor knows."""
     clock: str | None
     """The first of ``__DATE__``, ``__TIME__``, ``__TIMESTAMP__`` used outside comments and strings."""
     probe_macros: frozenset[bytes]
@@ -49,6 +52,10 @@ class Scan:
     """The operands of ``#if`` and ``#elif``, one per line."""
     definitions: bytes
     """The operands of ``#define``, one per line."""
+    pastes: bool
+    """Whether ``##`` stands in it."""
+    parts: frozenset[bytes]
+    """Words that the name of a probe or of a clock could be put together from."""
 
 
 _BLANK = rb"[ \t\v\f\0]"
@@ -93,6 +100,16 @@ _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
+_PASTED = (*sorted(_PROBES, reverse=True), b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
+# Pieces of one or two letters are left out: they stand everywhere.
+_PARTS = frozenset(
+    part
+    for name in _PASTED
+    for start in range(len(name))
+    for end in range(start + 1, len(name) + 1)
+    if len(part := name[start:end]) >= 3 or part.startswith(b"_")
+) - {*_PASTED}
+_WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
 
 
@@ -103,21 +120,59 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         found.add(b"\n" + text)
     return Scan(
         tuple(found.mentions),
-        found.by_macro,
+        tuple(found.asked),
         found.clock,
         frozenset(found.probe_macros),
         b"\n".join(found.conditions),
         b"\n".join(found.definitions),
+        found.pastes,
+        frozenset(found.parts),
     )
 
 
-def probes_by_macro(text: Scan, macros: Collection[bytes]) -> bool:
-    """Whether a text uses a macro around a probe in any way but a literal call in a condition."""
+def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
+    """The macros around a probe, and those around them."""
+    macros = {name for text in texts for name in text.probe_macros}
+    before = 0
+    while len(macros) > before:
+        before = len(macros)
+        mention = re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(macros))) + rb")\b")
+        for text in texts:
+            for line in text.definitions.split(b"\n"):
+                if (head := _HEAD.match(line)) and mention.search(line, head.end()):
+                    macros.add(head[1])
+    return frozenset(macros)
+
+
+def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
+    """The conditions that use a macro around a probe in any way but a literal call."""
     if not macros:
-        return False
-    return _unclear(text.conditions, macros, rb"<\"") or _unclear(
-        _HEAD.sub(b"", text.definitions), macros, rb"\""
-    )
+        return ()
+    return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
+
+
+def can_paste(texts: Collection[Scan]) -> str | None:
+    """A probe or a clock whose name these texts may put together with ``##``."""
+    if not any(text.pastes for text in texts):
+        return None
+    parts = {part for text in texts for part in text.parts}
+    return next((name.decode() for name in _PASTED if _is_pasted(name, parts)), None)
+
+
+def _is_pasted(name: bytes, parts: Collection[bytes], most: int = 3) -> bool:
+    """Whether a name is a row of a few parts: of more, CCCL's ``_``, ``has`` and ``include`` would do."""
+    if not most or not name:
+        return not name
+    return any(name.startswith(part) and _is_pasted(name[len(part) :], parts, most - 1) for part in parts)
+
+
+def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
+    """Whether a word is a row of pieces and digits."""
+    ends = {0}
+    for end in range(1, len(word) + 1):
+        if any(word[start:end] in pieces or word[start:end].isdigit() for start in ends):
+            ends.add(end)
+    return len(word) in ends
 
 
 class _Found:
@@ -125,7 +180,9 @@ class _Found:
 
     def __init__(self) -> None:
         self.mentions: dict[Mention, None] = {}
-        self.by_macro = False
+        self.asked: dict[bytes, None] = {}
+        self.pastes = False
+        self.parts: set[bytes] = set()
         self.clock: str | None = None
         self.probe_macros: set[bytes] = set()
         self.conditions: list[bytes] = []
@@ -139,6 +196,8 @@ class _Found:
                 self._condition(operand)
             elif operand:
                 self._include(kind, operand)
+        self.pastes = self.pastes or b"##" in text or b"%:%:" in text
+        self.parts |= _PARTS.intersection(_WORD.findall(text))
         if self.clock is None and _CLOCK.search(text):
             tokens = (match["clock"] for match in _CLOCK_TOKEN.finditer(text))
             self.clock = next((token.decode() for token in tokens if token), None)
@@ -146,7 +205,7 @@ class _Found:
     def _include(self, kind: bytes, operand: bytes) -> None:
         match = _HEADER.match(operand)
         if match is None:
-            self.by_macro = True
+            self.asked[operand] = None
             return
         mention = Mention(
             match[1] or match[2],
@@ -161,18 +220,15 @@ class _Found:
         if b"(" in operand:
             self._probes(operand)
         if b"__has_" in operand and _unclear(operand, _PROBES, rb"<\""):
-            self.by_macro = True
+            self.asked[operand] = None
 
     def _define(self, operand: bytes) -> None:
         self.definitions.append(operand)
         if b"__has_" not in operand or (head := _HEAD.match(operand)) is None:
             return
-        body = operand[head.end() :]
-        # In a definition <name> is not yet a header name: a macro in it would be replaced.
-        if _unclear(body, _PROBES, rb"\""):
+        # Where the macro is used, a quoted name may mean another file, and a macro in <name> is replaced.
+        if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
-        if any(probe in body for probe in _PROBES):
-            self._probes(body)
 
     def _probes(self, text: bytes) -> None:
         for macro, angled, quoted in _CALL.findall(text):

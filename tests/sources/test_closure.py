@@ -155,22 +155,79 @@ def test_undecodable_names_are_found(tree: Tree) -> None:
     assert _closure(b'#include "\xff.h"', root, ".").includes == (Include("\udcff.h", digest(b"x")),)
 
 
-def test_an_include_through_a_macro_covers_all_source_like_files(tree: Tree) -> None:
-    """Every source-like file below the directories counts, with what it includes; dot-folders do not."""
+def test_an_include_through_a_macro_covers_what_its_words_can_name(tree: Tree) -> None:
+    """Every file whose path is made of the words and signs at hand counts, with what it includes."""
     files = {
         "a/x.h": b"#include <y>",
         "a/sub/y": b"y",
-        "a/sub/z.cl": b"z",
-        "a/.git/h.h": b"h",
-        "a/p.png": b"p",
+        "a/sub/x.txt": b"t",
+        "a/.gen/x.h": b"h",
+        "a/z.h": b"z",
+        "a/x-h": b"s",
     }
-    closure = _closure(b"#include HEADER", tree(files), "a")
-    assert [item.name for item in closure.includes] == ["sub/y", "sub/z.cl", "x.h", "y"]
+    source = b"""
+        #define STR_(name) #name
+        #define STR(name) STR_(name)
+        #ifdef OTHER
+        #define FOLDER sub
+        #define SUFFIX txt
+        #else
+        #define FOLDER .gen
+        #endif
+        #include STR(FOLDER/x.SUFFIX)
+        #include STR(x.h)
+    """
+    closure = _closure(source, tree(files), "a")
+    assert [item.name for item in closure.includes] == [".gen/x.h", "sub/x.txt", "x.h", "y"]
+
+
+@pytest.mark.parametrize(
+    ("options", "source"),
+    [
+        (["P={tmp}/far"], b"#include STR(P/x.h)"),
+        (["P=../far"], b"#include STR(P/x.h)"),
+        (["P=.."], b"#include STR(P/far/x.h)"),
+        (["P=link/.."], b"#include STR(P/x.h)"),
+        (["P=", "Q={tmp}"], b"#include STR(Q/P/far/x.h)"),
+        (["H={tmp}/far/x.h", "N(a)=STR(a)"], b"#include N(H)"),
+        (['H="../far/x.h"'], b"#include H"),
+        (["C(a,b)=a##b", "P={tmp}/C(f,ar)"], b"#include STR(P/x.h)"),
+        (["C(a,b)=a##b", "P={tmp}/far"], b"#include STR(C(P,)/x.h)"),
+        (["C(a,b)=a##b", "FAR={tmp}/far"], b"#include STR(C(F,AR)/x.h)"),
+        (["H=__has_include(<../far/x.h>)"], b"#if H\n#endif"),
+        (['H=__has_include("../far/x.h")', "I=(H)"], b"#if 1 && I\n#endif"),
+    ],
+)
+def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
+    tree: Tree, tmp_path: Path, options: list[str], source: bytes
+) -> None:
+    """Absolute names, parents and parents of linked folders are followed, through options and pastes."""
+    root = tree({"a/link": "../far/deep", "far/deep/.keep": b"", "far/x.h": b"1"}, root=".")
+
+    def digests() -> set[str | None]:
+        closure = read_closure(
+            b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source,
+            rule=RULE,
+            include_dirs=[str(root / "a")],
+            cwd=None,
+            definitions=[option.format(tmp=tmp_path) for option in options],
+        )
+        assert closure.uncacheable is None
+        return {item.digest for item in closure.includes}
+
+    assert digest(b"1") in digests()
+
+
+def test_a_sweep_finds_what_the_definitions_of_found_headers_name(tree: Tree) -> None:
+    """A header found by a sweep can define what the next include is made of."""
+    files = {"a/one.h": b"#define NEXT <far/two.h>\n", "a/far/two.h": b"2", "a/far/three.h": b"3"}
+    closure = _closure(b"#define FIRST <one.h>\n#include FIRST\n#include NEXT", tree(files), "a")
+    assert [item.name for item in closure.includes] == ["far/two.h", "one.h"]
 
 
 def test_an_include_through_a_macro_covers_what_lies_beside_its_header(tree: Tree) -> None:
     """A header outside all include directories can name its own neighbours."""
-    root = tree({"a/.keep": b"", "out/h.h": b"#include M", "out/n.h": b"n"})
+    root = tree({"a/.keep": b"", "out/h.h": b'#define M "n.h"\n#include M', "out/n.h": b"n"})
     closure = _closure(b"#include <../out/h.h>", root, "a")
     assert Include("n.h", digest(b"n")) in closure.includes
 
@@ -181,22 +238,23 @@ def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> Non
     root = tree(files)
     literal = _closure(b"#include <has.h>\n#if HAS(<x.h>)\n#endif", root, "a")
     assert [item.name for item in literal.includes] == ["has.h", "x.h"]
-    hidden = _closure(b"#include <has.h>\n#if HAS(X)\n#endif", root, "a")
+    hidden = _closure(b"#include <has.h>\n#define X <other.h>\n#if HAS(X)\n#endif", root, "a")
     assert "other.h" in [item.name for item in hidden.includes]
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(files=2), Limits(total_bytes=2), Limits(file_bytes=0), Limits(folder_entries=2)]
+    "limits", [Limits(files=1), Limits(total_bytes=1), Limits(file_bytes=0), Limits(folder_entries=2)]
 )
 def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
     tree: Tree, limits: Limits
 ) -> None:
     """The reason tells the remedy, and the remedy works."""
     root = tree({"a/x.h": b"1", "a/y.h": b"2", "a/z.h": b"3"})
-    reason = _closure(b"#include HEADER", root, "a", limits=limits).uncacheable
+    source = b"#define HEADER <x.h>\n#define OTHER <y.h>\n#include HEADER\n#include OTHER"
+    reason = _closure(source, root, "a", limits=limits).uncacheable
     assert reason is not None and "headers = [...]" in reason
     cured = read_closure(
-        b"#include HEADER",
+        source,
         rule=RULE,
         include_dirs=[str(root / "a")],
         cwd=None,

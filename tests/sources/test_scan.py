@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.sources.scan import probes_by_macro, scan
+from gpucache.sources.scan import can_paste, probed_by_macro, probing_macros, scan
 
 
 def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
@@ -40,7 +40,6 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
         b"#if __has_include(<x.h>)",
         b'#elif defined(A) && __has_include ( "x.h" )',
         b"#if ANY_MACRO(<x.h>)",
-        b'#define HAS __has_include("x.h")',
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
@@ -64,7 +63,7 @@ def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
 def test_what_is_no_directive_names_nothing(text: bytes) -> None:
     """Comments, strings and other directives are not taken for includes."""
     found = scan(text)
-    assert (found.mentions, found.by_macro) == ((), False)
+    assert (found.mentions, found.asked) == ((), ())
 
 
 def test_trigraphs_count_only_where_the_rule_has_them() -> None:
@@ -102,7 +101,7 @@ def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
 )
 def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
     """An include or probe whose name only the preprocessor knows is not passed over."""
-    assert scan(text).by_macro
+    assert scan(text).asked
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
 )
 def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -> None:
     """Asking whether probes exist, or wrapping them, does not make directories be swept."""
-    assert not scan(text).by_macro
+    assert not scan(text).asked
 
 
 @pytest.mark.parametrize(
@@ -128,15 +127,32 @@ def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -
         (b'#if defined(HAS) && HAS("x.h")', False),
         (b"#ifdef HAS", False),
         (b"#if HAS(HEADER)", True),
-        (b"#define OTHER(n) HAS(n)", True),
-        (b"#define OTHER HAS(<root/x.h>)", True),
+        (b"#define OTHER(n) HAS(n)\n#if OTHER(<x.h>)", False),
+        (b"#define OTHER(n) HAS(n)\n#if OTHER(X)", True),
+        (b"#define OTHER HAS(<root/x.h>)", False),
+        (b"#define OTHER HAS(<root/x.h>)\n#define FAR (OTHER)\n#if FAR", True),
     ],
 )
 def test_a_macro_around_a_probe_is_judged_by_its_uses(use: bytes, unclear: bool) -> None:
-    """A literal argument in a condition is a name; any other use of such a macro hides one."""
-    macros = scan(b"#define HAS(n) __has_include(n)").probe_macros
-    assert macros == {b"HAS"}
-    assert probes_by_macro(scan(use), macros) is unclear
+    """A literal argument in a condition is a name; any other condition with such a macro hides one."""
+    texts = [scan(b"#define HAS(n) __has_include(n)"), scan(use)]
+    asked = probed_by_macro(texts[1], probing_macros(texts))
+    assert bool(asked) is unclear
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        ([b"#define C(a, b) a##b\nC(__has_,include)(<x.h>)"], "__has_include"),
+        ([b"#define C(a, b) a %:%: b", b"#define A __TI\n#define B ME__"], "__TIME__"),
+        ([b"#define C(a) __##a", b"C(DATE__)"], "__DATE__"),
+        ([b"C(__TI, ME__)"], None),
+        ([b"#define C(a, b) a##b\n__TIMER __has_x time __h has include next _ __"], None),
+    ],
+)
+def test_a_probe_or_clock_put_together_is_told(texts: list[bytes], name: str | None) -> None:
+    """Where names are pasted and the parts of such a name stand anywhere, it counts as used."""
+    assert can_paste([scan(text) for text in texts]) == name
 
 
 def test_how_a_header_is_asked_for_is_kept() -> None:

@@ -118,7 +118,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     extra_options, extra_dirs = _canonical(extra, request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
-    _, inherited_dirs = _canonical(_inherited(implementation, environ), request.cwd)
+    inherited, inherited_dirs = _canonical(_inherited(implementation, environ), request.cwd)
     everything = (*options, *extra_options)
     return Compilation(
         inputs=KeyInputs(
@@ -130,6 +130,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         rule=_rule(implementation, environ, request.cwd),
         include_dirs=include_dirs,
+        inherited_options=inherited,
         inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         late=implementation == POCL,

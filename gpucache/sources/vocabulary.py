@@ -1,0 +1,78 @@
+"""Which names an include through a macro can come to, told from the words it is made of. Pure.
+
+The preprocessor makes such a name from tokens that stand somewhere: in the include itself, or in the
+bodies of macros that it leads to. So every word of the name is one of theirs, or several put together,
+and every other sign is one of theirs too. What a file's name holds beside these, no such include can
+reach. That is far less than everything below the include directories, and it needs no list of suffixes.
+Not told from text are numbers, which macros of the compiler give, and PoCL's renaming of built-in
+functions, which puts ``_cl_`` before a word.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gpucache.sources.scan import is_composed
+
+# Compilers take a dollar sign and letters beyond ASCII for letters.
+WORD = re.compile(rb"[\w$\x80-\xff]+")
+_DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
+_FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
+_RENAMED = b"_cl_"
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Words and signs that the name of a header can be made of."""
+
+    words: frozenset[bytes]
+    signs: frozenset[int]
+    upward: bool
+    """Whether a name may hold ``..``."""
+    _known: dict[bytes, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a name may begin at the root of the file system: what stands before a slash may vanish."""
+        return ord("/") in self.signs
+
+    def allows(self, component: bytes) -> bool:
+        """Whether one part of a path, between slashes, can be made of it."""
+        if not self.signs.issuperset(WORD.sub(b"", component)):
+            return False
+        return all(map(self._makes, WORD.findall(component)))
+
+    def _makes(self, word: bytes) -> bool:
+        if word not in self._known:
+            self._known[word] = word in self.words or is_composed(word, self.words)
+        return self._known[word]
+
+
+def vocabulary(asked: Iterable[bytes], definitions: Iterable[bytes], names: Iterable[bytes]) -> Vocabulary:
+    """What includes through macros lead to.
+
+    ``asked`` are their operands, ``definitions`` the operands of every ``#define``, one a line, and
+    ``names`` the files that ``__FILE__`` may stand for.
+    """
+    bodies: dict[bytes, list[tuple[frozenset[bytes], bytes]]] = {}
+    for text in definitions:
+        for name, parameters, body in _DEFINITION.findall(text):
+            bodies.setdefault(name, []).append((frozenset(WORD.findall(parameters)), body))
+    words: set[bytes] = {_RENAMED}
+    reached: list[bytes] = []
+    pending = [(frozenset[bytes](), operand) for operand in asked]
+    while pending:
+        parameters, text = pending.pop()
+        reached.append(text)
+        new = {word for word in WORD.findall(text) if word not in parameters} - words
+        words |= new
+        if new & _FILE_NAMES:
+            pending += [(frozenset(), name) for name in names]
+        pending += [body for word in new for body in bodies.get(word, ())]
+        if not pending and any(b"##" in text or b"%:%:" in text for text in reached):
+            made = {name for name in bodies if name not in words and is_composed(name, words)}
+            pending += [(frozenset(), name) for name in made]
+    signs = frozenset(WORD.sub(b"", b" ".join(reached)))
+    dots = (text.strip(b' \t"<>()') for text in reached)
+    upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
+    return Vocabulary(frozenset(words), signs, upward)
