@@ -24,6 +24,7 @@ from gpucache.caches.pyopencl.pickled import EndedError, Info
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
+from gpucache.payload import PayloadKind
 from gpucache.units import format_age
 
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
@@ -161,8 +162,13 @@ def _binary(inner: Folder, present: set[str]) -> list[Problem]:
         return [Problem(FindingKind.CORRUPT, f"{error}: {DIES}")]
     if not data:
         return [Problem(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
-    broken = payload.describe(data).problem
-    return [Problem(FindingKind.CORRUPT, f"binary is broken, {broken}: {DIES}")] if broken else []
+    info = payload.describe(data)
+    if info.problem:
+        return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
+    if info.kind is PayloadKind.UNKNOWN:
+        detail = f"binary begins with {data[:8].hex(' ')}, as that of no platform known here: {DIES}"
+        return [Problem(FindingKind.MISLABELLED, detail)]
+    return []
 
 
 def _info(inner: Folder, present: set[str]) -> Info | Problem:
@@ -225,6 +231,7 @@ def _lock(path: Path, age_ns: int) -> Checked:
             "builds waits 60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; run "
             f"'gpucache verify --cache {names.NAME} --repair'"
         )
+        return _loose(path, FindingKind.MISPLACED, detail)
     return _loose(path, FindingKind.LOCKED, detail)
 
 

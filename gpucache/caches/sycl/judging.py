@@ -6,12 +6,13 @@ numbers in the folder mean is told in ``standing``. Must not know how entries ar
 
 import hashlib
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucache import payload as payloads
 from gpucache.caches import files, places
-from gpucache.caches.sycl import naming, slots
+from gpucache.caches.sycl import images, naming, slots
+from gpucache.caches.sycl.mangled import readable
 from gpucache.caches.sycl.murmur import murmur64a
 from gpucache.caches.sycl.shapes import DamagedError
 from gpucache.caches.sycl.slots import Slot, binary_of, head, part, source_of
@@ -57,23 +58,32 @@ class Verdict:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a ``.src`` says that its ``.bin`` must be for."""
+
+    device: bytes = b""
+    kernels: tuple[str, ...] = ()
+    """The mangled names in its images, as far as those were read."""
+
+
 def judge(folder: Folder, slot: Slot) -> Verdict:
     """Everything that an entry's own files say, read whole; raises OSError."""
     if slot.half:
         return Verdict(((FindingKind.ORPHAN, slot.half),))
     problems = list(_trust(slot))
     notes: list[str] = []
-    digest, device = "" if slot.with_source else slot.group.hex, b""
+    digest, asked = "" if slot.with_source else slot.group.hex, _Asked()
     kills = skipped = False
     try:
         if slot.with_source:
-            device, found, told = _judge_source(folder, slot)
+            asked, found, told = _judge_source(folder, slot)
             problems += found
             notes += told
             digest = _digest(folder, slot)
         else:
             notes.append(f"a {slot.group.family} stores no key, so it cannot be held against its folder")
-        found, told = _judge_binary(folder, slot, device)
+        found, told = _judge_binary(folder, slot, asked)
         problems += found
         notes += told
     except DamagedError as damage:
@@ -93,8 +103,8 @@ def _trust(slot: Slot) -> Iterator[Problem]:
             yield FindingKind.UNTRUSTED, f"{slot.stem}{suffix}: {doubt}"
 
 
-def _judge_source(folder: Folder, slot: Slot) -> tuple[bytes, list[Problem], list[str]]:
-    """The device string, what is wrong with the ``.src``, and what could not be told."""
+def _judge_source(folder: Folder, slot: Slot) -> tuple[_Asked, list[Problem], list[str]]:
+    """What is asked for, what is wrong with the ``.src``, and what could not be told."""
     shape, read = source_of(folder, slot)
     problems: list[Problem] = []
     if shape.trailing:
@@ -121,10 +131,11 @@ def _judge_source(folder: Folder, slot: Slot) -> tuple[bytes, list[Problem], lis
         labels = " and ".join(label for label, _ in unlike)
         detail = f"its {labels} do not hash to the folder it lies in, so no program looks for it here"
         problems.append((FindingKind.MISPLACED, detail))
-    return head(read, shape.device, _DEVICE_BYTES), problems, notes
+    kernels = images.kernels(head(read, shape.images, images.READ_BYTES))
+    return _Asked(head(read, shape.device, _DEVICE_BYTES), kernels.names), problems, notes
 
 
-def _judge_binary(folder: Folder, slot: Slot, device: bytes) -> tuple[list[Problem], list[str]]:
+def _judge_binary(folder: Folder, slot: Slot, asked: _Asked) -> tuple[list[Problem], list[str]]:
     shape, read = binary_of(folder, slot)
     problems: list[Problem] = []
     if shape.claimed != shape.held:
@@ -140,10 +151,12 @@ def _judge_binary(folder: Folder, slot: Slot, device: bytes) -> tuple[list[Probl
     info = payloads.describe(data)
     if info.problem:
         problems.append((FindingKind.MISLABELLED, f"its binary is broken, {info.problem}: {_BUILD_FAILS}"))
-    misfit = _misfit(info.kind, data, device)
+    misfit = _misfit(info.kind, data, asked.device)
     if misfit and not info.problem:
         problems.append((FindingKind.MISLABELLED, f"{misfit}: {_BUILD_FAILS}"))
     unknown = info.kind is PayloadKind.UNKNOWN and not misfit
+    if not (misfit or info.problem or unknown) and (lacking := _lacking(data, asked.kernels)):
+        problems.append((FindingKind.MISLABELLED, lacking))
     return problems, ["its binary is of a kind that is not known here"] if unknown else []
 
 
@@ -154,6 +167,21 @@ def _misfit(kind: PayloadKind, data: bytes, device: bytes) -> str:
     if loadable is None or kind in loadable or data.startswith(_OLD_GPU):
         return ""
     return f"its binary ({kind}, starting with {data[:8].hex(' ')}) is none of {platform}"
+
+
+def _lacking(data: bytes, kernels: Sequence[str]) -> str:
+    """That a binary is of other images, as it lacks the names of their kernels; empty where it has them.
+
+    Every compiler keeps the names by which a program asks for its kernels.
+    """
+    missing = [name for name in kernels if name.encode() not in data]
+    if not missing:
+        return ""
+    others = f" and {len(missing) - 1} more" if missing[1:] else ""
+    return (
+        f"its binary has no kernel {readable(missing[0])}{others}, which its images have, so it is that of "
+        "another entry: every program that asks for it dies"
+    )
 
 
 def _digest(folder: Folder, slot: Slot) -> str:

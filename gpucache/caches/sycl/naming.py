@@ -11,7 +11,7 @@ The first two are named by unsigned 64-bit hashes in decimal. ``<n>.lock`` besid
 behind any other name, is a lock. Pure; must not know what the files hold.
 """
 
-import base64
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,15 +53,8 @@ class Group:
 
     @property
     def hex(self) -> str:
-        """The hashes as hex, the most telling first: image, options, spec constants, device."""
-        if self.family is Family.IR:
-            return base64.b64decode(self.parts[1].replace("-", "/")).hex()
-        hashes = [f"{int(part):016x}" for part in self.parts[-3:]]
-        if self.family is Family.KERNEL:
-            device, options, source = hashes
-            return source + options + device
-        image, spec, options = hashes
-        return image + options + spec + f"{int(self.parts[0]):016x}"
+        """SHA-256 of all the hashes as hex, so that its first digits tell entries apart by any of them."""
+        return hashlib.sha256("/".join(self.parts).encode()).hexdigest()
 
     def key(self, stem: str) -> str:
         """The key of an entry in it."""

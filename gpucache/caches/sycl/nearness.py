@@ -5,12 +5,15 @@ Must not walk the cache, nor know what keeps programs from an entry.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from gpucache.caches.sycl import fields, images, shapes, slots
 from gpucache.caches.sycl.mangled import readable
 from gpucache.caches.sycl.question import Question
 from gpucache.caches.sycl.shapes import SourceShape, Span
 from gpucache.keys import Difference
+
+_COMPARED_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,6 +27,8 @@ class Distance:
     """How many of the given parts of the device differ."""
     strangers: int
     """Kernels that only one of both has."""
+    options: float = 0.0
+    """How unlike the options are, from 0 to 1."""
 
 
 def unlike(question: Question, shape: SourceShape, read: shapes.Read) -> list[str]:
@@ -40,7 +45,15 @@ def distance(question: Question, shape: SourceShape, read: shapes.Read, differin
         strangers = len(_names(shape, read) ^ set(images.kernels(question.images or b"").names))
     if "device" in differing:
         device = len(set(question.parts) - set(fields.device_pairs(_head(read, shape.device))))
-    return Distance(len(differing), int("image" in differing), device, strangers)
+    options = _unlikeness(question, shape, read) if "options" in differing else 0.0
+    return Distance(len(differing), int("image" in differing), device, strangers, options)
+
+
+def _unlikeness(question: Question, shape: SourceShape, read: shapes.Read) -> float:
+    """How unlike two texts of options are: an empty one is as unlike any other as one can be."""
+    stored = fields.text(slots.head(read, shape.options, _COMPARED_BYTES))
+    wanted = fields.text((question.options or b"")[:_COMPARED_BYTES])
+    return 1 - SequenceMatcher(None, stored, wanted, autojunk=False).ratio()
 
 
 def differences(question: Question, shape: SourceShape, read: shapes.Read) -> Iterator[Difference]:

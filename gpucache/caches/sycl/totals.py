@@ -112,7 +112,7 @@ def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
         else:
             yield (
                 place / name,
-                (FindingKind.LEFTOVER, f"while {name} exists every program that adds an entry hangs"),
+                (FindingKind.MISPLACED, f"while {name} exists every program that adds an entry hangs"),
             )
 
 
@@ -135,7 +135,9 @@ def size_lock(root: Path) -> Problem | None:
     if age is None:
         return None
     effect = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
-    return FindingKind.LOCKED, locks.told(naming.SIZE_LOCK, age, effect)
+    # A lock that nobody holds is what programs wait for until they are killed.
+    kind = FindingKind.MISPLACED if locks.is_stale(age) else FindingKind.LOCKED
+    return kind, locks.told(naming.SIZE_LOCK, age, effect)
 
 
 def _eviction_names(root: Path) -> Iterator[tuple[Path, str]]:

@@ -126,6 +126,18 @@ def test_a_changed_header_makes_an_entry_stale(root: Path, key: str, tmp_path: P
     assert f"{tmp_path}/a.h was changed" in detail
 
 
+@pytest.mark.parametrize("data", [bytes(range(200, 256)) * 20, b"no binary", b"\x89PNG"])
+def test_a_binary_of_no_known_platform_is_mislabelled(data: bytes, root: Path, key: str) -> None:
+    """PyOpenCL hands it to the driver, and dies of what that says."""
+    folder = write(root, key)
+    (folder / "binary").write_bytes(data)
+    ((kind, detail),) = _found(root)
+    assert kind is FindingKind.MISLABELLED and "dies with KeyError" in detail
+    cache = opened(root)
+    entry = only(cache)
+    assert cache.repair(cache.check(entry), entry).findings[0].repaired and not folder.exists()
+
+
 def test_a_missing_header_makes_an_entry_stale(root: Path, key: str, tmp_path: Path) -> None:
     """An entry whose header is gone will be built again."""
     write(root, key, told=info([header(tmp_path / "a.h", b"a")]))

@@ -200,7 +200,7 @@ def test_a_stale_lock(program: Program, answer: Any) -> None:
         os.open(lock, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
     assert program.ask(answer).verdict is Verdict.NOT_CONSULTED
     (_, checked) = program.repaired()
-    assert [(one.kind, one.repaired) for one in checked.findings] == [(FindingKind.LOCKED, True)]
+    assert [(one.kind, one.repaired) for one in checked.findings] == [(FindingKind.MISPLACED, True)]
     assert program.run()["cached"]
     assert program.ask(answer).verdict is Served.HIT
 

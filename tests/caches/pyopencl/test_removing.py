@@ -91,7 +91,7 @@ def test_a_stale_lock_is_a_finding(root: Path) -> None:
     cache = opened(root)
     (checked,) = cache.leftovers()
     (finding,) = checked.findings
-    assert (finding.kind, checked.entry, checked.counts) == (FindingKind.LOCKED, str(lock), False)
+    assert (finding.kind, checked.entry, checked.counts) == (FindingKind.MISPLACED, str(lock), False)
     assert f"the lock {lock} was left behind" in finding.detail
     assert "waits 60 s" in finding.detail
     assert cache.repair(checked, None).findings[0].repaired

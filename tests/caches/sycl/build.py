@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.sycl import SYSTEM, images
 from gpucache.caches.sycl.cache import SyclCache
 from gpucache.caches.sycl.murmur import murmur64a
 from gpucache.outcomes import CacheEntry, Checked, Finding, Location
@@ -36,8 +36,12 @@ class Made:
     device: bytes = DEVICE
     options: bytes = b"-cl-fast"
     spec: bytes = b""
-    payload: bytes = spirv("first_kernel", words=20)
-    """SPIR-V, as a binary that is sound to every check without being one."""
+    compiled: bytes | None = None
+    """By default SPIR-V with the kernels of the image: a binary that is sound to every check."""
+
+    @property
+    def payload(self) -> bytes:
+        return spirv(*images.kernels(self.image).names, words=20) if self.compiled is None else self.compiled
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -78,7 +82,7 @@ def collide(root: Path, count: int) -> Path:
     """Different binaries under different images in one folder, as if their hashes collided."""
     folder = put(root)
     for number in range(count):
-        made = Made(image=spirv(f"kernel_{number}"), payload=spirv(f"kernel_{number}", words=30))
+        made = Made(image=spirv(f"kernel_{number}"), compiled=spirv(f"kernel_{number}", words=30))
         (folder / f"{number}.bin").write_bytes(made.binary)
         (folder / f"{number}.src").write_bytes(made.source)
         (folder / f"{number}_access_time.txt").write_text(str(NOW_NS + number))

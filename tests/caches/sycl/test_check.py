@@ -10,6 +10,7 @@ import pytest
 from gpucache.caches.sycl import tree
 from gpucache.engine.policy import superseded
 from gpucache.folders import Folder
+from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import (
     DEVICE,
     Made,
@@ -101,14 +102,23 @@ def test_every_flipped_byte_of_a_source_is_seen(tmp_path: Path) -> None:
 
 def test_a_payload_of_another_platform_is_mislabelled(tmp_path: Path) -> None:
     """Intel's CPU runtime makes ELF files."""
-    put(tmp_path, Made(device=_INTEL, payload=bytes(64)))
+    put(tmp_path, Made(device=_INTEL, compiled=bytes(64)))
 
     assert any(said.startswith("mislabelled: ") and "Intel(R) OpenCL" in said for said in told(tmp_path))
 
 
+def test_the_binary_of_another_entry_is_mislabelled(tmp_path: Path) -> None:
+    """It lacks the kernels of the images beside it, and programs die when they ask it for one."""
+    put(tmp_path, Made(compiled=spirv("second_kernel", words=20)))
+    (finding,) = [one for checked, _ in verified(opened(tmp_path)) for one in checked.findings]
+
+    assert finding.kind is FindingKind.MISLABELLED
+    assert "no kernel first_kernel" in finding.detail
+
+
 def test_a_payload_of_an_unknown_kind_is_a_note_elsewhere(tmp_path: Path) -> None:
     """What an unknown platform makes cannot be judged."""
-    put(tmp_path, Made(payload=bytes(64)))
+    put(tmp_path, Made(compiled=bytes(64)))
     cache = opened(tmp_path)
     (entry,) = cache.scan()
 
@@ -296,7 +306,7 @@ def test_what_was_removed_meanwhile_is_a_note(tmp_path: Path) -> None:
 
 def test_checking_leaves_the_cache_as_it_is(tmp_path: Path) -> None:
     """Bytes, names and access times."""
-    folder = put(tmp_path, replace(Made(), payload=b"x"))
+    folder = put(tmp_path, replace(Made(), compiled=b"x"))
     os.utime(folder / "0.src", ns=(1, 1))
 
     told(tmp_path)

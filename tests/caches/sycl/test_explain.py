@@ -89,6 +89,27 @@ def test_the_nearest_differs_in_the_fewest_fields(tmp_path: Path) -> None:
     assert _ask(tmp_path, _wanted(Made())).nearest == key
 
 
+def test_options_that_are_one_letter_off_are_nearer_than_none(tmp_path: Path) -> None:
+    """An entry without options is as unlike as one can be."""
+    for options in (b"", b"-cl-unsafe", b"-cl-fasd"):
+        put(tmp_path, Made(options=options))
+
+    (difference,) = _ask(tmp_path, _wanted(Made())).differences
+
+    assert (difference.left, difference.right) == ("-cl-fasd", "-cl-fast")
+
+
+def test_entries_that_differ_in_options_are_told_apart_by_their_shown_keys(tmp_path: Path) -> None:
+    """Twelve digits are shown, and the first of them find the entry."""
+    for options in (b"-a", b"-b", b"-c"):
+        put(tmp_path, Made(options=options))
+    cache = opened(tmp_path)
+    shown = {entry.key[:12] for entry in cache.scan()}
+
+    assert len(shown) == 3
+    assert [len(cache.find(one)) for one in shown] == [1, 1, 1]
+
+
 def test_an_empty_cache_never_built_it(tmp_path: Path) -> None:
     """Also where there is no cache yet."""
     assert _ask(tmp_path / "none", _wanted(Made())).verdict is Verdict.NEVER_BUILT

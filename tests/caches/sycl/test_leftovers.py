@@ -107,10 +107,10 @@ _CASES = [
     (_huge_size, "corrupt", "which is no size", True),
     (_negative_size, "corrupt", "evict at every entry", True),
     (_wrong_size, "orphan", "libsycl evicts too early", True),
-    (_locked_size, "locked", "spins for ever", True),
+    (_locked_size, "misplaced", "spins for ever", True),
     (_locked_eviction, "locked", "never evicted again", True),
-    (_bare_eviction, "leftover", "every program that adds an entry hangs", True),
-    (_eviction_inside, "leftover", "every program that adds an entry hangs", True),
+    (_bare_eviction, "misplaced", "every program that adds an entry hangs", True),
+    (_eviction_inside, "misplaced", "every program that adds an entry hangs", True),
 ]
 
 

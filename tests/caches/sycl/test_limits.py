@@ -66,7 +66,7 @@ def test_bounds_that_keep_out_some_are_not_told(tmp_path: Path) -> None:
 
 def test_a_limit_below_what_is_stored_is_told(tmp_path: Path) -> None:
     """With one that is large enough."""
-    put(tmp_path, Made(payload=spirv("a", words=300_000)))
+    put(tmp_path, Made(compiled=spirv("a", words=300_000)))
 
     (said,) = _said(tmp_path, {_LIMIT: "1100000"})
 

@@ -140,7 +140,7 @@ def test_a_changed_entry_stays(tmp_path: Path) -> None:
     cache = opened(tmp_path)
     (entry,) = cache.scan()
     (folder / "0.bin").unlink()
-    (folder / "0.bin").write_bytes(Made(payload=spirv("new")).binary)
+    (folder / "0.bin").write_bytes(Made(compiled=spirv("new")).binary)
 
     assert cache.remove(entry, "a test") is not None
     assert (folder / "0.bin").exists()
@@ -206,7 +206,7 @@ def test_kernel_compiler_entries_go_too(tmp_path: Path) -> None:
     """Without a .src there is one file less to move."""
     folder = kernel_folder(tmp_path)
     for number in (0, 1):
-        (folder / f"{number}.bin").write_bytes(Made(payload=spirv(f"kernel_{number}")).binary)
+        (folder / f"{number}.bin").write_bytes(Made(compiled=spirv(f"kernel_{number}")).binary)
     cache = opened(tmp_path)
 
     assert cache.remove(_numbered(cache)["0"], "a test") is None

@@ -141,7 +141,7 @@ def test_ir_keeps_its_name(tmp_path: Path) -> None:
     """It has no number."""
     folder = tmp_path / "ext_kernel_compiler" / ("A" * 43 + "=")
     folder.mkdir(parents=True)
-    (folder / "ir.bin").write_bytes(Made(payload=b"BC\xc0\xde" + bytes(8)).binary)
+    (folder / "ir.bin").write_bytes(Made(compiled=b"BC\xc0\xde" + bytes(8)).binary)
     lock(folder / "ir.lock")
 
     assert _all_repaired(tmp_path)

@@ -199,7 +199,7 @@ def test_extract_gives_the_binary(tmp_path: Path) -> None:
 
 def test_extract_refuses_what_is_not_sound(tmp_path: Path) -> None:
     """The reason is told."""
-    put(tmp_path, replace(Made(), payload=spirv("k")[:-2]))
+    put(tmp_path, replace(Made(), compiled=spirv("k")[:-2]))
     cache = opened(tmp_path)
     (entry,) = cache.scan()
 
