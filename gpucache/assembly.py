@@ -58,6 +58,19 @@ def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
     return DirectoryStore(root, writable=not settings.read_only, shared=shared)
 
 
+def open_system_roots(settings: Settings) -> list[tuple[OwnCache, DirectoryStore]]:
+    """Every system root that can be read, as a cache of its own."""
+    found = []
+    for path in settings.system_dirs:
+        if path != settings.root and isinstance(check_root(path), RootUsable):
+            store = DirectoryStore(path, writable=False)
+            place = Location(
+                OwnCache.name, str(path), "GPUCACHE_SYSTEM_DIRS", not settings.disabled, role="system"
+            )
+            found.append((OwnCache(store, place), store))
+    return found
+
+
 def is_private(settings: Settings) -> bool:
     """Whether the root is there and only its owner may read it."""
     root = settings.require_root()
@@ -275,7 +288,9 @@ def _problems(root: Path, settings: Settings) -> list[str]:
         return [state.reason]
     move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
-    return [
-        *problems,
-        *(str(refused) for path in settings.system_dirs if (refused := check_system_root(path))),
-    ]
+    return [*problems, *system_problems(settings)]
+
+
+def system_problems(settings: Settings) -> list[str]:
+    """Why a system root that was named is not used, each with the remedy."""
+    return [str(refused) for path in settings.system_dirs if (refused := check_system_root(path))]

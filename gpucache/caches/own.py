@@ -110,7 +110,7 @@ class OwnCache:
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:
         """Remove an entry if unchanged since the scan."""
-        return None if self._store.remove(_scanned(entry), why) else Kept()
+        return self._store.remove(_scanned(entry), why)
 
     def settle(self) -> Sequence[str]:
         """Nothing: a removal leaves nothing behind."""
@@ -186,6 +186,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         toolchain=head.toolchain,
         toolchain_identity=head.toolchain_identity,
         payload_sha256=head.payload_sha256,
+        fields=(("language", head.language), ("artifact kind", head.artifact_kind), *head.toolchain),
     )
 
 

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpucache.cli.globals import given
-from gpucache.errors import UsageError
+from gpucache.errors import CacheUnusableError, UsageError
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache, Rebuildable
@@ -22,23 +22,31 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class OwnOpened:
-    """Our own cache, with the store that has its records."""
+    """A root of our own cache, with the store that has its records."""
 
     cache: "Rebuildable"
     store: "EntryStore"
+    system: bool = False
+    """Whether it is a system root, which is only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The caches that were named, and our own among them, with the settings that led to it."""
+    """The caches that were named, and which of them are our own, with the settings that led to them."""
 
     settings: "Settings"
     caches: "tuple[Cache, ...]"
-    own: OwnOpened | None
+    owns: tuple[OwnOpened, ...] = ()
+
+    @property
+    def own(self) -> OwnOpened | None:
+        """The root that has the records: the user's own, else the first system root."""
+        return next(iter(self.owns), None)
 
     def require_own(self, option: str) -> OwnOpened:
         """Our own cache; raises UsageError where an option that only it can answer meets others."""
-        if self.own is None or len(self.caches) > 1:
+        named = sum(not one.system for one in self.owns)
+        if self.own is None or named > 1 or len(self.owns) < len(self.caches):
             raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
         return self.own
 
@@ -70,33 +78,19 @@ def cache_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def open_named(texts: Sequence[str]) -> Opened:
-    """The caches of all names and places, our own for none; raises UsageError or CacheUnusableError."""
-    opened = [_open_one(text) for text in texts or ("gpucache",)]
-    own = next((one.own for one in opened if one.own is not None), None)
-    return Opened(opened[0].settings, tuple(cache for one in opened for cache in one.caches), own)
+def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
+    """The caches of all names and places, our own for none; raises UsageError or CacheUnusableError.
 
-
-def _open_one(text: str) -> Opened:
-    from gpucache.caches.registry import ALL, OWN, is_own, split, system_at
-
-    settings = given().settings()
-    name, place = split(text)
-    if name == OWN or (place is not None and name is None and is_own(place)):
-        settings = settings if place is None else replace(settings, root=place, root_origin="--cache")
-        own = _own(settings)
-        return Opened(settings, (own.cache,), own)
-    if name == ALL:
-        own, others = open_all()
-        return Opened(settings, (own.cache, *others), own)
-    if name is None and place is not None:
-        return _foreign(settings, system_at(place).name, place)
-    return _foreign(settings, name or OWN, place)
-
-
-def open_all() -> "tuple[OwnOpened, list[Cache]]":
-    """Our own cache, and every cache of others that is here."""
-    return _own(given().settings()), open_others()
+    Our own cache has the user's root and, with ``systems``, the system roots, which are only read.
+    """
+    opened = [_open_one(text, systems=systems) for text in texts or ("gpucache",)]
+    caches: dict[tuple[str, str], Cache] = {}
+    for one in opened:
+        for cache in one.caches:  # what was named twice is one cache
+            caches.setdefault((cache.name, cache.location().root), cache)
+    once = tuple(caches.values())
+    owns = tuple(own for one in opened for own in one.owns if own.cache in once)
+    return Opened(opened[0].settings, once, owns)
 
 
 def open_others() -> "list[Cache]":
@@ -106,11 +100,36 @@ def open_others() -> "list[Cache]":
     return found_caches(os.environ)
 
 
-def _own(settings: "Settings") -> OwnOpened:
-    from gpucache.assembly import open_cache, open_store
+def _open_one(text: str, *, systems: bool) -> Opened:
+    from gpucache.caches.registry import ALL, OWN, is_own, split, system_at
 
-    settings.require_root()
-    return OwnOpened(open_cache(settings), open_store(settings))
+    settings = given().settings()
+    name, place = split(text)
+    if place is not None and (name == OWN or (name is None and is_own(place))):
+        settings = replace(settings, root=place, root_origin="--cache", system_dirs=())
+        return _ours(settings, systems=False)
+    if name == OWN:
+        return _ours(settings, systems=systems)
+    if name == ALL:
+        ours = _ours(settings, systems=systems)
+        return replace(ours, caches=(*ours.caches, *open_others()))
+    if name is None and place is not None:
+        return _foreign(settings, system_at(place).name, place)
+    return _foreign(settings, name or OWN, place)
+
+
+def _ours(settings: "Settings", *, systems: bool) -> Opened:
+    """The user's root and the system roots; where there is no home, the latter alone."""
+    from gpucache.assembly import open_cache, open_store, open_system_roots, system_problems
+
+    roots = open_system_roots(settings) if systems else []
+    owns = [OwnOpened(cache, store, system=True) for cache, store in roots]
+    wrong = system_problems(settings) if systems and not owns else []
+    if settings.root is None and wrong:
+        raise CacheUnusableError("; ".join(wrong))
+    if settings.root is not None or not owns:
+        owns.insert(0, OwnOpened(open_cache(settings), open_store(settings)))
+    return Opened(settings, tuple(own.cache for own in owns), tuple(owns))
 
 
 def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
@@ -122,4 +141,4 @@ def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
 
         why = load_system(name).nowhere
         raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
-    return Opened(settings, tuple(caches), None)
+    return Opened(settings, tuple(caches))

@@ -35,8 +35,8 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
         rows = [_whole(cache, entry) for cache, entry in found]
         given().document(lambda: document.document("inspect", rows, summary))
         return
-    whole = given().verbose > 0
-    given().show(tables.entries(entries, time.time_ns(), caches=len(opened.caches) > 1, whole=whole))
+    named = [(_name(opened, cache), entry) for cache, entry in found]
+    given().show(tables.entries(named, time.time_ns(), whole=given().verbose > 0))
 
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
@@ -47,16 +47,18 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     summary = {"entries": 0, "size_bytes": 0}
 
     def rows() -> "Iterator[dict[str, Any]]":
-        for entry in every(opened.caches, targets):
+        for _, entry in every(opened.caches, targets):
             summary["entries"] += 1
             summary["size_bytes"] += entry.size_bytes
             yield document.entry(entry)
 
     given().document(lambda: document.document("inspect", rows(), summary))
     if not given().json:
-        found = (replace(entry, fields=(), handle=None) for entry in every(opened.caches, targets))
-        whole = given().verbose > 0
-        given().show(tables.entries(found, time.time_ns(), caches=len(opened.caches) > 1, whole=whole))
+        found = (
+            (_name(opened, cache), replace(entry, fields=(), handle=None))
+            for cache, entry in every(opened.caches, targets)
+        )
+        given().show(tables.entries(found, time.time_ns(), whole=given().verbose > 0))
 
 
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
@@ -84,6 +86,14 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
     summary = {"file": str(file), "size_bytes": len(payload)}
     given().document(lambda: document.document("inspect", [document.entry(entry)], summary))
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
+
+
+def _name(opened: Opened, cache: "Cache") -> str:
+    """What tells a cache from the others that are shown beside it; nothing where there are none."""
+    if len(opened.caches) == 1:
+        return ""
+    place = cache.location()
+    return f"{cache.name} in {place.root}" if place.role else cache.name
 
 
 def _selected(

@@ -13,10 +13,12 @@ from gpucache.cli.streams import complain
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpucache.caches.interface import Cache
     from gpucache.engine.policy import Limits
     from gpucache.model import Toolchain
-    from gpucache.outcomes import EvictPlan
+    from gpucache.outcomes import CacheEntry, EvictPlan
 
 NOTHING_ASKED = (
     "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
@@ -74,7 +76,7 @@ def evict(
     from gpucache.outcomes import ExitCode, summarise_evict
     from gpucache.render import document, tables
 
-    opened = open_named(cache)
+    opened = open_named(cache, systems=False)
     fields = tuple(map(_field, unlike))
     asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
     plans = _plans(opened, asked)
@@ -84,7 +86,7 @@ def evict(
         rows = (document.removal(one, tried=False) for one in expected)
         given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
         given().show(tables.evict_plan(plan, whole=given().verbose > 0))
-        leave(ExitCode.DONE if all(one.removed for one in expected) else ExitCode.FINDINGS)
+        leave(ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     if everything and not yes and plan.removals:
@@ -98,26 +100,40 @@ def evict(
     given().show(tables.evict(outcomes, summary))
     for sentence in settled:
         given().say(sentence)
-    leave(ExitCode.DONE if all(one.removed for one in outcomes) else ExitCode.FINDINGS)
+    leave(ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
 
 
 def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
-    from gpucache.engine.evict import plan_evict
+    from gpucache.engine.policy import plan
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
     toolchains, now_ns = _toolchains(asked), time.time_ns()
     limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
+    scanned = [(cache, own, list(cache.scan())) for cache, own in limits]
+    _check_names(asked, [entry for _, _, entries in scanned for entry in entries])
+    return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
+
+
+def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
+    """What no entry has was mistyped: nothing would go, and everything seem kept on purpose."""
+    from gpucache.engine.policy import matches_program, matches_target
+
+    labels = {name for entry in entries for name, _ in entry.fields} if asked.unlike else set()
     for label, _ in asked.unlike:
-        _check_field(label, opened)
-    return [(cache, plan_evict(cache, own, now_ns, toolchains)) for cache, own in limits]
-
-
-def _check_field(label: str, opened: Opened) -> None:
-    """A field that no entry has was mistyped: nothing is unlike it, and everything seems kept on purpose."""
-    labels = {name for cache in opened.caches for entry in cache.scan() for name, _ in entry.fields}
-    if labels and label not in labels:
-        raise UsageError(f"no entry has a field {label!r}; --unlike takes one of {', '.join(sorted(labels))}")
+        if entries and label not in labels:
+            known = (
+                f"--unlike takes one of {', '.join(sorted(labels))}" if labels else "they have none at all"
+            )
+            raise UsageError(f"no entry has a field {label!r}; {known}")
+    for what, name, matches in (
+        ("program", asked.program, matches_program),
+        ("target", asked.target, matches_target),
+    ):
+        if name is not None and not any(matches(entry, name) for entry in entries):
+            raise UsageError(
+                f"no entry is of the {what} {name!r}; run 'gpucache inspect --list' to see the entries"
+            )
 
 
 def _limits(asked: "Limits", cache: "Cache") -> "Limits":

@@ -1,12 +1,13 @@
 """``gpucache inspect``: what is cached, and why something missed."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_all, open_named, open_others
+from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_named, open_others
 from gpucache.cli.entries import extract as extract_entry
 from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
@@ -22,7 +23,7 @@ from gpucache.cli.programs import Named
 from gpucache.cli.why import Asked, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from rich.console import RenderableType
 
     from gpucache.caches.interface import Cache
     from gpucache.outcomes import CacheState
@@ -97,10 +98,8 @@ def inspect(
         _misses(opened, since)
     elif what or targets or list_all:
         show_entries(opened, what, targets)
-    elif opened.own is None or len(opened.caches) > 1:
-        _foreign_states(opened)
     else:
-        _state(opened.own)
+        _show_states(opened, brief=False)
 
 
 def _check(
@@ -119,31 +118,53 @@ def _check(
         raise UsageError("--since bounds the misses that are shown; add --misses")
 
 
-def _state(own: OwnOpened, others: "Sequence[Cache] | None" = None) -> None:
-    """Our own cache; with ``others`` a line for each of those, too."""
+def _show_states(opened: Opened, *, brief: bool) -> None:
+    """The state of every opened cache; those of others on a line each if ``brief``."""
+    from gpucache.caches.registry import OWN
+    from gpucache.engine.inspect import foreign_state, state
+    from gpucache.render import caches, document, tables
+
+    own = opened.own
+    summary, records = ({}, []) if own is None else _own_state(own)
+    rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
+    states = [state(one, one.scan()) if one.name == OWN else foreign_state(one) for one in rest]
+    told = [document.state(one) for one in states]
+    given().document(lambda: document.document("inspect", (), {**summary, "caches": told}))
+    given().show(records[:1])
+    for one in states:
+        if one.location.cache == OWN:
+            given().show(["", *tables.state(one)])
+    given().show(records[1:])
+    if brief:
+        given().show(["", *caches.overview([one for one in states if one.location.cache != OWN])])
+        return
+    for cache, one in zip(rest, states, strict=True):
+        if cache.name != OWN:
+            _show_foreign(cache, one)
+
+
+def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
+    """Our own cache for the document, and for people: its state, then what is worth knowing."""
+    from rich.console import Group
+
     from gpucache.engine.hygiene import Traces, advise_on
-    from gpucache.engine.inspect import foreign_state, key_fields_of, processes, recent_misses, state
-    from gpucache.render import caches, document, report, tables
+    from gpucache.engine.inspect import key_fields_of, processes, recent_misses, state
+    from gpucache.render import document, report, tables
 
     traces = Traces()
     found = state(own.cache, traces.of(own.cache.scan()))
     advice = list(advise_on(traces, key_fields_of(own.cache)))
-    records = own.store.journal_tail(MISSES_KEPT)
-    misses, runs = recent_misses(records)[:MISSES_SHOWN], processes(records)[:MISSES_SHOWN]
-    states = [foreign_state(cache) for cache in others or ()]
+    records, now_ns = own.store.journal_tail(MISSES_KEPT), time.time_ns()
+    shown = None if given().verbose else MISSES_SHOWN
+    misses, runs = recent_misses(records)[:shown], processes(records)[:shown]
     summary = {
         **document.state(found),
         "advice": [document.advice(one) for one in advice],
         "misses": misses,
         "processes": runs,
-        "caches": [document.state(one) for one in states],
     }
-    given().document(lambda: document.document("inspect", (), summary))
-    given().show(tables.state(found))
-    given().show(tables.advice(advice))
-    given().show(["", *report.misses(misses, time.time_ns()), *report.processes(runs, time.time_ns())])
-    if others is not None:
-        given().show(["", *caches.overview(states)])
+    text = [*report.misses(misses, now_ns), *report.processes(runs, now_ns)]
+    return summary, [Group(*tables.state(found)), *tables.advice(advice), "", *text]
 
 
 def _everything() -> None:
@@ -152,25 +173,13 @@ def _everything() -> None:
     from gpucache.errors import CacheUnusableError
     from gpucache.render import caches
 
+    others = open_others()
     try:
-        own, others = open_all()
+        own = open_named(())
     except CacheUnusableError:
-        given().show(caches.overview([foreign_state(cache) for cache in open_others()]))
+        given().show(caches.overview([foreign_state(cache) for cache in others]))
         raise
-    _state(own, others)
-
-
-def _foreign_states(opened: Opened) -> None:
-    from gpucache.engine.inspect import foreign_state
-    from gpucache.render import document
-
-    foreign = [cache for cache in opened.caches if opened.own is None or cache is not opened.own.cache]
-    states = [foreign_state(cache) for cache in foreign]
-    given().document(
-        lambda: document.document("inspect", (), {"caches": [document.state(one) for one in states]})
-    )
-    for cache, one in zip(foreign, states, strict=True):
-        _show_foreign(cache, one)
+    _show_states(replace(own, caches=(*own.caches, *others)), brief=True)
 
 
 def _show_foreign(cache: "Cache", one: "CacheState") -> None:

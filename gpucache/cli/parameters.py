@@ -71,7 +71,17 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
         return tuple(int(extent) for extent in value.split("x"))
 
 
-class TargetName(click.ParamType[str]):
+class _Named(click.ParamType[str]):
+    """A name; an empty one, as an unset variable of a script leaves it, means nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it was given."""
+        if not value:
+            self.fail("it is empty; name one, or leave it out", param, ctx)
+        return str(value)
+
+
+class TargetName(_Named):
     """A target, completed from the last probe."""
 
     name = "target"
@@ -90,7 +100,7 @@ class TargetName(click.ParamType[str]):
         return [CompletionItem(target) for target in targets if target.startswith(incomplete)]
 
 
-class EntryName(click.ParamType[str]):
+class EntryName(_Named):
     """A program, a target or the beginning of a key, completed from the cache."""
 
     name = "what"

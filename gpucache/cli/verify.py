@@ -58,7 +58,12 @@ def verify(
 
 
 def _run(
-    opened: Opened, what: tuple[str, ...], devices: "list[Device]", trials: "list[Try]", *, repair: bool
+    opened: Opened,
+    what: tuple[str, ...],
+    devices: "list[Device]",
+    trials: "dict[str, list[Try]]",
+    *,
+    repair: bool,
 ) -> "list[Checked]":
     from gpucache.engine.inspect import select_by_cache
     from gpucache.engine.verify import repaired, run_verify
@@ -71,19 +76,25 @@ def _run(
     with display(quiet=given().quiet or given().json) as bar:
         for cache, entries in selected:
             found: list[tuple[Checked, CacheEntry | None]] = []
-            for pair in run_verify(cache, entries, toolchains=toolchains, trials=trials, whole=not what):
+            tries = trials.get(cache.location().root, ())
+            for pair in run_verify(cache, entries, toolchains=toolchains, trials=tries, whole=not what):
                 bar.show(len(outcomes) + len(found), total, pair[0].entry[:12])
                 found.append(pair)
             outcomes += repaired(cache, found) if repair else [checked for checked, _ in found]
     return outcomes
 
 
-def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: bool) -> "list[Try]":
+def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
+    """What is tried with the entries of each of our own roots."""
     from gpucache import assembly
 
-    trials: list[Try] = []
-    if load:
-        trials.append(assembly.load_trial(opened.require_own("--load").cache))
-    if rebuild:
-        trials.append(assembly.rebuild_trial(opened.require_own("--rebuild").cache, devices))
+    trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
+    for option, asked in (("--load", load), ("--rebuild", rebuild)):
+        if asked:
+            opened.require_own(option)
+    for own in opened.owns:
+        if load:
+            trials[own.cache.location().root].append(assembly.load_trial(own.cache))
+        if rebuild:
+            trials[own.cache.location().root].append(assembly.rebuild_trial(own.cache, devices))
     return trials

@@ -76,12 +76,12 @@ def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[C
         yield from found
 
 
-def every(caches: Iterable[Cache], targets: Sequence[str] = ()) -> Iterator[CacheEntry]:
-    """The entries of some caches, one by one, for any of some targets, or for all with none."""
+def every(caches: Iterable[Cache], targets: Sequence[str] = ()) -> Iterator[tuple[Cache, CacheEntry]]:
+    """The entries of some caches, one by one, each with its cache, for any of some targets, or for all with none."""
     for cache in caches:
         for entry in cache.scan():
             if not targets or any(matches_target(entry, target) for target in targets):
-                yield entry
+                yield cache, entry
 
 
 def select_by_cache(

@@ -37,8 +37,8 @@ class Limits:
             or self.superseded
             or self.stale
             or self.unlike
-            or self.program
-            or self.target
+            or self.program is not None
+            or self.target is not None
         )
 
     @property

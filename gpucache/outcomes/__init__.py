@@ -9,6 +9,7 @@ from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummar
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
 from gpucache.outcomes.evictions import (
     ALL,
+    GONE,
     EvictOutcome,
     EvictPlan,
     EvictSummary,
@@ -38,6 +39,7 @@ from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summ
 
 __all__ = [
     "ALL",
+    "GONE",
     "Advice",
     "AdviceKind",
     "Answer",

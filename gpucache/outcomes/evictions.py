@@ -1,5 +1,6 @@
 """Outcomes of evict."""
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,20 @@ class Kept:
     """An entry was not removed; ``reason`` is a sentence, with the remedy where there is one."""
 
     reason: str = "it changed since the scan"
+    gone: bool = False
+    """Whether somebody else removed it first, which is what was wanted."""
+
+    @classmethod
+    def by(cls, error: OSError, place: object) -> "Kept":
+        """Why a removal below a place failed, with what mends that."""
+        if isinstance(error, FileNotFoundError):
+            return GONE
+        if error.errno == errno.EROFS:
+            return cls(f"{place} is on a read-only file system; mount it writable")
+        return cls(f"it cannot be removed ({error.strerror}); mend the rights of {place}")
+
+
+GONE = Kept("it was removed since the scan", gone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +68,13 @@ class EvictOutcome:
 
     @property
     def removed(self) -> bool:
-        """Whether it is gone."""
+        """Whether this run removed it."""
         return self.kept is None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is still there."""
+        return self.kept is not None and not self.kept.gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +88,13 @@ class EvictSummary:
 
 
 def summarise_evict(plan: EvictPlan, outcomes: Iterable[EvictOutcome]) -> EvictSummary:
-    """The summary of a run of evict; an entry that changed since the scan counts as kept."""
+    """The summary of a run of evict; what changed since the scan counts as kept, what was gone as nothing."""
     removed = freed = kept = kept_bytes = 0
     for outcome in outcomes:
         if outcome.removed:
             removed += 1
             freed += outcome.removal.entry.size_bytes
-        else:
+        elif outcome.stays:
             kept += 1
             kept_bytes += outcome.removal.entry.size_bytes
     return EvictSummary(removed, freed, plan.kept + kept, plan.kept_bytes + kept_bytes)

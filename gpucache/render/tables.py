@@ -174,20 +174,20 @@ def state(one: CacheState) -> Iterator[RenderableType]:
 
 
 def entries(
-    found: Iterable[CacheEntry], now_ns: int, *, caches: bool = False, whole: bool = False
+    found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False
 ) -> Iterator[RenderableType]:
-    """A row for each entry, sorted by name; with its cache where there are several ``caches``.
+    """A row for each entry, sorted by name, with the cache it is in where that is named.
 
     With ``whole`` every column and the whole key. A table ends after so many rows, and another follows.
     """
-    rows = sorted(found, key=entry_order)
+    rows = sorted(found, key=_order)
     for start in range(0, len(rows), ROWS_IN_A_TABLE):
-        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, caches=caches, whole=whole)
+        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole)
     if not rows:
         yield plain("No entry is in it.", "dim")
 
 
-def _entries(rows: Iterable[CacheEntry], now_ns: int, *, caches: bool, whole: bool) -> Grid:
+def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool) -> Grid:
     grid = Grid(
         (
             Column("cache", whole=True, shared=True),
@@ -202,9 +202,9 @@ def _entries(rows: Iterable[CacheEntry], now_ns: int, *, caches: bool, whole: bo
         ),
         every=whole,
     )
-    for one in rows:
+    for cache, one in rows:
         grid.add(
-            one.cache if caches else "",
+            cache,
             one.key if whole else one.key[:12],
             plain(one.program or one.damage, "red" if one.damage else ""),
             one.variant,
@@ -217,9 +217,10 @@ def _entries(rows: Iterable[CacheEntry], now_ns: int, *, caches: bool, whole: bo
     return grid
 
 
-def entry_order(one: CacheEntry) -> tuple[str, ...]:
+def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
     """Where an entry stands among others: by what people call it, so that it is found by looking."""
-    return one.cache, one.program, one.variant, one.target, one.key
+    cache, one = row
+    return cache, one.program, one.variant, one.target, one.key
 
 
 def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:

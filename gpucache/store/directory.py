@@ -17,7 +17,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
-from gpucache.outcomes import Noted
+from gpucache.outcomes import Kept, Noted
 from gpucache.store import layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
 from gpucache.store.ground import Ground
@@ -187,24 +187,28 @@ class DirectoryStore:
         """What belongs to no entry; raises CacheUnusableError."""
         return leftovers.leftovers(self._ground, now_ns)
 
-    def remove(self, scanned: ScannedEntry, why: str) -> bool:
-        """Remove an entry if unchanged since the scan, recording it; whether it was removed.
+    def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
+        """Remove an entry if unchanged since the scan, recording it; why it stays, None once removed.
 
         What is an entry by its name alone goes only where something shows that the root is ours.
         """
-        if not self._writable or (scanned.head is None and not scan.is_marked(self._ground)):
-            return False
+        if not self._writable:
+            return Kept(f"the cache at {self.root} is only read")
+        if scanned.head is None and not scan.is_marked(self._ground):
+            return Kept(f"nothing in {self.root} shows that it is gpucache's; remove the file yourself")
         try:
             with self._place(scanned) as (folder, name):
                 if scan.identity_of(folder.lstat(name)) != scanned.identity:
-                    return False
+                    return Kept()
                 folder.unlink(name)
-        except (OSError, CacheUnusableError):
-            return False
+        except OSError as error:
+            return Kept.by(error, self.root)
+        except CacheUnusableError as error:
+            return Kept(str(error))
         if scanned.head is not None:
             event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
             self._history.record(scanned.head.program, event)
-        return True
+        return None
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
         """Move an entry to ``quarantine/`` if unchanged since the scan, recording it; whether it moved.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.outcomes import Noted
+from gpucache.outcomes import Kept, Noted
 
 
 class Damage(StrEnum):
@@ -181,7 +181,7 @@ class EntryStore(Store, Protocol):
         """What belongs to no entry."""
         ...
 
-    def remove(self, scanned: ScannedEntry, why: str) -> bool:
+    def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
         """Remove an entry if unchanged since the scan, recording it; whether it was removed."""
         ...
 

@@ -80,7 +80,6 @@ def test_what_an_upgrade_left_behind_goes(run: Run, outdated: str, option: str) 
         (["--program", "twice.cl"], 2),
         (["--target", "cuda:sm_90"], 1),
         (["--target", "opencl:intel"], 1),
-        (["--program", "none-such"], 0),
     ],
 )
 def test_programs_and_targets_can_be_named(run: Run, cache: Path, filters: list[str], count: int) -> None:
@@ -199,3 +198,27 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
     assert planned.document["outcomes"] == done.document["outcomes"]
     assert planned.document["outcomes"][0]["kept_because"]
     assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "00000000000001").exists()
+
+
+@pytest.mark.parametrize("option", ["--program", "--target"])
+def test_a_name_that_no_entry_has_is_told(run: Run, cache: Path, option: str) -> None:
+    """A program or target that nothing in the cache is of was mistyped, and nothing goes."""
+    answer = run("evict", option, "nosuch")
+    assert answer.code == 2 and f"no entry is of the {option[2:]} 'nosuch'" in answer.err
+
+
+def test_unlike_compares_fields_of_our_own_entries(run: Run, cache: Path) -> None:
+    """Our own entries go by a field of their toolchain; a field that none has is answered with the known."""
+    going = run("evict", "--unlike", "NVRTC version=0", "--dry-run", "--json").document["outcomes"]
+    assert going and all(one["target"].startswith("cuda:") for one in going)
+    answer = run("evict", "--unlike", "nvrtc=13", "--dry-run")
+    assert answer.code == 2 and "--unlike takes one of" in answer.err and "NVRTC version" in answer.err
+
+
+def test_a_cache_that_is_named_twice_is_one(run: Run, cache: Path) -> None:
+    """A cache that several names lead to is shown, checked and evicted once."""
+    once = run("inspect", "--list", "--json", "--cache", "all").document["outcomes"]
+    twice = run("inspect", "--list", "--json", "--cache", "gpucache", "--cache", "all").document["outcomes"]
+    assert once == twice and {one["cache"] for one in once} >= {"gpucache"}
+    state = run("inspect", "--json", "--cache", "gpucache", "--cache", "all").document["summary"]
+    assert state["cache"] == "gpucache" and "gpucache" not in [one["cache"] for one in state["caches"]]

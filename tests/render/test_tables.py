@@ -113,7 +113,7 @@ def test_text_is_not_read_as_markup() -> None:
 
 def test_entries_keep_their_keys() -> None:
     """Each entry's key stands on one line, and its program and target are folded whole."""
-    text = _text(tables.entries([_entry(KEYS[0])], SECOND_NS))
+    text = _text(tables.entries([("", _entry(KEYS[0]))], SECOND_NS))
     assert KEYS[0][:12] in text and "opencl-binary" in text and "118 MiB" in text
     assert _column(text, "program") == PROGRAM
     assert f"target: {TARGET}" in text
@@ -122,7 +122,7 @@ def test_entries_keep_their_keys() -> None:
 def test_a_damaged_entry_says_so_in_the_list() -> None:
     """Where there is no program to show the damage stands in its place."""
     damaged = CacheEntry("gpucache", KEYS[0], "/x", 1, 0, 0, damage="truncated: 12 bytes are missing")
-    text = _text(tables.entries([damaged], SECOND_NS))
+    text = _text(tables.entries([("", damaged)], SECOND_NS))
     assert KEYS[0][:12] in text and "truncated" in text
 
 
@@ -239,6 +239,6 @@ def test_a_record_that_is_not_ours_is_shown_too() -> None:
 
 def test_a_list_without_end_is_drawn_in_tables() -> None:
     """So that no more of it is held at once than one of them; each row is in one, in the order of names."""
-    found = (_entry(f"{number:012x}") for number in range(2 * tables.ROWS_IN_A_TABLE + 1))
+    found = (("", _entry(f"{number:012x}")) for number in range(2 * tables.ROWS_IN_A_TABLE + 1))
     drawn = list(tables.entries(found, 0))
     assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]

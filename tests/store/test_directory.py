@@ -11,6 +11,7 @@ import pytest
 
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
+from gpucache.outcomes import GONE, Kept
 from gpucache.store import Absent, DirectoryStore, EntryStore, Event, Found
 
 HOUR_NS = 3600 * 10**9
@@ -145,9 +146,9 @@ def test_remove_records_the_eviction(store: DirectoryStore, make_entry: MakeEntr
     entry = make_entry()
     store.publish(entry)
     (scanned,) = store.scan()
-    assert store.remove(scanned, "older than 30d")
+    assert store.remove(scanned, "older than 30d") is None
     assert store.get(entry.key) == Absent()
-    assert not store.remove(scanned, "again")
+    assert store.remove(scanned, "again") == GONE
     events = [(event.what, event.key, event.target, event.why) for event in store.history("program-a")]
     assert events == [("evicted", entry.key.hex, "cuda:sm_90", "older than 30d")]
 
@@ -158,7 +159,7 @@ def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore, make_en
     store.publish(entry)
     (scanned,) = store.scan()
     store.get(entry.key)
-    assert not store.remove(scanned, "old") and not store.quarantine(scanned, "odd")
+    assert store.remove(scanned, "old") == Kept() and not store.quarantine(scanned, "odd")
     assert isinstance(store.get(entry.key), Found)
 
 
@@ -168,7 +169,7 @@ def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore, mak
     store.publish(entry)
     (scanned,) = store.scan()
     store.publish(entry)
-    assert not store.remove(scanned, "old")
+    assert store.remove(scanned, "old") == Kept()
     assert isinstance(store.get(entry.key), Found)
 
 
@@ -181,7 +182,7 @@ def test_nothing_outside_the_root_is_removed(
     outside = tmp_path / "outside.gpc"
     entry_path(make_entry()).rename(outside)
     for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
-        assert not store.remove(replace(scanned, path=path), "old")
+        assert store.remove(replace(scanned, path=path), "old") is not None
     assert outside.exists()
 
 

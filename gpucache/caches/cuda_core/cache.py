@@ -83,10 +83,8 @@ class CudaCoreCache:
                 if Identity.of(folder.lstat(seen.name)) != seen.identity:
                     return Kept()
                 folder.unlink(seen.name)
-        except FileNotFoundError:
-            return Kept("it was removed since the scan")
         except OSError as error:
-            return Kept(f"it cannot be removed ({error.strerror}); mend the rights of {self._root}")
+            return Kept.by(error, self._root)
         return None
 
     def settle(self) -> Sequence[str]:

@@ -101,10 +101,8 @@ class CudaDriverCache:
             if found.identity != _seen(entry).identity:
                 return Kept()
             failed = clear(self._root, now_ns)
-        except FileNotFoundError:
-            return Kept("it was removed since the scan")
         except OSError as error:
-            return Kept(f"it cannot be removed ({error.strerror}); mend the rights of {self._root}")
+            return Kept.by(error, self._root)
         if failed.count:
             return Kept(
                 f"{failed.count} of its files could not be removed ({failed.first}); mend their rights"

@@ -117,10 +117,8 @@ class FutharkCache:
                 if not checks.unchanged(folder, seen):
                     return Kept()
                 folder.unlink(seen.name)
-        except FileNotFoundError:
-            return Kept("it was removed since the scan")
         except OSError as error:
-            return Kept(f"it cannot be removed ({error.strerror}); mend the rights of {seen.folder}")
+            return Kept.by(error, seen.folder)
         return None
 
     def settle(self) -> Sequence[str]:

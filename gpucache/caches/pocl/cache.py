@@ -121,10 +121,8 @@ class PoclCache:
             if stays := entries.stays(tree):
                 return Kept(stays)
             self._take_out(seen)
-        except FileNotFoundError:
-            return Kept("it was removed since the scan")
         except OSError as error:
-            return Kept(f"it cannot be removed ({error.strerror}); mend the rights of {self._root}")
+            return Kept.by(error, self._root)
         return None
 
     def settle(self) -> Sequence[str]:

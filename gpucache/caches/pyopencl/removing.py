@@ -12,10 +12,9 @@ from gpucache.caches import files
 from gpucache.caches.pyopencl import checks, entries, locking, names
 from gpucache.caches.pyopencl.entries import Seen
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, Checked, Kept
+from gpucache.outcomes import GONE, CacheEntry, Checked, Kept
 
 _ORDER = (names.INFO, names.BINARY, names.SOURCE)
-_GONE = Kept("it was removed since the scan")
 
 
 def seen_of(entry: CacheEntry) -> Seen:
@@ -32,10 +31,8 @@ def remove(seen: Seen, clock: locking.Clock = time.time_ns) -> Kept | None:
             return _remove(root, seen)
     except locking.HeldError as error:
         return error.kept
-    except FileNotFoundError:
-        return _GONE
     except OSError as error:
-        return Kept(f"it cannot be removed ({error.strerror}); mend the rights of {seen.root}")
+        return Kept.by(error, seen.root)
 
 
 def repair(checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) -> Checked:
@@ -45,7 +42,7 @@ def repair(checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) ->
             return checked
         locking.free_stale(root, clock)
     kept = remove(seen, clock)
-    if kept is None or kept == _GONE:
+    if kept is None or kept == GONE:
         return checked.mended()
     return replace(
         checked,

@@ -43,10 +43,8 @@ class Removals:
                 kept = _remove(folder, handle, tail, self._mend)
                 tail.note(folder)
                 return kept
-        except FileNotFoundError:
-            return Kept("it was removed meanwhile")
         except OSError as error:
-            return Kept(f"{root.joinpath(*handle.group.parts)} cannot be changed ({error.strerror})")
+            return Kept.by(error, root.joinpath(*handle.group.parts))
 
     def settle(self, root: Path) -> None:
         """Close what holes writers left open behind the removals; best effort."""
