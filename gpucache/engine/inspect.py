@@ -77,7 +77,7 @@ def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[C
 
 
 def every(caches: Iterable[Cache], targets: Sequence[str] = ()) -> Iterator[tuple[Cache, CacheEntry]]:
-    """The entries of some caches, one by one, each with its cache, for any of some targets, or for all with none."""
+    """The entries of some caches, one by one, each with its cache, for any of some targets or of all."""
     for cache in caches:
         for entry in cache.scan():
             if not targets or any(matches_target(entry, target) for target in targets):

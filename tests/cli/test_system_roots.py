@@ -67,4 +67,4 @@ def test_an_unusable_system_root_is_told_where_there_is_no_home(
     """What is wrong with the only root there is stands in the sentence."""
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(tmp_path / "nowhere"))
     answer = run("verify", at=None)
-    assert answer.code == 5 and "nowhere does not exist; correct GPUCACHE_SYSTEM_DIRS" in answer.err
+    assert answer.code == 5 and "nowhere was not asked, as it does not exist" in answer.err
