@@ -145,9 +145,9 @@ class Closure:
     """Why no key can be made, with the remedy; None where one can."""
     files: tuple[str, ...] = field(default=(), compare=False)
     """Where the headers were found; for traces and watching, never part of a key."""
-    stamps: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
-    """Device, inode, size, ctime and mtime of each file and searched folder: what tells that one was another
-    for a while. Never part of a key."""
+    stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
+    """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
+    what tells that one was another for a while. Never part of a key."""
 
 
 @dataclass(frozen=True, slots=True)

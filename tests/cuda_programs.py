@@ -77,7 +77,7 @@ def compare(
         env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=540,
+        timeout=900,
         check=True,
     )
     opened = _opened(trace, folders)

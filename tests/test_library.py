@@ -126,7 +126,7 @@ def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root:
     assert [child.wait(PATIENCE_S) for child in children] == [0] * 8
     lines = [
         json.loads(line)
-        for name in ("misses", "misses.1")
+        for name in ("misses.jsonl", "misses.1.jsonl")
         if (root / "v1" / "journal" / name).exists()
         for line in (root / "v1" / "journal" / name).read_text(encoding="ascii").splitlines()
     ]

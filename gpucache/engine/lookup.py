@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from gpucache import __version__
 from gpucache.engine.explain import explain, to_record
@@ -16,13 +17,14 @@ from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import Difference, digest, format_local_size
-from gpucache.model import Artifact, CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.model import Artifact, CacheKey, Closure, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
 from gpucache.store.interface import Damaged, EntryStore, Event, Found
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
+_NAMED = 3
 NOT_KEPT = "it could not be kept"
 """How the note of what failed to be published begins."""
 
@@ -160,9 +162,9 @@ def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | Non
 
 
 def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
-    now = closure_of(prepared.request, prepared.compilation)
-    if (now, now.stamps) != (prepared.closure, prepared.closure.stamps):
-        return Built(artifact, miss, None, note="a header changed while it was compiled, so it was not kept")
+    changed = _changed(prepared.closure, closure_of(prepared.request, prepared.compilation), store.root)
+    if changed is not None:
+        return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")
     wrong = _garbage(prepared, artifact)
     if wrong is not None:
         return Built(
@@ -180,6 +182,24 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         with suppress(OSError, CacheUnusableError):
             layers.trim()
     return Built(artifact, miss, entry.key)
+
+
+def _changed(before: Closure, now: Closure, root: Path) -> str | None:
+    """Which headers are others than before, or were for a while; None where none is.
+
+    A folder that the cache's own root lies in tells nothing: it changes when the root is made.
+    """
+    names = {include.name for include in {*before.includes} ^ {*now.includes}}
+    moved = {path for path, _ in {*before.stamps} ^ {*now.stamps}}
+    files = sorted(names or (path for path in moved if not path.endswith("/")))
+    if files:
+        more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+        return f"the header{'s' * (len(files) > 1)} {', '.join(files[:_NAMED])}{more} changed"
+    place = root.resolve()
+    folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
+    if folders:
+        return f"a file came or went in {folders[0]}"
+    return None if before == now else "a header changed"
 
 
 def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:

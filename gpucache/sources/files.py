@@ -60,21 +60,21 @@ class Headers:
         self._files: dict[bytes, File] = {}
         self._inodes: dict[tuple[int, int], int] = {}
         self._bytes = 0
-        self._stamps: list[tuple[int, ...]] = []
+        self._stamps: list[tuple[str, tuple[int, ...]]] = []
         self.remedy = "include less"
 
     def paths(self) -> Iterable[str]:
         """Where the headers were found, in that order."""
         return map(os.fsdecode, self._files)
 
-    def stamps(self) -> Iterable[tuple[int, ...]]:
+    def stamps(self) -> Iterable[tuple[str, tuple[int, ...]]]:
         """What tells that one of them was another for a while: taken before each was read."""
         return self._stamps
 
     def watch(self, folder: bytes) -> None:
         """Have the stamps tell that a name came or went in a folder."""
         with suppress(OSError):
-            self._stamps.append(_stamp(os.stat(folder)))
+            self._stamps.append((os.fsdecode(os.path.join(folder, b"")), _stamp(os.stat(folder))))
 
     def at(self, directory: bytes, name: bytes) -> File | None:
         """The file of a name in a directory; None where there is none."""
@@ -110,7 +110,7 @@ class Headers:
         if len(self._files) >= limits.files:
             raise UncacheableError(f"more than {limits.files} headers would have to be read; {self.remedy}")
         with open(path, "rb") as stream:
-            self._stamps.append(_stamp(os.fstat(stream.fileno())))
+            self._stamps.append((os.fsdecode(identity), _stamp(os.fstat(stream.fileno()))))
             data = stream.read(limits.file_bytes + 1)
         if len(data) > limits.file_bytes:
             raise UncacheableError(

@@ -1,8 +1,8 @@
 """The journal of misses: one JSON line each, in two generations of 1 MiB.
 
-``journal/misses`` is appended to; when it has outgrown its cap it becomes ``journal/misses.1`` and
-replaces the one before. Losing a line is no error, so nothing here raises OSError. Must not know
-what a record says.
+``journal/misses.jsonl`` is appended to; when it has outgrown its cap it becomes
+``journal/misses.1.jsonl`` and replaces the one before. Losing a line is no error, so nothing here
+raises OSError. Must not know what a record says.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from gpucache.store.ground import Ground
 
 GENERATION_CAP = 1 << 20
 """Bytes above which the journal is rotated."""
-NAME = "misses"
-OLDER_NAME = "misses.1"
+NAME = "misses.jsonl"
+OLDER_NAME = "misses.1.jsonl"
 _UNUSABLE = (OSError, CacheUnusableError)
 
 

@@ -2,7 +2,7 @@
 
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
-    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history
+    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
@@ -22,7 +22,7 @@ QUARANTINE = (VERSION_FOLDER, "quarantine")
 JOURNAL = (VERSION_FOLDER, "journal")
 MISSED = (VERSION_FOLDER, "missed")
 LOCKS = (VERSION_FOLDER, "locks")
-HISTORY_NAME = "history"
+HISTORY_NAME = "history.jsonl"
 ENTRY_SUFFIX = ".gpc"
 TAG_NAME = "CACHEDIR.TAG"
 TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55

@@ -65,7 +65,7 @@ def test_being_told_to_end_is_an_interrupt(
     """A signal while a compiler runs is exit 130, one document, and no temporary folder left behind."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    misses = root / "v1" / "journal" / "misses"
+    misses = root / "v1" / "journal" / "misses.jsonl"
     sources = write({"endless.cu": endless})
     child = subprocess.Popen(
         [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],

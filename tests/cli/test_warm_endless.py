@@ -76,7 +76,7 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     """Ctrl-C while a compiler runs is exit 130: hits stand, the rest is interrupted, no worker is left."""
     sources = write({"endless.cu": endless, "vector.cu": VECTOR})
     assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
-    misses = root / "v1" / "journal" / "misses"
+    misses = root / "v1" / "journal" / "misses.jsonl"
     known = misses.read_text(encoding="utf-8")
     child = subprocess.Popen(
         [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],

@@ -111,7 +111,7 @@ def test_a_header_edited_during_the_compile_is_not_kept(
     compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
     built = _built(layers, ready(include_dirs=[include]), compile_)
     assert (built.artifact.payload, built.key) == (compiler().payload, None)
-    assert built.note == "a header changed while it was compiled, so it was not kept"
+    assert built.note == "the header value.h changed while it was compiled, so it was not kept"
     assert not list(tmp_path.rglob("*.gpc"))
     for value in ("7", "8"):
         tree("include", value=value)
@@ -143,8 +143,26 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
 
     prepared = ready(include_dirs=[first, include])
     built = _built(layers, prepared, compiler(meanwhile=change_and_put_back))
-    assert built.note == "a header changed while it was compiled, so it was not kept"
+    seen = (
+        f"a file came or went in {first}/" if how == "shadowed" else f"the header {include}/value.h changed"
+    )
+    assert built.note == f"{seen} while it was compiled, so it was not kept"
     assert isinstance(find(layers, prepared), Miss)
+
+
+@pytest.mark.parametrize("below", ["", "cache", "deep/cache"])
+def test_a_root_below_the_headers_keeps_what_includes_through_a_macro(
+    ready: Ready, compiler: Any, tree: Tree, below: str
+) -> None:
+    """What the cache itself writes there while a program is compiled is no header, at any of its builds."""
+    include = tree("include")
+    layers = Layers(user=DirectoryStore(include / below, writable=True))
+    for number in range(3):
+        source = b'#define VALUE "value.h"\n#include VALUE\n// %d' % number
+        prepared = ready(source=source, include_dirs=[include])
+        built = _built(layers, prepared, compiler())
+        assert (built.note, built.key) == ("", prepared.key)
+        assert isinstance(find(layers, ready(source=source, include_dirs=[include])), Hit)
 
 
 def test_an_artifact_that_holds_a_path_is_for_its_place_alone(

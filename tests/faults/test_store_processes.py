@@ -152,7 +152,7 @@ def test_processes_do_not_tear_each_others_lines(start: Start, root: Path, store
         numbers = [record["number"] for record in records if record["writer"] == child.pid]
         assert numbers == list(reversed(range(100)))
     # One byte more or less would be a line that does not read.
-    lines = (root / "v1" / "journal" / "misses").read_bytes().splitlines()
+    lines = (root / "v1" / "journal" / "misses.jsonl").read_bytes().splitlines()
     assert len(lines) == len(records) == 300
 
 

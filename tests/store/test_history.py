@@ -16,7 +16,7 @@ def _event(number: int, why: str = "") -> Event:
 
 
 def _file(root: Path) -> Path:
-    (path,) = (root / "v1" / "programs").glob("*/history")
+    (path,) = (root / "v1" / "programs").glob("*/history.jsonl")
     return path
 
 
@@ -82,7 +82,7 @@ def test_journal_keeps_two_generations(
     for number in range(310):
         store.journal({"number": number, "text": "x" * 50})
     sizes = {path.name: path.stat().st_size for path in (root / "v1" / "journal").iterdir()}
-    assert sizes.keys() == {"misses", "misses.1"} and max(sizes.values()) < 2200
+    assert sizes.keys() == {"misses.jsonl", "misses.1.jsonl"} and max(sizes.values()) < 2200
     assert [record["number"] for record in store.journal_tail(20)] == list(range(309, 289, -1))
 
 
