@@ -101,7 +101,9 @@ def bench(
     pairs decide nothing.
 
     With -- COMMAND the command is started instead, with every known cache that can be moved in
-    folders of the benchmark's own.
+    folders of the benchmark's own. It is run some times more, once with an empty home folder and,
+    where it is installed, once under strace, to see whether it also caches elsewhere. Ctrl-C shows
+    what was measured so far.
     """
     named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
     if file is not None:
@@ -209,6 +211,8 @@ def _finish(
         _export(file, cases, devices)
     for sentence in short:
         complain(f"gpucache: {sentence}")
+    if any(case.interrupted for case in cases):
+        leave(ExitCode.INTERRUPTED)
     if otherwise is not None:
         leave(otherwise)
     failed = any(case.verdict is BenchVerdict.FAILED for case in cases)

@@ -21,7 +21,7 @@ from gpucache.engine.isolation import REDIRECTS, make_place
 from gpucache.engine.load import measure_load
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.samples import SampleJob
-from gpucache.engine.verdicts import FEWEST_PAIRS
+from gpucache.engine.verdicts import FEWEST_PAIRS, NO_PAIR, NOT_REACHED, interrupted_after
 from gpucache.engine.warm import Job, WarmItem
 from gpucache.engine.watch import growth
 from gpucache.model import BuildRequest, Toolchain
@@ -83,9 +83,17 @@ def run_bench(
     *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[BenchCase]:
-    """One case for each item, in a cache of its own that goes afterwards."""
+    """One case for each item, in a cache of its own that goes afterwards.
+
+    An interrupt ends the measuring: the case at hand comes to what its whole pairs say, the rest to nothing.
+    """
+    interrupted = False
     for item in items:
         case = BenchCase(item.program, item.target, BenchVerdict.FAILED, variant=item.variant)
+        nothing = replace(case, verdict=BenchVerdict.UNDECIDED, interrupted=True)
+        if interrupted:
+            yield replace(nothing, reason=NOT_REACHED)
+            continue
         if item.request is None or item.toolchain is None:
             yield replace(case, reason=item.skipped)
             continue
@@ -93,7 +101,12 @@ def run_bench(
             job = SampleJob(item.request, item.toolchain)
             alone = replace(bounds, fresh=True, jobs=1)
             bench = _Bench(job, Path(place), workers, alone, extent, progress)
-            yield _case(replace(case, redirects=REDIRECTS), bench, backends)
+            try:
+                done = _case(replace(case, redirects=REDIRECTS), bench, backends)
+            except KeyboardInterrupt:
+                done = replace(nothing, reason=NO_PAIR)
+        interrupted = done.interrupted
+        yield done
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +184,27 @@ def _case(case: BenchCase, bench: _Bench, backends: Mapping[str, Backend]) -> Be
     against = peers.taking_part(bench.extent.against, target)
     bench = replace(bench, job=replace(bench.job, peers=peers.libraries(against)))
     end_load = measure_load()
-    first, *rest = bench.rounds((*PAIR, *against))
+    taken: list[tuple[Sample, ...]] = []
+    interrupted = False
+    try:
+        for whole in bench.rounds((*PAIR, *against)):
+            taken.append(whole)
+    except KeyboardInterrupt:
+        if len(taken) < 2:
+            raise
+        interrupted = True
+        notes = (interrupted_after(len(taken) - 1), *notes)
+    first, *rest = taken
     measured = Measured(
         first=first,
-        samples=tuple(sample for taken in rest for sample in taken),
+        samples=tuple(sample for pair in rest for sample in pair),
         late=_is_late(bench.job.request, bench.job.toolchain, backends),
         warming_ns=warming_ns,
         foreign_load=end_load(),
         against=against,
         notes=(*notes, *peers.notes(bench.extent.against, target)),
     )
-    return fold(case, measured)
+    return replace(fold(case, measured), interrupted=interrupted)
 
 
 def _is_late(request: BuildRequest, toolchain: Toolchain, backends: Mapping[str, Backend]) -> bool:

@@ -20,7 +20,7 @@ from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.elsewhere import Clues, Homeless, Watched
 from gpucache.engine.settle import settle
 from gpucache.engine.statistics import paired_ratio
-from gpucache.engine.verdicts import Evidence, judge
+from gpucache.engine.verdicts import NO_PAIR, Evidence, interrupted_after, judge
 from gpucache.engine.watch import Snapshot, growth
 from gpucache.outcomes import (
     Arm,
@@ -92,8 +92,20 @@ def bench_command(
     progress("looking where it caches")
     clues = Clues(primed[0].cpu_ns, homeless=bench.homeless(), places=bench.places(begun_ns))
     end_load = around.load()
-    samples = tuple(bench.samples(progress))
-    return _folded(case, plan, primed, samples, end_load(), clues, around.notes)
+    samples: list[Sample] = []
+    interrupted = False
+    try:
+        for sample in bench.samples(progress):
+            samples.append(sample)
+    except KeyboardInterrupt:
+        interrupted = True
+        pairs = len(samples) // len(plan.arms)
+        del samples[pairs * len(plan.arms) :]
+        case = replace(case, interrupted=True)
+        if not pairs:
+            return replace(case, verdict=BenchVerdict.UNDECIDED, reason=NO_PAIR)
+    done = _folded(case, plan, primed, tuple(samples), end_load(), clues, around.notes)
+    return replace(done, notes=(interrupted_after(pairs), *done.notes)) if interrupted else done
 
 
 @dataclass(frozen=True, slots=True)

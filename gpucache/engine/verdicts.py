@@ -35,6 +35,15 @@ class Evidence:
     """Why there is no ratio; empty where there is one."""
 
 
+NO_PAIR = "it was interrupted before a pair of starts was complete"
+NOT_REACHED = "it was interrupted before this was reached"
+
+
+def interrupted_after(pairs: int) -> str:
+    """What an interrupt left, for the notes of a case."""
+    return f"it was interrupted after {pairs} {'pair' if pairs == 1 else 'pairs'} of starts"
+
+
 def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) -> tuple[BenchVerdict, str]:
     """The verdict of cold against warm, with its reason; the first that holds."""
     failed = next((sample for sample in samples if sample.error), None)

@@ -159,6 +159,8 @@ class BenchCase:
     """What else is worth knowing, a sentence each: a first-run effect, what could not be redirected."""
     growth: tuple[Growth, ...] = ()
     """What a cold start writes into each cache, by the median start."""
+    interrupted: bool = False
+    """Whether it was stopped before all was measured."""
     redirects: tuple[tuple[str, str], ...] = ()
     """The variables that put caches elsewhere, with what they stood for."""
     samples: tuple[Sample, ...] = field(default=(), repr=False)

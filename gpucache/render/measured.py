@@ -32,6 +32,7 @@ RECORDS = (
             Key("break_even", "break-even or null", "After how many starts warming has paid."),
             Key("notes", "list of text", "What else is worth knowing, a sentence each."),
             Key("growth", "list of growth", "What a cold start writes into which cache."),
+            Key("interrupted", "true or false", "Whether it was stopped before all was measured."),
             Key("redirects", "table of text", "The variables that put caches elsewhere."),
             Key("samples", "list of sample", "Every start, in the order they were taken."),
         ),
@@ -110,6 +111,7 @@ def bench_case(case: BenchCase) -> dict[str, Any]:
         "break_even": _break_even(case.break_even),
         "notes": list(case.notes),
         "growth": [growth(one) for one in case.growth],
+        "interrupted": case.interrupted,
         "redirects": dict(case.redirects),
         "samples": [_sample(one) for one in case.samples],
     }

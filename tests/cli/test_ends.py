@@ -87,6 +87,23 @@ def test_being_told_to_end_is_an_interrupt(
     assert not list(temporary.glob("gpucache-*"))
 
 
+def test_an_interrupted_bench_shows_what_it_has(tmp_path: Path) -> None:
+    """Ctrl-C between the starts of a command is exit 130 with the pairs that were whole."""
+    starts = tmp_path / "starts"
+    app = (
+        "import os, pathlib, signal, time; "
+        "pathlib.Path(os.environ['TRITON_CACHE_DIR'], 'kernel').write_bytes(b'compiled'); "
+        f"at = pathlib.Path({str(starts)!r}); number = at.stat().st_size if at.exists() else 0; "
+        "at.write_bytes(b'x' * (number + 1)); "
+        "number == 17 and (os.kill(os.getppid(), signal.SIGINT), time.sleep(60))"
+    )
+    command = [sys.executable, "-m", "gpucache", "--json", "bench", "--", sys.executable, "-c", app]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    (case,) = json.loads(done.stdout)["outcomes"]
+    assert (done.returncode, done.stderr, case["interrupted"]) == (130, "", True)
+    assert case["cold"]["runs"] == case["warm"]["runs"] == len(case["samples"]) / 2 > 1
+
+
 @pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
 def test_warming_what_cannot_be_kept_is_refused(
     run: Run, root: Path, write: Write, nvrtc: str, variable: str, monkeypatch: pytest.MonkeyPatch

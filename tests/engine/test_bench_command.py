@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.engine import bench_command as engine
 from gpucache.engine.bench_command import CommandPlan, Surroundings, bench_command
 from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Held
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Held, Sample
 
 # It works hard unless its cache has the answer; PLACE is where the cache is.
 _APP = """
@@ -162,3 +163,32 @@ def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
     """Only the warm folder is left of all starts."""
     _bench(tmp_path)
     assert [path.name for path in (tmp_path / "bench").iterdir()] == ["warm"]
+
+
+def _interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int) -> BenchCase:
+    """A case whose user presses Ctrl-C at a start, counted from the first that is measured."""
+    real, begun = engine._Bench._sample, iter(range(99))
+
+    def start(self: engine._Bench, arm: Arm, number: int) -> Sample:
+        if next(begun) == started:
+            raise KeyboardInterrupt
+        return real(self, arm, number)
+
+    monkeypatch.setattr(engine._Bench, "_sample", start)
+    return _bench(tmp_path)
+
+
+def test_an_interrupt_keeps_whole_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pair that was begun nothing counts."""
+    case = _interrupted(tmp_path, monkeypatch, 3)
+    assert case.interrupted and case.cold is not None and case.cold.runs == 1
+    assert case.notes[0] == "it was interrupted after 1 pair of starts" and len(case.samples) == 2
+
+
+def test_an_interrupt_of_the_first_pair_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no figure, and that is said."""
+    case = _interrupted(tmp_path, monkeypatch, 1)
+    assert (case.verdict, case.cold) == (BenchVerdict.UNDECIDED, None)
+    assert case.reason == "it was interrupted before a pair of starts was complete"

@@ -152,6 +152,27 @@ def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
     assert {timed.job.arm for timed in starts.asked if timed.job.peer_folder} == {Arm.CUDA_CORE}
 
 
+def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
+    ready: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the second counted round leaves one pair; the other programs are told of."""
+    made, starts = ready(), Starts()
+
+    def sample(timed: Timed) -> Sample:
+        if len(starts.asked) == 5:
+            raise KeyboardInterrupt
+        return starts.sample(timed)
+
+    toolchain = made.compilation.inputs.toolchain
+    item = WarmItem("show", "cuda:compute_90", "", made.request, toolchain)
+    workers = replace(starts.workers(), sample=sample)
+    cases = list(run_bench([item, item], workers, Bounds(), {"cuda": load_backend("cuda")}, DEFAULT))
+    assert all(case.interrupted and case.verdict is BenchVerdict.UNDECIDED for case in cases)
+    assert cases[0].cold is not None and cases[0].cold.runs == 1
+    assert "it was interrupted after 1 pair of starts" in cases[0].notes
+    assert cases[1].reason == "it was interrupted before this was reached"
+
+
 def test_what_does_not_build_is_not_started(run: Run) -> None:
     """Where nothing was kept there is nothing to be warm from, and the reason is told."""
     for built, reason in (
