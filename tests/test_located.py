@@ -13,6 +13,8 @@ import pytest
 
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _SOURCE = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'
 _PLAIN = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"

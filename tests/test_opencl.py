@@ -16,6 +16,8 @@ from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 _SHOW = "kernel void show(global int *out) { out[get_global_id(0)] = V; }"

@@ -11,6 +11,8 @@ import pytest
 
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 _BESIDE = """

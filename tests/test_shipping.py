@@ -17,9 +17,12 @@ import pytest
 import gpucache
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start programs as another user"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start programs as another user"
+    ),
+]
 
 _PROCESS = Path(__file__).with_name("library_process.py")
 _STRANGER = 65534

@@ -16,6 +16,8 @@ from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
 
+pytestmark = pytest.mark.slow
+
 Write = Callable[..., Path]
 TWICE_CL = "__kernel void twice(__global float *a) { a[get_global_id(0)] *= 2; }\n"
 VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'

@@ -16,6 +16,8 @@ from tests.patience import PATIENCE_S
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 Files = Callable[[Path], list[Path]]
 Write = Callable[..., Path]
 HEADER_CU = '#include "n.h"\nextern "C" __global__ void vector(float *a) { a[threadIdx.x] += N; }\n'

@@ -52,13 +52,6 @@ def test_a_filled_cache_is_sound(run: Run, mixed: Filled) -> None:
     assert (answer.code, summary["checked"], summary["sound"], summary["findings"]) == (0, 4, 4, 0)
 
 
-def test_the_examples_are_sound(run: Run, example: Filled) -> None:
-    """Everything that ``warm --example`` built is checked and sound."""
-    answer = run("verify", "--strict", at=example.root)
-    count = len(example.answer.document["outcomes"])
-    assert (answer.code, answer.out.strip()) == (0, f"{count} checked, {count} sound, 0 findings")
-
-
 def test_nothing_is_sound_too(run: Run, root: Path) -> None:
     """A cache that is not there has nothing to check, and is not made by asking."""
     assert run("verify").code == 0

@@ -188,25 +188,6 @@ def test_the_command_line_adds_to_every_program(run: Run, write: Write, nvrtc: s
     assert len(keys) == 3
 
 
-def test_example_builds_every_program_that_comes_along(example: Filled, pocl: str, intel: str) -> None:
-    """Every example is built for the OpenCL devices here and for the architectures it names."""
-    assert example.answer.code == 0
-    results = _results(example.answer)
-    assert set(results.values()) == {"built"}
-    assert {
-        (program, target) for program in ("saxpy.cl", "reduce.cl", "fft.cl") for target in (pocl, intel)
-    } <= set(results)
-    assert {("matmul.cu", "cuda:sm_80"), ("vector_add.cu", "cuda:compute_80")} <= set(results)
-
-
-def test_example_again_is_all_hits_and_says_what_next(run: Run, example: Filled, no_workers: None) -> None:
-    """A second run of the examples finds every one, and points at the verbs that follow."""
-    answer = run("warm", "--example", at=example.root)
-    assert answer.code == 0
-    assert f"{len(example.answer.document['outcomes'])} hit;" in answer.out
-    assert "gpucache inspect" in answer.err and "gpucache verify" in answer.err
-
-
 def test_quiet_says_only_what_failed(run: Run, cache: Path, mixed: Filled) -> None:
     """With --quiet hits say nothing, and each failure is one sentence on stderr."""
     answer = run("warm", "-q", mixed.sources, "--target", "cuda:sm_90")

@@ -192,26 +192,6 @@ def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
     assert "nothing: their key fields are the same" in same.out
 
 
-def test_a_manifest_is_asked_about(run: Run, example: Filled) -> None:
-    """A warm list gives an answer for each of its builds, all hits where it was warmed."""
-    from gpucache.examples import manifest_path
-
-    answer = run("inspect", "--why", manifest_path(), "--json", at=example.root)
-    warmed = example.answer.document
-    assert answer.code == 0
-    assert answer.document["summary"]["hits"] == warmed["summary"]["built"] == len(warmed["outcomes"])
-
-
-def test_a_manifest_is_named_as_for_warm(run: Run, example: Filled) -> None:
-    """``--manifest`` asks as a warm list on its own does, and does not go together with sources."""
-    from gpucache.examples import manifest_path
-
-    answer = run("inspect", "--why", "--manifest", manifest_path(), "--json", at=example.root)
-    assert (answer.code, answer.document["summary"]["misses"]) == (0, 0)
-    both = run("inspect", "--why", "x.cl", "--manifest", manifest_path(), at=example.root)
-    assert (both.code, both.out) == (2, "") and "do not go together" in both.err
-
-
 def test_defines_and_options_keep_the_order_in_which_they_were_given(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:

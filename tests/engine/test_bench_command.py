@@ -13,6 +13,8 @@ from gpucache.engine.bench_command import CommandPlan, Surroundings, bench_comma
 from gpucache.engine.watch import Snapshot
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Held, Sample
 
+pytestmark = pytest.mark.slow
+
 # It works hard unless its cache has the answer; PLACE is where the cache is.
 _APP = """
 import os, pathlib, sys

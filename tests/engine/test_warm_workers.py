@@ -52,6 +52,8 @@ class Warming:
         self._settings = Settings(root=root, root_origin="test")
         self._devices = devices
         self.seen: list[Progress] = []
+        self.noticed = root.with_name("noticed")
+        """There once progress was told that ``bad.cu`` runs."""
 
     def items(self, *names: str) -> list[WarmItem]:
         """One item for each program; every source differs."""
@@ -64,9 +66,13 @@ class Warming:
         real = worker_build(self._settings, shared=False)
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         layers = open_layers(self._settings)
-        bounds = Bounds(jobs=2, timeout_s=options.pop("timeout_s", 60.0))
-        run = run_warm(items, backends(), layers, {}, build, bounds, progress=self.seen.append, **options)
+        run = run_warm(items, backends(), layers, {}, build, Bounds(jobs=2), progress=self._watch, **options)
         return {outcome.program: outcome for outcome in run}
+
+    def _watch(self, now: Progress) -> None:
+        self.seen.append(now)
+        if "bad.cu" in now.running:
+            self.noticed.touch()
 
 
 @pytest.fixture
@@ -145,7 +151,8 @@ def test_an_answer_that_cannot_travel_fails_its_item_alone(warming: Warming) -> 
 
 def test_progress_counts_and_names(warming: Warming) -> None:
     """Whoever watches is told how many are done of how many, and which run now."""
-    warming(warming.items("bad.cu", "one.cu"), "__import__('signal').pause()", timeout_s=1.0)
+    waits = f"any(__import__('os').path.exists({str(warming.noticed)!r}) for _ in iter(int, 1)) and real(job)"
+    outcomes = warming(warming.items("bad.cu", "one.cu"), waits)
+    assert outcomes["bad.cu"].result is WarmResult.BUILT
     assert {now.total for now in warming.seen} == {2}
     assert [now.done for now in warming.seen] == sorted(now.done for now in warming.seen)
-    assert any("bad.cu" in now.running for now in warming.seen)

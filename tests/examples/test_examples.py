@@ -16,6 +16,8 @@ from gpucache.examples import manifest_path
 from gpucache.manifest import ProgramSpec, read_manifest
 from gpucache.model import Artifact, BuildRequest, Language, Target
 
+pytestmark = pytest.mark.slow
+
 
 class Run(Protocol):
     """What the fixture ``run`` gives."""

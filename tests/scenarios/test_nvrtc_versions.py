@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _LOGGER = logging.getLogger(__name__)
 _SHOW = 'extern "C" __global__ void show(int *out) { *out = 7; }'
 _JOB = {"source": _SHOW, "arguments": {"target": "sm_90"}}

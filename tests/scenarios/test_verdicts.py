@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _SYSTEM_POCL = Path("/etc/OpenCL/vendors/pocl.icd")
 
 _PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'

@@ -20,6 +20,8 @@ from gpucache.settings import read_settings
 from gpucache.store import Event, Found
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _NOBODY = 65534
 _INTEL = {
     "platform": "Intel(R) OpenCL",

@@ -17,6 +17,8 @@ from gpucache.model import Include
 from gpucache.sources import read_closure
 from gpucache.sources.files import Headers
 
+pytestmark = pytest.mark.slow
+
 _OPENCL = "\nkernel void show(global int *out) { *out = V; }\n"
 _CUDA = '\nextern "C" __global__ void show(int *out) { *out = V; }\n'
 

@@ -18,6 +18,8 @@ from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("pyopencl")
 
 _RIGHT = {"vecadd": True, "twice": True}

@@ -19,6 +19,8 @@ from gpucache.outcomes import Checked, FindingKind, Reach, Served, Verdict
 from tests.caches.pyopencl.build import DEFEAT, touch
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("opencl_process.py")
 _SOURCE = '#include "value.h"\n__kernel void show(__global int *out) { *out = VALUE + X; }\n'
 Damage = Callable[[Path], object]

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from gpucache.caches.rocfft.names import decode
 from gpucache.caches.rocfft.transfer import merge
 from gpucache.errors import GpucacheError
 from tests.caches.rocfft.build import KERNEL, Values, code, database, dead_wal, hot_journal, opened, row
+
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 _QUIET = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
