@@ -1,7 +1,6 @@
 """What the library says of arguments that cannot be meant: the error names the argument, by both doors."""
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,11 @@ def _door(name: str) -> Callable[..., Any]:
     return lambda **given: build_program(**{"context": _context(), "source": "", **given})
 
 
-@cache
 def _context() -> Any:
+    """What passes for a context until it is used; a real one would bring drivers into this process."""
     import pyopencl as cl
 
-    try:
-        return cl.Context(cl.get_platforms()[0].get_devices())
-    except (cl.Error, IndexError):
-        pytest.skip("no OpenCL platform is here")
+    return cl.Context.__new__(cl.Context)
 
 
 @pytest.mark.parametrize(("given", "error", "message"), _BOTH)
