@@ -74,9 +74,10 @@ def compile_program(
 
     ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the
     current device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``,
-    that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the only folders searched for
-    headers, ``headers`` those reached through a macro, named by hand. ``artifact_kind`` is
-    ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
+    that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the folders searched for
+    headers, among which the current directory is only if it is named; ``headers`` are those reached
+    through a macro, named by hand. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one
+    the target decides.
 
     Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
     TargetError, NoDeviceError, and CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpucache.backends.cuda import BACKEND, libraries, nvrtc
+from gpucache.engine.prepare import closure_of
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
 from gpucache.payload import PayloadKind, describe
@@ -69,6 +70,29 @@ def test_the_name_of_a_program_is_not_in_its_artifact() -> None:
     assert first.payload == second.payload
     assert first.lowered_names == second.lowered_names
     assert first.lowered_names["show<int>"].encode() in first.payload
+
+
+@pytest.mark.parametrize(("options", "value"), [((), 1), (("--no-source-include",), 2)])
+def test_the_header_that_is_keyed_is_the_one_that_is_used(
+    tmp_path: Path, options: tuple[str, ...], value: int
+) -> None:
+    """A quoted include of a header starts beside it, unless the program's own option says otherwise."""
+    for name, text in {
+        "sub/outer.h": '#include "value.h"\n',
+        "sub/value.h": "#define V 1\n",
+        "value.h": "#define V 2\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="ascii")
+    source = b"#include <sub/outer.h>\n" + _SHOW.replace(b"7", b"V")
+    more: dict[str, Any] = {"include_dirs": (str(tmp_path),), "options": options}
+    assert f", {value};".encode() in _compile(source, target="cuda:compute_90", **more).payload
+    request = BuildRequest(
+        Program("show.cu", Language.CUDA_CPP, source), Target.parse("cuda:compute_90"), **more
+    )
+    closure = closure_of(request, BACKEND.plan(request, BACKEND.toolchain(request.target), {}))
+    used = "sub/value.h" if value == 1 else "value.h"
+    assert closure.files == (str(tmp_path / "sub/outer.h"), str(tmp_path / used))
 
 
 _ALONE = """

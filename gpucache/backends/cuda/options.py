@@ -42,6 +42,8 @@ _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line
 _LINKED = re.compile(r"-dlto|-dc|--device-c|(-rdc|--relocatable-device-code)=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
 _RULE = SearchRule(quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False)
+_NOT_BESIDE = re.compile("--?no-source-include")
+_RULE_NOT_BESIDE = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), trigraphs=False)
 # What NVRTC 13.5 asks for was recorded at every call of getenv. Left out, as they change nothing:
 # CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
 _ENVIRONMENT = (
@@ -75,7 +77,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
-        rule=_RULE,
+        rule=_RULE_NOT_BESIDE if any(map(_NOT_BESIDE.fullmatch, options)) else _RULE,
         include_dirs=include_dirs,
         command=(
             f"-arch={request.target.name}",
