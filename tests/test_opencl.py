@@ -1,6 +1,7 @@
 """What a PyOpenCL program gets from the library: hits that build nothing, and no failure from the cache."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -410,3 +411,26 @@ def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [_SHOW, ""]
     assert len(list(root.rglob("*.gpc"))) == 2
+
+
+def test_what_was_missed_is_built_after_the_programs_end(
+    settings: dict[str, str], root: Path, tmp_path: Path
+) -> None:
+    """With GPUCACHE_LEARN a process of its own builds the misses; the program's end waits for nothing."""
+    python, ended = tmp_path / "python", tmp_path / "ended"
+    os.mkfifo(ended)
+    python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\necho "$@" > "{ended}"\n', encoding="ascii")
+    python.chmod(0o755)
+    script = "import sys; sys.executable = sys.argv.pop(1)\n" + _EARLY.replace("platforms._IMPL", "#")
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(python), _SHOW],
+        env={**settings, "GPUCACHE_LEARN": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, json.loads(done.stdout)) == (0, [_SHOW, _SHOW]), done.stderr
+    assert f"--root {root} --quiet warm --misses" in ended.read_text(encoding="ascii")
+    assert len(list(root.rglob("*.gpc"))) == 1
+    assert not list(root.glob("v1/missed/*"))

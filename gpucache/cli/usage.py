@@ -108,6 +108,8 @@ WORDS: dict[str, tuple[str, dict[Word, str]]] = {
             Verdict.NEVER_BUILT: "Nothing was built under this name.",
             Verdict.KEY_CHANGED: "A header, define, option, driver, compiler or variable differs from the "
             "nearest entry; it is named with both values.",
+            Verdict.INCOMPLETE: "It is there, and not compiled for a local size; programs hit it, and "
+            "compile once more at their first launch with that size.",
             Verdict.EVICTED: "It was there: when it went, and by which rule.",
             Verdict.CORRUPT: "It was there, and its bytes were damaged.",
             Verdict.REJECTED: "The driver refused the binary, and the program was compiled again.",

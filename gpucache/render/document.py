@@ -127,7 +127,7 @@ def report(one: EntryReport) -> dict[str, Any]:
         "build_log": one.build_log,
         "tool_version": one.tool_version,
         "lowered_names": dict(one.lowered_names),
-        "local_sizes": [list(size) for size in one.local_sizes],
+        "local_sizes": ["x".join(map(str, size)) for size in one.local_sizes],
     }
 
 

@@ -66,6 +66,11 @@ def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Render
             f"{ago:>10}  {record.get('program')} for {record.get('target')}: "
             f"{record.get('verdict')}: {record.get('detail')}"
         )
+    if any(record.get("noted") is True for record in records):
+        yield plain(
+            "\nWhat a compiler builds late was built plainly and noted: 'gpucache warm --misses' builds what "
+            "is still noted for the next start."
+        )
 
 
 def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:

@@ -153,6 +153,7 @@ RECORDS = (
             Key("build_log", "text", "What the compiler said."),
             Key("tool_version", "text", "The version of gpucache that wrote it."),
             Key("lowered_names", "table of text", "The symbol of each name expression."),
+            Key("local_sizes", "list of text", "The local sizes it is compiled for, such as 16x16."),
         ),
     ),
     Record(
@@ -227,6 +228,7 @@ RECORDS = (
             ),
             Key("command", "text", "The program that asked."),
             Key("pid", "number", "Its process."),
+            Key("noted", "true or false", "Whether it was left for warm --misses."),
         ),
     ),
     Record(

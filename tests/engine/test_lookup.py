@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build
+from gpucache.engine.lookup import LOG_LIMIT, build, find, find_whole, get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
-from gpucache.model import Artifact, Entry
+from gpucache.model import Artifact, ArtifactKind, Entry
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import DirectoryStore, MemoryStore
 from tests.patience import PATIENCE_S
@@ -372,3 +372,41 @@ def test_a_build_is_told_in_history(
     _built(layers, prepared, compiler())
     events = [(event.what, event.key, event.target) for event in store.history("solver")]
     assert events == [("built", str(prepared.key), "cuda:compute_90")]
+
+
+def test_nobody_queues_behind_builds_that_keep_nothing(
+    layers: Layers, ready: Ready, compiler: Any, tree: Tree
+) -> None:
+    """Who waited for a build that kept nothing compiles at once, beside all others who waited."""
+    prepared, compiling, together = ready(), threading.Event(), threading.Barrier(3)
+
+    def unsound() -> None:
+        compiling.set()
+        started.wait(60)
+
+    started = threading.Event()
+    first = compiler(kind=ArtifactKind.CUBIN, meanwhile=unsound)  # PTX was wanted, so it is not kept
+    others = [compiler(meanwhile=lambda: together.wait(60)) for _ in range(3)]
+    with ThreadPoolExecutor(4) as pool:
+        begun = pool.submit(get_or_build, layers, prepared, first)
+        assert compiling.wait(60)
+        waiting = [pool.submit(get_or_build, layers, prepared, each) for each in others]
+        started.set()
+        assert isinstance(begun.result(60), Built)
+        results = [each.result(60) for each in waiting]
+    assert [type(result) for result in results] == [Built] * 3
+
+
+def test_an_entry_that_lacks_a_local_size_is_a_hit_for_a_program_alone(
+    layers: Layers, ready: Ready, compiler: Any
+) -> None:
+    """A lookup hits whatever local sizes it names; for warm the entry is incomplete, and it says why."""
+    opencl = compiler(kind=ArtifactKind.OPENCL_BINARY)
+    key = _built(layers, ready(b"", implementation="pocl", local_sizes=[(64,)]), opencl).key
+    wanted = ready(b"", implementation="pocl", local_sizes=[(64,), (16, 16)])
+    assert isinstance(find(layers, wanted), Hit)
+    miss = find_whole(layers, wanted)
+    assert isinstance(miss, Miss)
+    assert (miss.verdict, miss.nearest) == (Verdict.INCOMPLETE, key)
+    assert "is compiled for 64, and not for 16x16" in miss.detail
+    assert isinstance(find_whole(layers, ready(b"", implementation="pocl")), Hit)

@@ -1,0 +1,85 @@
+"""``warm --misses``: what programs left to be built later, and what does not go together with it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucache.keys import digest
+from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
+from gpucache.store import DirectoryStore
+from gpucache.store.interface import MissedRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+_SOURCE = b"kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
+
+
+@pytest.fixture
+def store(root: Path, pocl: str) -> DirectoryStore:
+    """A cache in which two programs noted what they wanted of PoCL: one that compiles, one that does not."""
+    store = DirectoryStore(root, writable=True)
+    for name, source in (("show", _SOURCE), ("bad", b"kernel void bad(")):
+        program = Program(name, Language.OPENCL_C, source)
+        request = BuildRequest(program, Target.parse(pocl), cwd="/")
+        store.note_missed(MissedRequest(CacheKey(digest(source)), time.time_ns(), "solver.py", request))
+    return store
+
+
+@pytest.mark.usefixtures("probed")
+def test_misses_are_built_and_forgotten(run: Run, store: DirectoryStore) -> None:
+    """Each note is an item as any other: what was built is forgotten, what failed stays and is told."""
+    answer = run("warm", "--misses", "--json")
+    assert answer.code == 3
+    assert {row["program"]: row["result"] for row in answer.document["outcomes"]} == {
+        "show": "built",
+        "bad": "failed",
+    }
+    assert [one.request.program.name for one in store.missed()] == ["bad"]
+
+
+@pytest.mark.usefixtures("probed")
+def test_misses_are_checked_without_building(run: Run, store: DirectoryStore, pocl: str) -> None:
+    """With --check each note is missing, for the targets that are named, and stays."""
+    answer = run("warm", "--misses", "--check", "--target", pocl, "--json")
+    assert answer.code == 3
+    assert [row["result"] for row in answer.document["outcomes"]] == ["missing", "missing"]
+    assert len(store.missed()) == 2
+
+
+def test_nothing_missed_is_done(run: Run, root: Path) -> None:
+    """Where no miss is noted there is nothing to do, and no driver is asked."""
+    answer = run("warm", "--misses")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"No miss is noted in {root}.\n"
+
+
+@pytest.mark.usefixtures("probed")
+def test_misses_are_built_by_one_process(run: Run, store: DirectoryStore) -> None:
+    """A second process says that there is a first, and builds nothing."""
+    with store.build_missed():
+        answer = run("warm", "--misses")
+    assert answer.code == 5
+    assert "another process builds the misses of" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["show.cl"], "leave sources and build options out"),
+        (["-D", "N=4"], "leave sources and build options out"),
+        (["--example"], "leave sources and build options out"),
+        (["--check", "--device-profile", "far.json"], "leave --device-profile out"),
+        (["--into", "here", "--", "true"], "is warmed alone"),
+    ],
+)
+def test_what_does_not_go_together(run: Run, words: list[str], told: str) -> None:
+    """Misses are built as they were asked for, on this machine."""
+    answer = run("warm", "--misses", *words)
+    assert answer.code == 2
+    assert told in answer.err

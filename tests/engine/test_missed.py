@@ -1,0 +1,111 @@
+"""Misses that are left to their program: what is noted of them, and what warm makes of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.backends.registry import load_backend
+from gpucache.engine.layers import Layers
+from gpucache.engine.missed import forget_built, leave, plan_missed
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.model import BuildRequest, Device, Program, Target, Toolchain
+from gpucache.outcomes import Miss, Noted, Verdict, WarmOutcome, WarmResult
+from gpucache.store import DirectoryStore
+
+_MISS = Miss(Verdict.NEVER_BUILT, "words")
+_TOOLCHAIN = Toolchain("pocl", (("device name", "a device"), ("driver version", "1.0")), ("device name",))
+_DEVICE = Device(
+    Target("opencl", "pocl/cpu"), "opencl", "a device", "1.0", available=True, detail="", toolchain=_TOOLCHAIN
+)
+_BACKENDS = {"opencl": load_backend("opencl")}
+
+
+def _planned(store: DirectoryStore, environ: Mapping[str, str], **more: Any) -> Any:
+    (item,) = plan_missed(store.missed(), more.pop("devices", [_DEVICE]), _BACKENDS, environ, **more)
+    return item
+
+
+def test_what_a_late_compiler_was_asked_for_is_noted(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+) -> None:
+    """The request is kept and its miss written down as one that warm can build."""
+    left = leave(layers, ready(b"", implementation="pocl", local_sizes=[(64,)]), _MISS, 5)
+    assert (left.noted, left.compile_ns) == (Noted.NEW, 5)
+    assert store.missed()[0].request.local_sizes == ((64,),)
+    assert store.journal_tail(1)[0]["noted"] is True
+
+
+@pytest.mark.parametrize(
+    ("layers_", "miss"),
+    [
+        pytest.param({"read_only": True}, _MISS, id="read-only"),
+        pytest.param({}, Miss(Verdict.UNCACHEABLE, "why"), id="uncacheable"),
+    ],
+)
+def test_what_cannot_be_kept_is_not_noted(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore, layers_: Any, miss: Miss
+) -> None:
+    """Without a cache to write, or a key, there is nothing for warm to build."""
+    left = leave(replace(layers, **layers_), ready(b"", implementation="pocl"), miss, 5)
+    assert (left.noted, store.missed()) == (Noted.LOST, [])
+    assert left.note
+
+
+def test_a_note_is_asked_for_as_the_program_did(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+) -> None:
+    """The planned request has the key that was looked for, and some more local sizes where they are given."""
+    prepared = ready(b"", implementation="pocl", options=["-DA"], local_sizes=[(64,)])
+    leave(layers, prepared, _MISS, 5)
+    item = _planned(store, {}, local_sizes=[(8, 8)])
+    assert item.request.local_sizes == ((64,), (8, 8))
+    assert prepare(_BACKENDS["opencl"], item.request, item.toolchain, {}).key == prepared.key
+
+
+def test_headers_of_the_current_directory_are_found_from_elsewhere(layers: Layers, tmp_path: Path) -> None:
+    """A program that found a header where it ran has the same key in a worker, which runs elsewhere."""
+    for place, value in (("here", "7"), ("there", "8")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "value.h").write_text(f"#define VALUE {value}\n", encoding="ascii")
+    request = BuildRequest(
+        Program("show", _BACKENDS["opencl"].language, b'#include "value.h"\n'),
+        Target("opencl", "pocl/cpu"),
+        options=(f"-I{tmp_path / 'there'}",),
+        cwd=str(tmp_path / "here"),
+        searches_cwd=True,
+    )
+    prepared = prepare(_BACKENDS["opencl"], request, _TOOLCHAIN, {})
+    leave(layers, prepared, _MISS, 5)
+    assert layers.user is not None
+    (item,) = plan_missed(layers.user.missed(), [_DEVICE], _BACKENDS, {})
+    assert item.request is not None
+    assert not item.request.searches_cwd
+    assert prepare(_BACKENDS["opencl"], item.request, _TOOLCHAIN, {}).key == prepared.key
+
+
+def test_what_cannot_be_asked_here_is_skipped(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+) -> None:
+    """Another environment, or a device that is not here, is said instead of building something else."""
+    prepared = ready(b"", implementation="pocl", environ={"POCL_X": "1"})
+    leave(layers, prepared, _MISS, 5, (("POCL_X", "1"),))
+    assert _planned(store, {}).skipped == "it was wanted with another POCL_X; set it as the program has it"
+    assert not _planned(store, {"POCL_X": "1"}).skipped
+    assert _planned(store, {"POCL_X": "1"}, devices=[]).skipped == "its target is not here"
+
+
+@pytest.mark.parametrize(
+    ("result", "left"),
+    [(WarmResult.BUILT, 0), (WarmResult.HIT, 0), (WarmResult.FAILED, 1), (WarmResult.INTERRUPTED, 1)],
+)
+def test_only_what_is_there_now_is_forgotten(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore, result: WarmResult, left: int
+) -> None:
+    """The note of what failed or was not reached stays."""
+    leave(layers, ready(b"", implementation="pocl"), _MISS, 5)
+    item = _planned(store, {})
+    forget_built(store, store.missed(), [WarmOutcome(item.program, item.target, result, item.variant)])
+    assert len(store.missed()) == left

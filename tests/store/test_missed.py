@@ -1,0 +1,101 @@
+"""Requests that missed: kept whole and once, bounded, private, and never a failure."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.keys import digest
+from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
+from gpucache.outcomes import Noted
+from gpucache.store import DirectoryStore
+from gpucache.store.interface import MissedRequest
+from gpucache.store.missed import FILE_CAP, REQUEST_BYTES_CAP
+
+_REQUEST = BuildRequest(
+    program=Program("show", Language.OPENCL_C, b"// Gr\xf6\xdfe\nkernel void show() {}"),
+    target=Target("opencl", "pocl/cpu"),
+    options=("-DA=1", "-DT=unsigned int"),
+    include_dirs=("/in clude",),
+    local_sizes=((64,),),
+    headers=("/a.h",),
+    cwd="/work",
+)
+
+
+def _missed(number: int = 0, **changes: object) -> MissedRequest:
+    request = replace(_REQUEST, **changes)  # type: ignore[arg-type] # any field
+    key = CacheKey(digest(str(number).encode()))
+    return MissedRequest(key, number + 1, "solver.py", request, (("POCL_X", "1"),))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "cache", writable=True)
+
+
+def test_a_request_is_kept_whole(store: DirectoryStore) -> None:
+    """Source, options, folders, sizes and variables come back as they were, whatever bytes a source has."""
+    assert store.note_missed(_missed()) is Noted.NEW
+    assert store.missed() == [_missed()]
+
+
+def test_a_request_is_noted_once(store: DirectoryStore) -> None:
+    """The same request is no news; another local size is, and joins those that are known."""
+    store.note_missed(_missed())
+    assert store.note_missed(_missed(local_sizes=())) is Noted.KNOWN
+    assert store.note_missed(_missed(local_sizes=((16, 16),))) is Noted.NEW
+    assert [one.request.local_sizes for one in store.missed()] == [((64,), (16, 16))]
+
+
+def test_what_was_built_is_forgotten(store: DirectoryStore) -> None:
+    """A request that is forgotten is gone, and forgetting it again is no error."""
+    store.note_missed(_missed())
+    for _ in range(2):
+        store.forget_missed(_missed().key)
+    assert store.missed() == []
+
+
+def test_requests_are_bounded(store: DirectoryStore, tmp_path: Path) -> None:
+    """There are never more than so many, and one that is too large is not kept."""
+    for number in range(FILE_CAP + 3):
+        store.note_missed(_missed(number))
+    assert len(list((tmp_path / "cache/v1/missed").iterdir())) == FILE_CAP
+    large = Program("show", Language.OPENCL_C, b"x" * REQUEST_BYTES_CAP)
+    assert store.note_missed(_missed(-1, program=large)) is Noted.LOST
+
+
+def test_requests_are_private(store: DirectoryStore, tmp_path: Path) -> None:
+    """Sources are readable by their owner alone."""
+    store.note_missed(_missed())
+    (path,) = (tmp_path / "cache/v1/missed").iterdir()
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent)] == [0o600, 0o700]
+
+
+def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
+    """A read-only cache, or a place that takes no folder, loses the request and nothing else."""
+    (tmp_path / "file").write_bytes(b"")
+    stores = DirectoryStore(tmp_path / "no", writable=False), DirectoryStore(tmp_path / "file", writable=True)
+    assert [store.note_missed(_missed()) for store in stores] == [Noted.LOST, Noted.LOST]
+    assert [store.missed() for store in stores] == [[], []]
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"local_sizes": 1}', "[" * 10_000])
+def test_a_file_that_is_no_request_is_passed_by(store: DirectoryStore, tmp_path: Path, text: str) -> None:
+    """What does not read as a request is none, and neither is a link to one."""
+    store.note_missed(_missed())
+    folder = tmp_path / "cache/v1/missed"
+    (path,) = folder.iterdir()
+    (folder / f"{digest(b'other')}.json").write_text(text, encoding="ascii")
+    (folder / f"{digest(b'link')}.json").symlink_to(path)
+    assert store.missed() == [_missed()]
+
+
+def test_one_process_builds_what_missed(store: DirectoryStore) -> None:
+    """While one builds, another is told so; afterwards it is free again."""
+    with store.build_missed() as first, store.build_missed() as second:
+        assert (first, second) == (True, False)
+    with store.build_missed() as third:
+        assert third
