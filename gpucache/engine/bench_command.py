@@ -140,8 +140,8 @@ class _Bench:
         shutil.rmtree(folder, ignore_errors=True)
         return None if done.error else Homeless(done.cpu_ns, wrote)
 
-    def places(self, begun_ns: int) -> tuple[str, ...]:
-        """The caches outside of our folders that a warm start reads, as far as a trace tells."""
+    def places(self, begun_ns: int) -> tuple[str, ...] | None:
+        """The caches outside of our folders that a warm start reads; None where it cannot be traced."""
         words = (*self.plan.argv, str(Path.cwd()))
         watched = Watched(begun_ns, time.time_ns(), self.place, self.around.root_of, words)
         environ = self._environ(self.place / _WARM_FOLDER)
@@ -228,7 +228,11 @@ def _folded(
         ratio=ratio,
         arms=tuple(_others(plan, samples, cold)),
         break_even=_break_even(primed, *spreads) if verdict is BenchVerdict.FASTER else None,
-        notes=(*_notes(primed), *notes({one.cache for run in primed for one in run.growth})),
+        notes=(
+            *_notes(primed),
+            *notes({one.cache for run in primed for one in run.growth}),
+            *((elsewhere.UNTRACED,) if clues.places is None else ()),
+        ),
         growth=_typical(samples),
         samples=samples,
     )

@@ -26,8 +26,10 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
+from gpucache.engine.commands import CommandRun
 from gpucache.units import format_duration
 
+UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"
 _MORE = 1.5
 _LEAST_NS = 100_000_000
 """Start-up alone varies by less than this."""
@@ -64,8 +66,8 @@ class Clues:
     """CPU time of the cold starts."""
     homeless: Homeless | None = None
     """None where it failed or was not tried."""
-    places: tuple[str, ...] = ()
-    """Folders of files that were read from a cache which nobody moved."""
+    places: tuple[str, ...] | None = ()
+    """Folders of files that were read from a cache which nobody moved; None where it could not be traced."""
 
     @property
     def reason(self) -> str:
@@ -114,18 +116,18 @@ def homeless_places(folder: Path) -> tuple[str, ...]:
 
 
 def trace(
-    run: Callable[[tuple[str, ...]], object], argv: Sequence[str], folder: Path, watched: "Watched"
-) -> tuple[str, ...]:
-    """The places of caches outside of ours that a command reads; nothing where there is no ``strace``.
+    run: Callable[[tuple[str, ...]], CommandRun], argv: Sequence[str], folder: Path, watched: "Watched"
+) -> tuple[str, ...] | None:
+    """The places of caches outside of ours that a command reads; None where it cannot be traced.
 
     ``run`` runs the words it is given; ``strace`` writes a file for each process into the folder, which is
     made and goes afterwards.
     """
     if shutil.which(_TRACER[0]) is None:
-        return ()
+        return None
     folder.mkdir()
-    run((*_TRACER, "-o", str(folder / _TRACED), "--", *argv))
-    found = places(opened(folder), watched)
+    done = run((*_TRACER, "-o", str(folder / _TRACED), "--", *argv))
+    found = None if done.error else places(opened(folder), watched)
     shutil.rmtree(folder, ignore_errors=True)
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucache.engine.commands import CommandRun
-from gpucache.engine.elsewhere import is_far_more, listed
+from gpucache.engine.elsewhere import UNTRACED, is_far_more, listed
 from gpucache.engine.watch import Snapshot, growth, joined
 from gpucache.outcomes import Growth, SettleRun, SettleSummary
 from gpucache.units import format_duration
@@ -24,8 +24,8 @@ class Proof:
 
     holds: bool = True
     """Whether the caches that were to be warmed hold entries."""
-    places: tuple[str, ...] = ()
-    """Caches that it reads and that were not moved."""
+    places: tuple[str, ...] | None = ()
+    """Caches that it reads and that were not moved; None where it could not be traced."""
     off: tuple[str, ...] = ()
     """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()
@@ -65,7 +65,7 @@ def summarise_settle(
         restless=() if settled or last is None else last.growth,
         environment=environment,
         missed=() if failed or proof is None else tuple(_missed(runs, proof)),
-        notes=(*(() if failed else _unhelped(runs)), *notes),
+        notes=(*(() if failed else _unhelped(runs)), *notes, *_unseen(proof)),
     )
 
 
@@ -78,6 +78,11 @@ def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:
     if not proof.holds:
         hidden = "" if proof.places else _hidden(runs)
         yield f"nothing was warmed: it wrote into no cache that is known{hidden}"
+
+
+def _unseen(proof: Proof | None) -> Iterator[str]:
+    if proof is not None and proof.places is None:
+        yield UNTRACED
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:

@@ -63,6 +63,7 @@ def _overview(cases: Sequence[BenchCase]) -> Grid:
         )
     )
     for case in cases:
+        decided = case.verdict is not BenchVerdict.UNDECIDED  # few pairs make no interval
         grid.add(
             case.program,
             case.variant,
@@ -70,7 +71,7 @@ def _overview(cases: Sequence[BenchCase]) -> Grid:
             "-" if case.cold is None else format_duration(case.cold.median_ns),
             "-" if case.warm is None else format_duration(case.warm.median_ns),
             "-" if case.ratio is None else times(case.ratio.median, case.ratio),
-            "" if case.ratio is None else interval_words(case.ratio),
+            interval_words(case.ratio) if case.ratio and decided else "",
             plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
         )
     return grid

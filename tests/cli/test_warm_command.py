@@ -31,7 +31,9 @@ def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Pa
     answer = run("--json", "warm", "--into", tmp_path, "--", sys.executable, "-c", "")
     assert answer.code == 3
     assert answer.document["summary"]["missed"][0].startswith("nothing was warmed")
-    assert answer.document["summary"]["notes"] == []
+    assert not any(
+        "is turned on" in note or "Futhark" in note for note in answer.document["summary"]["notes"]
+    )
     assert (tmp_path / "gpucache.env").read_text(encoding="utf-8") == "# nothing was warmed\n"
 
 

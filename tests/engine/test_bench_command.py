@@ -116,6 +116,15 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
     assert case.cold is not None and "home folder" not in case.reason
 
 
+def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no strace, or the command does not run under it, something may go unseen."""
+    assert not any("traced" in note for note in _bench(tmp_path).notes) or shutil.which("strace") is None
+    monkeypatch.setattr("gpucache.engine.elsewhere._TRACER", ("false",))
+    shutil.rmtree(tmp_path / "bench")
+    (tmp_path / "bench").mkdir()
+    assert any("it could not be traced by strace" in note for note in _bench(tmp_path).notes)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_full_cache_that_the_command_names_is_found_out(tmp_path: Path) -> None:
     """A known cache at a place which only the command knows is read by its warm starts."""

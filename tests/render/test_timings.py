@@ -57,6 +57,12 @@ def test_the_overview_has_each_case_with_its_interval(cases: list[BenchCase]) ->
     assert re.search(r" - +- +- +failed", lines[5])
 
 
+def test_few_pairs_have_no_interval(program: BenchCase) -> None:
+    """What the ratio surely lies within cannot be told of a case that decides nothing."""
+    (row,) = _text(timings.bench([replace(program, verdict=BenchVerdict.UNDECIDED)]), 200).splitlines()[2:3]
+    assert re.search(r" 21\.9x +undecided *$", row)
+
+
 def test_long_targets_stand_above_the_figures(program: BenchCase) -> None:
     """In 80 columns a long target is said above its row, and every figure keeps to its line."""
     target = "opencl:pocl-3.1-debian/pthread-skylake-avx512-intel-xeon-processor"
