@@ -5,9 +5,11 @@ driver UUID is asked with ctypes, as PyOpenCL does not read it. Loads PyOpenCL.
 """
 
 import ctypes
+import os
 import platform as machine
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.loaded import loaded
+from gpucache.backends.opencl import vendors
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND, digest
@@ -70,8 +73,13 @@ def devices() -> list[Located]:
 
 
 def probe() -> list[Device]:
-    """Every OpenCL device as a row; raises NoDeviceError where the loader finds no platform."""
+    """Every OpenCL device as a row, then what failed; raises NoDeviceError where nothing is installed."""
+    failed = [*_deviceless(), *vendors.problems(os.environ)]
     rows = [_row(located) for located in devices()]
+    rows += [
+        Device(None, "opencl", "OpenCL", "", available=False, detail=detail, present=False)
+        for detail in failed
+    ]
     if not rows:
         raise NoDeviceError(
             "no OpenCL platform is installed; 'pip install gpucache[embedded]' brings PoCL, "
@@ -179,6 +187,21 @@ def _devices_of(platform: Any) -> list[Any]:
         return list(platform.get_devices())
     except cl.Error:
         return []  # a platform without devices answers with an error
+
+
+def _deviceless() -> Iterator[str]:
+    """A sentence for each platform that is installed and shows no device."""
+    for platform in _platforms():
+        if not _devices_of(platform):
+            named = f"{platform.name.strip()} ({' '.join(platform.version.split()[:4])})"
+            makes = _IMPLEMENTATIONS.get(_platform_slug(platform)) == POCL
+            remedy = (
+                "where it cannot make its cache it shows none, so set POCL_CACHE_DIR to a place that can be "
+                "written"
+                if makes
+                else "check its driver"
+            )
+            yield f"the platform {named} is installed and shows no device; {remedy}"
 
 
 def _platform_slug(platform: Any) -> str:

@@ -1,0 +1,65 @@
+"""What the ICD loader passes over in silence is told: what does not load, what leads nowhere."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends.opencl.vendors import problems
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loader of Linux")
+
+
+def test_a_library_that_does_not_load_is_named_with_the_linkers_words(tmp_path: Path) -> None:
+    """An ICD file whose library is not there is named, and what loads is not."""
+    (tmp_path / "bad.icd").write_text("/nowhere/libdriver.so\n", encoding="ascii")
+    (tmp_path / "good.icd").write_text("libc.so.6\n", encoding="ascii")
+    (told,) = problems({"OCL_ICD_VENDORS": str(tmp_path)})
+    assert f"{tmp_path}/bad.icd names /nowhere/libdriver.so, which does not load" in told
+    assert "cannot open shared object file" in told
+
+
+def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
+    """Intel's runtime away from its own libraries names the one that it misses."""
+    library = Path(sys.prefix, "lib", "libintelocl.so")
+    if not library.is_file():
+        pytest.skip("Intel's runtime is not installed")
+    apart = shutil.copy(library, tmp_path)
+    (tmp_path / "intel.icd").write_text(f"{apart}\n", encoding="utf-8")
+    script = "import os; from gpucache.backends.opencl.vendors import problems; print(*problems(os.environ))"
+    environ = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path)}
+    environ.pop("LD_LIBRARY_PATH", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "which does not load: lib" in done.stdout and "No such file" in done.stdout
+
+
+@pytest.mark.parametrize("place", ["/nowhere", "/nowhere/x.icd"])
+def test_a_variable_that_leads_nowhere_is_named(place: str) -> None:
+    """A folder or file that the variable names and that is not there is told."""
+    (told,) = problems({"OCL_ICD_VENDORS": place})
+    assert told.startswith(f"OCL_ICD_VENDORS names {place}, where nothing is")
+
+
+def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:
+    """OCL_ICD_FILENAMES lists libraries, of which those that do not load are told."""
+    environ = {"OCL_ICD_VENDORS": str(tmp_path), "OCL_ICD_FILENAMES": "libc.so.6:/nowhere.so"}
+    (told,) = problems(environ)
+    assert told.startswith("OCL_ICD_FILENAMES names /nowhere.so, which does not load")
+
+
+def test_a_platform_without_devices_is_told(tmp_path: Path) -> None:
+    """PoCL that cannot make its cache is installed all the same, and the variable that mends it is named."""
+    pytest.importorskip("pyopencl")
+    script = "from gpucache.probe import ask\nfor row in ask(['opencl']): print(row.target, row.detail)\n"
+    environ = {**os.environ, "POCL_CACHE_DIR": "/proc/nowhere", "OCL_ICD_VENDORS": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True, timeout=120
+    )
+    if "Portable Computing Language" not in done.stdout:
+        pytest.skip("PoCL is not installed")
+    assert "shows no device" in done.stdout and "POCL_CACHE_DIR" in done.stdout
