@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options, leave
+from gpucache.errors import UsageError
 
 
 @click.command(short_help="List devices and compilers as targets.")
@@ -26,6 +27,8 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     A profile holds platforms, devices, drivers, toolchains and the variables that reach compilers;
     no host and no user name.
     """
+    if compare is not None and save is not None:
+        raise UsageError("--compare reads two profiles and --save writes one; give one of them")
     if compare is not None:
         _compare(*compare)
         return
@@ -48,7 +51,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         "errors": sum(row.target is None for row in rows),
     }
     given().document(lambda: document.document("devices", map(document.device, rows), summary))
-    given().show(tables.devices(rows))
+    given().show(tables.devices(rows, whole=given().verbose > 0))
     if save is not None:
         given().say(
             f"Saved as {save}; 'gpucache warm --check --device-profile {save}' answers for this machine."

@@ -80,7 +80,7 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
         with file.open("xb") as out:
             out.write(payload)
     except FileExistsError:
-        raise UsageError(f"{file} is there already; name another file, or remove it") from None
+        raise UsageError(f"{file} is there already and is not written over; name another file") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
     summary = {"file": str(file), "size_bytes": len(payload)}

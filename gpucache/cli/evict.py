@@ -97,7 +97,7 @@ def evict(
     given().document(
         lambda: document.document("evict", map(document.removal, outcomes), document.evict_summary(summary))
     )
-    given().show(tables.evict(outcomes, summary))
+    given().show(tables.evict(outcomes, summary, whole=given().verbose > 0))
     for sentence in settled:
         given().say(sentence)
     leave(ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)

@@ -61,6 +61,8 @@ def export(
     from gpucache.render import document
     from gpucache.render.caches import exported
 
+    if given().verbose:
+        raise UsageError("export says all it knows; leave --verbose out")
     if form == "futhark":
         _refuse(form, {"--like": like, "--keep-times": keep_times, "--into": into})
         done = _futhark(out, sources, target, options, log)

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpucache.cli.streams import complain
+from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,6 +114,8 @@ def global_options(function: F) -> F:
 def _merge(context: click.Context, **changes: Any) -> None:
     root = context.find_root()
     root.obj = replace(root.obj if isinstance(root.obj, Globals) else Globals(), **changes)
+    if root.obj.quiet and root.obj.verbose:
+        raise UsageError("--quiet and --verbose contradict each other; give one of them")
 
 
 def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -112,8 +112,12 @@ def _check(
             "--manifest, -I, -D, --option, --name-expression, --local-size, --device-profile and --want say "
             "how to ask; add --why"
         )
-    if asked.wanted and (list_all or misses or extract is not None):
-        raise UsageError("--want asks whether a cache would answer; leave --list, --misses and --extract out")
+    ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract is not None}
+    given_ways = [option for option, asked_for in ways.items() if asked_for]
+    if len(given_ways) > 1:
+        raise UsageError(f"{' and '.join(given_ways)} ask for different answers; give one of them")
+    if misses and (asked.what or asked.targets):
+        raise UsageError("--misses shows those of all programs; leave WHAT and --target out")
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")
 

@@ -53,7 +53,7 @@ def verify(
             "verify", map(document.finding, findings), document.verify_summary(summary, outcomes)
         )
     )
-    given().show(tables.verify(outcomes, summary))
+    given().show(tables.verify(outcomes, summary, whole=given().verbose > 0))
     leave(summary.exit_code(strict=strict))
 
 

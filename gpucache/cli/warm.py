@@ -98,6 +98,8 @@ def warm(
     if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)
         return
+    if check and (shared or retry):
+        raise UsageError("--check compiles nothing; leave --shared and --retry out")
     run = _Run(given().settings(), jobs, timeout, shared=shared, check=check, retry=retry)
     if misses:
         _check_misses(named, profile)
@@ -224,7 +226,7 @@ def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
     if shared and is_private(settings):
         raise CacheUnusableError(
             f"the cache at {settings.root} is private already, and other users could not read it; "
-            "name another --root for --shared, or remove it first"
+            "name another --root for --shared"
         )
 
 

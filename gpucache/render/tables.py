@@ -53,8 +53,8 @@ _STYLES = {
 }
 
 
-def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
-    """Every target that can be named, then what is missing, in sentences."""
+def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[RenderableType]:
+    """Every target that can be named, then what is missing, in sentences; toolchains if ``whole``."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
     grid = Grid((Column("target"), Column("device", spare=1), Column("driver", spare=2)))
@@ -63,6 +63,10 @@ def devices(rows: Sequence[Device]) -> Iterator[RenderableType]:
         grid.add(str(row.target), name, row.driver_version)
     if here:
         yield grid
+    for row in here if whole else ():
+        yield plain(f"\n{row.target}", "bold")
+        for label, value in row.toolchain.fields if row.toolchain else ():
+            yield plain(f"  {label}: {value}")
     if named:
         real = [str(row.target) for row in named if "compute_" not in str(row.target)]
         yield plain(f"\n{named[0].detail}; each of these can be a --target:")
@@ -250,8 +254,13 @@ def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -
             yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")
 
 
-def verify(outcomes: Sequence[Checked], summary: VerifySummary) -> Iterator[RenderableType]:
-    """A row for each finding, then what could not be told, then the sum."""
+def verify(
+    outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False
+) -> Iterator[RenderableType]:
+    """A row for each finding, then what could not be told, then the sum; what is sound if ``whole``."""
+    for outcome in outcomes if whole else ():
+        if outcome.counts and not outcome.findings:
+            yield plain(f"{_brief(outcome.entry)}: sound", "green")
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
         caches = len({finding.cache for finding in findings}) > 1
@@ -328,8 +337,15 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableTy
     )
 
 
-def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary) -> Iterator[RenderableType]:
-    """What went, and what changed meanwhile and stayed."""
+def evict(
+    outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False
+) -> Iterator[RenderableType]:
+    """What went, and what changed meanwhile and stayed; each entry that went if ``whole``."""
+    for outcome in outcomes if whole else ():
+        if outcome.removed:
+            one = outcome.removal.entry
+            where = f" for {one.target}" if one.target else ""
+            yield plain(f"{one.key[:12]} {one.program}{where} was removed: {outcome.removal.rule}")
     yield from _kept(outcomes, "was not removed")
     yield plain(
         f"{_count(summary.removed, 'entry', 'entries')} removed, {format_size(summary.freed_bytes)} freed; "

@@ -46,7 +46,7 @@ def walk(ground: Ground) -> Iterator[tuple[Folder, str, bool]]:
         except OSError as error:
             place = ground.root.joinpath(*layout.ENTRIES)
             raise CacheUnusableError(
-                f"{place} cannot be read: {error.strerror or error}; check whose it is, or remove it"
+                f"{place} cannot be read: {error.strerror or error}; check whose it is and its disk"
             ) from error
         for found in entries.entries():
             folder = _opened(entries, found)

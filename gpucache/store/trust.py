@@ -65,9 +65,7 @@ def open_root(path: Path) -> Folder:
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
-        raise CacheUnusableError(
-            f"the cache root {path} is not a folder; remove it or {_ELSEWHERE}"
-        ) from error
+        raise CacheUnusableError(f"the cache root {path} is not a folder; {_ELSEWHERE}") from error
     except OSError as error:
         reason = error.strerror or error
         raise CacheUnusableError(f"the cache root {path} cannot be opened: {reason}; {_ELSEWHERE}") from error

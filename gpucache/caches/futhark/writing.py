@@ -62,7 +62,7 @@ def _mode_of(folder: Folder, path: Path) -> int | None:
     if not stat.S_ISREG(status.st_mode):
         raise CacheUnusableError(f"{path} is a link or no file; name the file itself")
     if status.st_size and not is_cache_file(folder, path.name):
-        raise CacheUnusableError(f"{path} is there and is no Futhark cache file; remove it or name another")
+        raise CacheUnusableError(f"{path} is there and is no Futhark cache file; name another file")
     return stat.S_IMODE(status.st_mode)
 
 

@@ -46,7 +46,7 @@ def prepared(out: Path) -> Iterator[Path]:
 def require_absent(out: Path) -> None:
     """Raise UsageError where something is."""
     if os.path.lexists(out):
-        raise UsageError(f"{out} exists and is not replaced; name a file that does not, or remove it")
+        raise UsageError(f"{out} exists and is not replaced; name a file that does not")
 
 
 def _named(temporary: Path, out: Path) -> None:
