@@ -113,7 +113,10 @@ def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
     mount = mount_of(real, mounts())
     told = list(on_mount(mount, root, move=move, runs=runs)) if mount else []
     yield from told
-    if not told and real.is_relative_to(Path("/tmp").resolve()):
+    temporary = Path("/tmp").resolve()
+    # What is mounted below /tmp is not emptied with it.
+    apart = mount is not None and temporary in Path(mount.point).parents
+    if not told and not apart and real.is_relative_to(temporary):
         yield f"it lies in /tmp and is lost at the next boot; {move}"
 
 

@@ -1,15 +1,19 @@
 """Ask what devices and compilers are here, one child process for each backend, with a time limit.
 
-Owns the children. A backend whose child dies, hangs or talks nonsense becomes a row with its error.
-Must not import a GPU stack itself.
+Owns the children, and that asking leaves nothing behind: PoCL makes a file in its cache as soon as its
+devices are asked for, so a child's cache is a folder that is removed afterwards. What a child answers does
+not depend on it. A backend whose child dies, hangs or talks nonsense becomes a row with its error. Must not
+import a GPU stack itself.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
@@ -30,15 +34,31 @@ def ask(
     """Every row of the named backends, or of all; never raises for what a driver does."""
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
-        asked = [(name, _start([*command, name], ends)) for name in names]
+        environ = {**os.environ, **_redirected(ends)} if names else {}
+        asked = [(name, _start([*command, name], environ, ends)) for name in names]
         return [device for name, child in asked for device in _answer(name, child, timeout_s)]
 
 
-def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] | OSError":
+def _redirected(ends: ExitStack) -> Mapping[str, str]:
+    """What keeps the children out of the user's cache; nothing where no folder can be made for that."""
+    try:
+        folder = TemporaryDirectory(prefix="gpucache-probe-", ignore_cleanup_errors=True)
+    except OSError:
+        return {}
+    return {"POCL_CACHE_DIR": ends.enter_context(folder)}
+
+
+def _start(
+    command: Sequence[str], environ: Mapping[str, str], ends: ExitStack
+) -> "subprocess.Popen[bytes] | OSError":
     """A child that is asked, and that will have ended at the end; or why it could not be started."""
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     except OSError as error:
         return error

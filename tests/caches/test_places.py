@@ -4,10 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from gpucache.caches.mounts import Mount
 from gpucache.caches.places import problems
 
 _MOVE = "set X_CACHE_DIR"
@@ -59,6 +61,18 @@ def test_a_real_mount_is_told(script: str, words: str, tmp_path: Path) -> None:
 def test_a_good_place_has_nothing_wrong(tmp_path: Path) -> None:
     """A folder of one's own, outside /tmp, is not complained of."""
     assert [one for one in problems(tmp_path, move=_MOVE) if "/tmp" not in one and "memory" not in one] == []
+
+
+@pytest.mark.parametrize(("point", "lost"), [("/", True), ("/tmp", True), ("{}", False)])
+def test_a_disk_mounted_below_tmp_is_not_emptied_with_it(
+    point: str, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is the mount that holds the place, not its path."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        disk = Mount(point.format(folder), "ext4", frozenset())
+        monkeypatch.setattr("gpucache.caches.places.mounts", lambda: (disk,))
+        said = problems(Path(folder), move=_MOVE)
+    assert any("lost at the next boot" in one for one in said) is lost
 
 
 def test_a_missing_place_that_its_owner_makes_is_fine(tmp_path: Path) -> None:

@@ -173,6 +173,18 @@ def _here(backend: str) -> Mapping[str, Device]:
 
 
 @pytest.mark.skipif(_missing("pocl-binary-distribution"), reason="pocl-binary-distribution is not installed")
+def test_asking_leaves_nothing_in_the_users_cache_of_pocl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL makes a file there at every start; nor does a folder of ours stay."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kcache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert any(target.startswith("opencl:pocl") for target in _here("opencl"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
+
+
+@pytest.mark.skipif(_missing("pocl-binary-distribution"), reason="pocl-binary-distribution is not installed")
 def test_the_real_probe_finds_pocl() -> None:
     """PoCL from PyPI is found with its toolchain on a machine without a GPU."""
     found = [row for target, row in _here("opencl").items() if target.startswith("opencl:pocl")]
