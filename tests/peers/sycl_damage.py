@@ -81,6 +81,11 @@ def corrupt_payload(group: Path, root: Path) -> None:
     _patch(group / "0.bin", 16, bytes(64))
 
 
+def another_binary(group: Path, root: Path) -> None:
+    other = next(path for path in sorted(root.rglob("0.bin")) if path.parent != group)
+    (group / "0.bin").write_bytes(other.read_bytes())
+
+
 def huge_source(group: Path, root: Path) -> None:
     _patch(group / "0.src", 0, HUGE)
 
@@ -151,6 +156,7 @@ DAMAGES = (
     Damage(short_binary, "truncated", "less than a header"),
     Damage(huge_binary, "corrupt", "claims 1152921504606846976 bytes of binary"),
     Damage(corrupt_payload, "mislabelled", "the driver's error reaches the application"),
+    Damage(another_binary, "mislabelled", "it is that of another entry"),
     Damage(huge_source, "corrupt", "std::bad_alloc"),
     Damage(empty_source, "truncated", "is empty"),
     Damage(truncated_source, "truncated", "ends within the images"),
@@ -159,8 +165,8 @@ DAMAGES = (
     Damage(no_binary, "orphan", "has no .bin"),
     Damage(copies, "superseded", "a copy of 0"),
     Damage(eviction_in_progress, "locked", "never evicted again"),
-    Damage(bare_eviction_in_progress, "leftover", "hangs"),
-    Damage(locked_size, "locked", "spins for ever"),
+    Damage(bare_eviction_in_progress, "misplaced", "hangs"),
+    Damage(locked_size, "misplaced", "spins for ever"),
     Damage(garbage_size, "corrupt", "uncaught exception"),
     Damage(wrong_size, "orphan", "evicts too early"),
     Damage(locked_times, "locked", "eviction takes it too early"),

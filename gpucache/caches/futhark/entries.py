@@ -6,9 +6,10 @@ Owns the record of a file that later checks and removals rely on. Must not remov
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from gpucache.caches.files import Identity, allocated_bytes, opened, read_part
 from gpucache.caches.futhark import header, names
@@ -61,12 +62,21 @@ def is_cache_file(folder: Folder, name: str) -> bool:
 
 
 def cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
-    """The names of the cache files directly in a folder, in no order, of at most so many names. OSError."""
+    """The names of the cache files directly in a folder, in no order, of at most so many names. OSError.
+
+    One that its writer left empty tells by its name: ``foo.fut.cache``, or the ending of another one there.
+    """
+    endings, empty = {names.ENDING}, []
     for found in islice(folder.entries(), most):
         if names.is_partial(found.name) or not found.is_file(follow_symlinks=False):
             continue
         if is_cache_file(folder, found.name):
+            endings.add(PurePath(found.name).suffix)
             yield found.name
+        elif names.source_of(found.name):
+            with suppress(FileNotFoundError):
+                empty += [found.name] if not folder.lstat(found.name).st_size else []
+    yield from (name for name in empty if PurePath(name).suffix in endings)
 
 
 def look_at(folder: Folder, name: str) -> CacheEntry | None:

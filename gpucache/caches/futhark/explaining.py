@@ -132,7 +132,8 @@ def _never_built(question: Question) -> Reach:
 def _told(explanation: Explanation, question: Question) -> str:
     ways = explanation.alternatives
     if explanation.only:
-        return f"it was made {telling.told(explanation.only, question.options)}"
+        told = telling.told(explanation.only, question.options)
+        return f"one of the changes that give its key, which stores no inputs, is that it was made {told}"
     if ways:
         some = ", or ".join(f"it was made {telling.told(one, question.options)}" for one in ways[:_TOLD])
         more = "" if len(ways) <= _TOLD else ", or in yet another way"

@@ -6,6 +6,8 @@ from pathlib import PurePath
 
 _PARTIAL = re.compile(r"\.futhark-[0-9a-f]{16}\.gpucache-tmp")
 _SOURCE = ".fut"
+ENDING = ".cache"
+"""What people end the names of cache files with, as Futhark's documentation does."""
 
 
 def program_of(name: str) -> str:

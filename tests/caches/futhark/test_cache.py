@@ -76,6 +76,27 @@ def test_a_folder_holds_its_cache_files(file: Path) -> None:
     assert sorted(entry.program for entry in open_cache(file.parent).scan()) == ["foo.fut", "prog"]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("bar.fut.cache", True),
+        ("bar.fut.fut-opencl", True),
+        ("bar.fut.tuning", False),
+        ("notes.cache", False),
+    ],
+)
+def test_an_empty_file_in_a_folder_is_told_by_its_name(name: str, told: bool, tmp_path: Path) -> None:
+    """A writer that was killed leaves one; it is truncated, and not removed as nothing shows whose it is."""
+    _write(tmp_path / "foo.fut.fut-opencl", file_bytes())
+    empty = _write(tmp_path / name, b"")
+    cache = open_cache(tmp_path)
+    found = [entry for entry in cache.scan() if entry.path == str(empty)]
+    assert bool(found) is told
+    for entry in found:
+        assert _kinds(cache.check(entry)) == [FindingKind.TRUNCATED, FindingKind.ORPHAN]
+        assert cache.remove(entry, "--all") is not None and empty.exists()
+
+
 def test_a_file_that_is_named_is_an_entry_whatever_is_in_it(tmp_path: Path) -> None:
     """Junk under a cache's name is a finding, not an error."""
     path = _write(tmp_path / "junk.cache", b"junk")
