@@ -7,7 +7,7 @@ assemble their own parts. Owns no behaviour beyond choosing parts.
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -104,6 +104,26 @@ def found_caches(environ: Mapping[str, str]) -> list[Cache]:
         for location in system.locations(environ)
         if is_there(Path(location.root)) or (location.enabled and location.problems)
     ]
+
+
+def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:
+    """Caches where systems, all or those named, keep them by default, which no program looks at now.
+
+    A variable sends their programs elsewhere; what was kept before is still on disk.
+    """
+    found: list[Cache] = []
+    for system in systems():
+        if names is not None and system.name not in names:
+            continue
+        known = system.locations(environ)
+        named = {"XDG_CACHE_HOME", *(name for name, _ in system.isolation(Path(os.sep)).environment)}
+        plain = {name: value for name, value in environ.items() if name not in named}
+        for location in system.locations(plain) if known else ():
+            root = Path(location.root)
+            if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):
+                why = f"programs do not look here now, as {known[0].decided_by} sends them to {known[0].root}"
+                found.append(_opened(system, replace(location, enabled=False, problems=(why,))))
+    return found
 
 
 def _opened(system: System, location: Location) -> Cache:

@@ -1,7 +1,7 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,6 +98,13 @@ def open_others() -> "list[Cache]":
     from gpucache.assembly import found_caches
 
     return found_caches(os.environ)
+
+
+def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
+    """What lies in default places that variables send programs away from, of all systems or those named."""
+    from gpucache.assembly import unused_caches
+
+    return unused_caches(os.environ, names)
 
 
 def _open_one(text: str, *, systems: bool) -> Opened:

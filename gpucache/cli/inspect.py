@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_named, open_others
+from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_named, open_others, open_unused
 from gpucache.cli.entries import extract as extract_entry
 from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
@@ -131,6 +131,9 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     own = opened.own
     summary, records = ({}, []) if own is None else _own_state(own)
     rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
+    # Of systems that were named: a cache that was named by its place is asked for alone.
+    named = {one.name for one in rest if one.location().decided_by != "--cache"}
+    rest += open_unused(None if brief else named)
     states = [state(one, one.scan()) if one.name == OWN else foreign_state(one) for one in rest]
     told = [document.state(one) for one in states]
     given().document(lambda: document.document("inspect", (), {**summary, "caches": told}))
@@ -181,7 +184,7 @@ def _everything() -> None:
     try:
         own = open_named(())
     except CacheUnusableError:
-        given().show(caches.overview([foreign_state(cache) for cache in others]))
+        given().show(caches.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
     _show_states(replace(own, caches=(*own.caches, *others)), brief=True)
 

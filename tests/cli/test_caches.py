@@ -260,3 +260,21 @@ def test_a_system_that_keeps_nothing_says_why(run: Run, monkeypatch: pytest.Monk
     monkeypatch.delenv("ROCFFT_RTC_CACHE_PATH", raising=False)
     answer = run("inspect", "--cache", "rocfft")
     assert answer.code == 2 and "in memory" in answer.err and "ROCFFT_RTC_CACHE_PATH" in answer.err
+
+
+@pytest.mark.parametrize("arguments", [("inspect",), ("inspect", "--cache", "cuda.core")])
+def test_a_default_place_that_a_variable_leads_away_from_is_shown(
+    arguments: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As not used now, with the variable that decides that; nothing but inspect looks there."""
+    before = tmp_path / "home" / ".cache" / "cuda-python" / "program-cache"
+    for path in (before / "entries" / "ab", before / "tmp"):
+        path.mkdir(parents=True)
+    (before / "entries" / "ab" / ("0" * 62)).write_bytes(b".version 8.0\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "now"))
+    caches = run("--json", *arguments, at=None).document["summary"]["caches"]
+    [unused] = [one for one in caches if one["root"] == str(before)]
+    assert (unused["enabled"], unused["entries"]) == (False, 1)
+    assert "XDG_CACHE_HOME sends them to" in unused["problems"][0]
+    assert run("--json", "evict", "--cache", "cuda.core", "--all", "--yes").document["outcomes"] == []
