@@ -1,0 +1,153 @@
+"""Whatever headers, options and variables a program meets, it computes what it computes without a cache."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+_PROCESS = Path(__file__).with_name("beside_process.py")
+_STATES = 28
+_KERNELS = {
+    "opencl": "kernel void show(global int *out) { *out = V; }",
+    "nvrtc": 'extern "C" __global__ void show(int *out) { *out = V; }',
+}
+_MACROS = "#define STR_(name) #name\n#define STR(name) STR_(name)\n#define PASTE(a, b) a##b\n"
+_ASKING = (
+    '#include "x.h"',
+    "#include <x.h>",
+    "#include <sub/h.h>",
+    "#include STR(P/x.h)",
+    "#include STR(P/sub/x.h)",
+    '#define H "x.h"\n#include H',
+    "#include STR(PASTE(x,).h)",
+    "#ifdef A\n#include <x.h>\n#else\n#include <x.txt>\n#endif",
+    '#if __has_include("x.h")\n#define V 7\n#endif',
+    "#define ASK(name) __has_include(name)\n#if ASK(<x.h>)\n#define V 8\n#endif",
+    "#if HAS\n#define V 6\n#endif",
+    "#ifdef N\n#include N\n#endif",
+)
+_PLACES = (
+    *("a/x.h", "b/x.h", "cwd/x.h", "cwd/include/x.h", "far/x.h", "extra/x.h", "a/sub/x.h", "a/x.txt"),
+    *("b/.gen/x.h", "cwd/sub/x.h", "cwd/x.txt", "far/sub/x.h"),
+)
+_DIRS = ("-I{root}/a", "-I{root}/b", "-I{root}/a/link/..", "-I.", "-Isub", "-I{root}/far")
+_DEFINES = (
+    *("-DP={root}/far", "-DP=../far", "-DP=sub", "-DP=.", "-DP=.gen", "-DP=link/..", "-DA"),
+    *("-DHAS=__has_include(<x.h>)", "-DN=<x.h>", "-DN=<../far/x.h>"),
+)
+_VARIABLES: Mapping[str, tuple[Mapping[str, str], ...]] = {
+    "pocl": ({"POCL_EXTRA_BUILD_FLAGS": "-I{root}/extra"}, {"PYOPENCL_BUILD_OPTIONS": "-DA -I {root}/extra"}),
+    "intel": (
+        {"OPENCL_PROGRAM_COMPILE_OPTIONS": "-I{root}/extra -DA"},
+        {"PYOPENCL_BUILD_OPTIONS": "-DP='far'"},
+    ),
+    "nvrtc": ({"NV_NVVM_VERSION": "nvvm-latest"},),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A program and all around it; ``{root}`` stands for the folder of the tree."""
+
+    asking: str
+    files: Mapping[str, str | None]
+    options: tuple[str, ...]
+    environ: Mapping[str, str]
+
+
+def _begun(random: Random, compiler: str) -> State:
+    values = {place: _value(random) for place in _PLACES if random.random() < 0.6}
+    files: dict[str, str | None] = {**values, "a/sub/h.h": '#include "x.h"\n', "a/link": None}
+    options = (
+        *random.sample(_DIRS, random.randint(0, 3)),
+        *random.sample(_DEFINES, random.randint(0, 3)),
+    )
+    environ = random.choice(({}, {}, *_VARIABLES[compiler]))
+    return State(random.choice(_ASKING), files, options, environ)
+
+
+def _value(random: Random) -> str:
+    return f"#undef V\n#define V {random.randint(1, 3)}\n"
+
+
+def _changed(random: Random, state: State, compiler: str) -> State:
+    """The same program after something around it changed, most often a header."""
+    kind = random.random()
+    if kind < 0.7:
+        place = random.choice(_PLACES)
+        files = {name: content for name, content in state.files.items() if name != place}
+        return replace(state, files=files if random.random() < 0.4 else {**files, place: _value(random)})
+    fresh = _begun(random, compiler)
+    if kind < 0.8:
+        return replace(state, options=fresh.options)
+    return replace(state, environ=fresh.environ) if kind < 0.9 else state
+
+
+def states(random: Random, compiler: str, count: int) -> list[State]:
+    """Programs, each in a few states that differ by little."""
+    found: list[State] = []
+    while len(found) < count:
+        state = _begun(random, compiler)
+        for _ in range(4):
+            found.append(state)
+            state = _changed(random, state, compiler)
+    return found[:count]
+
+
+def answers(
+    compiler: str, chosen: list[State], tmp: Path, environment: Mapping[str, str]
+) -> list[tuple[int | None, int | None, bool]]:
+    """For each state what V was plain, what it was through the library, and whether that was a hit."""
+    root = tmp / "tree"
+    kernel = _KERNELS.get(compiler, _KERNELS["opencl"])
+    jobs = []
+    for state in chosen:
+        source = f"{_MACROS}{state.asking}\n#ifndef V\n#define V 9\n#endif\n{kernel}\n"
+        job = {**asdict(state), "source": source, "cwd": str(root / "cwd")}
+        job["options"] = [option.format(root=root) for option in state.options]
+        job["environ"] = {name: value.format(root=root) for name, value in state.environ.items()}
+        jobs.append(job)
+    for folder in ("pocl", "cache"):
+        (tmp / folder).mkdir(mode=0o700)
+    own = {
+        "GPUCACHE_DIR": str(tmp / "cache"),
+        "GPUCACHE_MEMORY_BYTES": "0",
+        "POCL_CACHE_DIR": str(tmp / "pocl"),
+        "PYOPENCL_NO_CACHE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(_PROCESS), compiler, str(root)],
+        input=json.dumps(jobs),
+        env={**os.environ, **environment, **own},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=1200,
+    )
+    return [(plain, ours, hit) for plain, ours, hit in json.loads(done.stdout)]
+
+
+@pytest.mark.parametrize("compiler", _VARIABLES)
+def test_a_program_computes_what_it_computes_without_a_cache(
+    compiler: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """In every state of headers, options and variables the library gives what the plain compiler gives."""
+    if compiler == "nvrtc":
+        pytest.importorskip("cuda.bindings.nvrtc")
+        environment = {}
+    else:
+        environment = request.getfixturevalue("opencl_environment")
+    chosen = states(Random(compiler), compiler, _STATES)
+    found = answers(compiler, chosen, tmp_path, environment)
+    wrong = [
+        (state, plain, ours) for state, (plain, ours, _) in zip(chosen, found, strict=True) if plain != ours
+    ]
+    assert wrong == []
+    assert any(hit for _, _, hit in found)
+    assert len({plain for plain, _, _ in found}) > 3
