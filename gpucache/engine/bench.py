@@ -21,11 +21,11 @@ from gpucache.engine.isolation import REDIRECTS, make_place
 from gpucache.engine.load import measure_load
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.samples import SampleJob
-from gpucache.engine.verdicts import FEWEST_PAIRS, NO_PAIR, NOT_REACHED, interrupted_after
+from gpucache.engine.verdicts import NO_PAIR, NOT_REACHED, interrupted_after
 from gpucache.engine.warm import Job, WarmItem
 from gpucache.engine.watch import growth
 from gpucache.model import BuildRequest, Toolchain
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample
+from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Built, Hit, Sample
 
 J = TypeVar("J")
 R = TypeVar("R")

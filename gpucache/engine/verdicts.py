@@ -9,14 +9,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio, Sample
+from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Ratio, Sample
 
 LOADED = 0.25
 """The share of all cores that others may use before figures are not believed."""
 NARROW = 1.25
 """An interval around 1 whose ends differ by less than this says that there is no difference."""
-FEWEST_PAIRS = 5
-"""Of four pairs of mere noise one run in sixteen has all on one side, of five one in thirty-two."""
 
 
 @dataclass(frozen=True, slots=True)

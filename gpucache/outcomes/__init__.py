@@ -22,6 +22,7 @@ from gpucache.outcomes.exports import Exported
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.outcomes.reaches import Reach, Served
 from gpucache.outcomes.timings import (
+    FEWEST_PAIRS,
     Arm,
     ArmResult,
     BenchCase,
@@ -39,6 +40,7 @@ from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summ
 
 __all__ = [
     "ALL",
+    "FEWEST_PAIRS",
     "GONE",
     "Advice",
     "AdviceKind",

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""
+FEWEST_PAIRS = 5
+"""Of four pairs of mere noise one run in sixteen has all on one side, of five one in thirty-two."""
 
 
 class Arm(StrEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
+from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
 from gpucache.render.figures import (
     Bar,
     Look,
@@ -63,7 +63,7 @@ def _overview(cases: Sequence[BenchCase]) -> Grid:
         )
     )
     for case in cases:
-        decided = case.verdict is not BenchVerdict.UNDECIDED  # few pairs make no interval
+        enough = case.cold is not None and case.cold.runs >= FEWEST_PAIRS  # else there is no interval
         grid.add(
             case.program,
             case.variant,
@@ -71,7 +71,7 @@ def _overview(cases: Sequence[BenchCase]) -> Grid:
             "-" if case.cold is None else format_duration(case.cold.median_ns),
             "-" if case.warm is None else format_duration(case.warm.median_ns),
             "-" if case.ratio is None else times(case.ratio.median, case.ratio),
-            interval_words(case.ratio) if case.ratio and decided else "",
+            interval_words(case.ratio) if case.ratio and enough else "",
             plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
         )
     return grid
