@@ -12,6 +12,7 @@ _REFUSED = {"host_only.cu"}
 _OPTIONS = {"where.cu": ["-lineinfo"]}
 
 
+@pytest.mark.slow
 def test_a_program_compiles_as_without_a_cache(tmp_path: Path) -> None:
     """It does exactly when NVRTC compiles it, to the same bytes; every header that was opened is keyed."""
     if not (_INCLUDE / "crt/mma.h").is_file():
@@ -21,3 +22,5 @@ def test_a_program_compiles_as_without_a_cache(tmp_path: Path) -> None:
     assert disagreements(compared) == {}
     assert {name for name, one in compared.items() if not one.compiles} == _REFUSED
     assert all(one.opened for one in compared.values() if one.compiles)
+    assert len(compared["cub.cu"].opened) >= 400
+    assert len(compared["cub.cu"].covered) <= 3 * len(compared["cub.cu"].opened)

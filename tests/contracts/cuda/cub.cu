@@ -1,6 +1,8 @@
-// CUB: scans, sorts and reductions by a block and by a warp.
+// CUB: scans, sorts and reductions by a block and by a warp, and parts of what works on a whole device.
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_scan.cuh>
+#include <cub/device/dispatch/kernels/kernel_reduce.cuh>
+#include <cub/grid/grid_even_share.cuh>
 #include <cub/warp/warp_merge_sort.cuh>
 #include <cub/warp/warp_reduce.cuh>
 
@@ -32,4 +34,11 @@ extern "C" __global__ void warps(int *values) {
     Sort(sort).Sort(own, Less());
     int sum = Reduce(reduce).Sum(own[0]);
     values[threadIdx.x] = threadIdx.x == 0 ? sum : own[0];
+}
+
+extern "C" __global__ void shared_evenly(int *values, int *out) {
+    cub::GridEvenShare<int> share;
+    share.DispatchInit(1 << 20, 8, 1024);
+    share.BlockInit<128, cub::GRID_MAPPING_RAKE>();
+    out[threadIdx.x] = values[share.block_offset] + share.block_end;
 }
