@@ -195,7 +195,7 @@ class DirectoryStore:
         if not self._writable:
             return Kept(f"the cache at {self.root} is only read")
         if scanned.head is None and not scan.is_marked(self._ground):
-            return Kept(f"nothing in {self.root} shows that it is gpucache's; remove the file yourself")
+            return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
             with self._place(scanned) as (folder, name):
                 if scan.identity_of(folder.lstat(name)) != scanned.identity:

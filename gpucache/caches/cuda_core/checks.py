@@ -19,7 +19,7 @@ from gpucache.units import format_age, format_size
 
 LARGEST_BYTES = 1 << 30
 """Of larger files only the beginning is looked at."""
-FOREIGN = "cuda.core neither reads nor removes it; remove it yourself"
+FOREIGN = "cuda.core neither reads nor removes it; keep it elsewhere"
 _NOT_TEMPORARY = "it is not called as cuda.core calls its files there, so it stays; move it elsewhere"
 Clock = Callable[[], int]
 _SHORTEST_KEY = 32

@@ -18,9 +18,9 @@ from gpucache.folders import Folder
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 
-_UNREAD = "it is a link, no file, or may not be read, so it is left alone; remove it yourself"
-_SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; remove it yourself"
-_FOREIGN = "it does not begin as Futhark's files do, so it is left alone; remove it yourself"
+_UNREAD = "it is a link, no file, or may not be read, so it is left alone; keep it elsewhere"
+_SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; keep it elsewhere"
+_FOREIGN = "it does not begin as Futhark's files do, so it is left alone; keep it elsewhere"
 _BAD_PAYLOAD = (FindingKind.CORRUPT, FindingKind.MISLABELLED)
 _MENDED = (FindingKind.TRUNCATED, *_BAD_PAYLOAD)
 _CHANGED = "it changed since the scan, so it is left alone"

@@ -190,7 +190,7 @@ def _strangers(subject: Subject) -> Iterator[Problem]:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         yield Problem(
             FindingKind.LEFTOVER,
-            f"{shown(foreign[0].place)}{more} in its folder is none of PoCL's; remove it yourself",
+            f"{shown(foreign[0].place)}{more} in its folder is none of PoCL's; keep it elsewhere",
         )
     if not isinstance(module, Module) or not module.kernels:
         return

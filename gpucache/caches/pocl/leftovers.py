@@ -106,7 +106,7 @@ def told(found: Remains, root: Path) -> Iterator[Checked]:
     if found.stranger_count:
         listed = ", ".join(map(entries.shown, found.strangers))
         more = found.stranger_count - len(found.strangers)
-        detail = f"{listed}{f' and {more} more' if more else ''}: none of PoCL's; remove it yourself"
+        detail = f"{listed}{f' and {more} more' if more else ''}: none of PoCL's; keep it elsewhere"
         yield _checked(root, root.name, FindingKind.LEFTOVER, detail)
     young = sum(group.young for group in found.groups.values())
     if young:

@@ -250,7 +250,7 @@ def _in_the_way(path: Path) -> Checked:
 
 
 def _stray(path: Path) -> Checked:
-    return _loose(path, FindingKind.LEFTOVER, "it is none of PyOpenCL's; remove it yourself")
+    return _loose(path, FindingKind.LEFTOVER, "it is none of PyOpenCL's; keep it elsewhere")
 
 
 def _loose(path: Path, kind: FindingKind, detail: str) -> Checked:
