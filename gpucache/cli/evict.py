@@ -68,7 +68,8 @@ def evict(
     """Remove entries that every given filter selects, the least recently used first.
 
     Without any filter the limit of GPUCACHE_MAX_SIZE is applied, or a foreign cache's own. In the
-    caches of others every removal keeps to their owner's rules and locks.
+    caches of others every removal keeps to their owner's rules and locks, and files that the
+    owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
     from gpucache.engine.evict import joined, run_evict
     from gpucache.engine.policy import Limits

@@ -82,6 +82,7 @@ def inspect(
     whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
     --local-size and --target as you would to warm: nothing is compiled, and exit 3 says that
     something would miss. The caches of others answer --why for the key fields that --want gives.
+    A cache in a default place that a variable leads its programs away from is shown as not used.
     """
     named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes)
     asked = Asked(what, targets, named, profile, wanted)
