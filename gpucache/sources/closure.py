@@ -172,9 +172,11 @@ class _Walk:
         self._swept = (roots, words)
         self._headers.remedy = self._name_them
         for root in (*roots, *([b"/"] if words.rooted else [])):
-            self._frame(b"sweep")
             try:
-                for name in reachable_files(root, words, entries=self._limits.folder_entries):
+                found = list(reachable_files(root, words, entries=self._limits.folder_entries))
+                # A folder that gives nothing, such as an empty current directory, is as good as none.
+                self._frame(*([b"sweep"] if found else []))
+                for name in found:
                     self._edge(self._main, Mention(name, angled=True), self._headers.at(root, name))
             except SourceError as error:
                 raise UncacheableError(

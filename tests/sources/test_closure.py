@@ -218,6 +218,17 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
     assert digest(b"1") in digests()
 
 
+def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> None:
+    """What was swept without a current directory is found from one that holds no such header."""
+    root, source = tree({"a/x.h": b"x", "cwd/y.h": b"y"}), b"#define H <x.h>\n#include H"
+    rule = SearchRule((Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS))
+    without, within = (
+        read_closure(source, rule=rule, include_dirs=[str(root / "a")], cwd=cwd)
+        for cwd in (None, str(root / "cwd"))
+    )
+    assert without == within
+
+
 def test_a_sweep_finds_what_the_definitions_of_found_headers_name(tree: Tree) -> None:
     """A header found by a sweep can define what the next include is made of."""
     files = {"a/one.h": b"#define NEXT <far/two.h>\n", "a/far/two.h": b"2", "a/far/three.h": b"3"}
