@@ -262,7 +262,7 @@ def answer(one: Answer) -> dict[str, Any]:
         "target": one.target or None,
         "variant": one.variant,
         "consulted": list(one.consulted),
-        "not_asked": [{"root": root, "detail": sentence} for root, sentence in one.not_asked],
+        "not_asked": [sentence for _, sentence in one.not_asked],
         "verdict": "hit" if miss is None else miss.verdict.value,
         "detail": "" if miss is None else miss.detail,
         "differences": [difference(item) for item in miss.differences] if miss else [],

@@ -175,6 +175,7 @@ RECORDS = (
             Key("target", "text or null", "The target; null where none could be chosen."),
             VARIANT,
             Key("consulted", "list of text", "The roots that were asked, in order."),
+            Key("not_asked", "list of text", "Why a root that is named was not asked, a sentence each."),
             Key("verdict", "text", f"hit, or {one_of(Verdict)}."),
             Key("detail", "text", "The verdict as a sentence; empty for a hit."),
             _DIFFERENCES,

@@ -102,7 +102,7 @@ def test_a_system_root_that_is_not_asked_is_told(
     told = f"the system root {gone} was not asked, as it does not exist; correct GPUCACHE_SYSTEM_DIRS"
     for answer in (why(), why(extra="5")):
         (row,) = answer.document["outcomes"]
-        assert row["not_asked"] == [{"root": str(gone), "detail": told}]
+        assert row["not_asked"] == [told]
         assert row["verdict"] == "hit" or told in row["detail"]
     text = run("inspect", "--why", kernel.sources / "k.cu", "--target", nvrtc, at=kernel.root).out
     assert f"asked:   {kernel.root}; not {gone}\n" in text
