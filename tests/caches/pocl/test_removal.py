@@ -86,7 +86,7 @@ def test_what_is_gone_already_is_said_to_be_so(tmp_path: Path) -> None:
     cache = build.cache(tmp_path)
     [entry] = cache.scan()
     assert cache.remove(entry, "test") is None
-    assert cache.remove(entry, "test") == Kept("it was removed since the scan")
+    assert cache.remove(entry, "test") == Kept("it was removed since the scan", gone=True)
 
 
 def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> None:
