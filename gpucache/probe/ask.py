@@ -11,8 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryDirectory
 
 from gpucache.backends.registry import backend_names
@@ -35,7 +35,8 @@ def ask(
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
         environ = {**os.environ, **_redirected(ends)} if names else {}
-        asked = [(name, _start([*command, name], environ, ends)) for name in names]
+        with _undisturbed():
+            asked = [(name, _start([*command, name], environ, ends)) for name in names]
         return [device for name, child in asked for device in _answer(name, child, timeout_s)]
 
 
@@ -46,6 +47,22 @@ def _redirected(ends: ExitStack) -> Mapping[str, str]:
     except OSError:
         return {}
     return {"POCL_CACHE_DIR": ends.enter_context(folder)}
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No interrupt comes between the start of a child and the note that it has to be ended.
+
+    The children inherit that they hear none; they are ended by what nobody can decline to hear.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start(
