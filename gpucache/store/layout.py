@@ -32,7 +32,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 MISSED_LOCK = "missed.lock"
 """Held by whoever builds the missed requests of a root."""
 _KEY = re.compile(r"[0-9a-f]{64}")
-_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}-[0-9a-f]{64}\.gpc|[0-9]{1,10}-[0-9a-f]{16}\.history")
+_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json)|\.history)")
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")
 _QUARANTINED = re.compile(r"[0-9]{20}-.+\.gpc")
 _PROGRAM = re.compile(r"[a-z0-9-]{1,40}-[0-9a-f]{8}")
@@ -69,8 +69,8 @@ def is_temporary(name: str) -> bool:
 
 
 def is_lock(name: str) -> bool:
-    """Whether a file is called as the lock of a key."""
-    return _LOCK.fullmatch(name) is not None
+    """Whether a file is called as a lock of ours."""
+    return name == MISSED_LOCK or _LOCK.fullmatch(name) is not None
 
 
 def is_quarantined(name: str) -> bool:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 
-from gpucache.errors import CacheUnusableError
+from gpucache.errors import CacheUnusableError, TargetError
 from gpucache.folders import Folder
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
 from gpucache.outcomes import Noted
@@ -112,7 +112,7 @@ def _read(folder: Folder, name: str) -> MissedRequest | None:
             with os.fdopen(os.dup(fd), "rb") as file:
                 data = file.read(REQUEST_BYTES_CAP + 1)
         return _decode(CacheKey(match[1]), json.loads(data))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, TargetError):
         return None
 
 
@@ -138,7 +138,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
 
 
 def _decode(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
-    """Raises ValueError, KeyError or TypeError for what was not written by ``_encode``."""
+    """Raises ValueError, KeyError, TypeError or TargetError for what was not written by ``_encode``."""
     sizes = values["local_sizes"]
     if not isinstance(sizes, list) or not all(isinstance(one, int) for size in sizes for one in size):
         raise TypeError("local sizes are lists of numbers")

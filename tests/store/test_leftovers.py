@@ -44,6 +44,18 @@ def test_strays_among_entries_are_leftovers(
     assert [found.key for found in store.scan()] == [make_entry().key]
 
 
+@pytest.mark.parametrize("name", [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", "locks/missed.lock"])
+def test_what_a_stopped_build_of_misses_leaves_is_removed(
+    name: str, put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """A half-written request and the lock of those that are built are ours, and go."""
+    store.publish(make_entry())
+    path = put(root / "v1" / name, b"")
+    (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
+    assert leftover.path == path and store.remove_leftover(leftover)
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     "name",
     ["entries/list.json", "entries/users/42.json", "entries/ab/mine.gpc", "tmp/draft.txt", "locks/bike.lock"],

@@ -82,6 +82,16 @@ def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
+def test_a_request_for_no_target_is_passed_by(store: DirectoryStore, tmp_path: Path) -> None:
+    """A request whose target does not read is none, and is replaced when its program asks again."""
+    store.note_missed(_missed())
+    (path,) = (tmp_path / "cache/v1/missed").iterdir()
+    path.write_text(path.read_text(encoding="ascii").replace("opencl:pocl/cpu", "pocl"), encoding="ascii")
+    assert store.missed() == []
+    assert store.note_missed(_missed()) is Noted.NEW
+    assert store.missed() == [_missed()]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"local_sizes": 1}', "[" * 10_000])
 def test_a_file_that_is_no_request_is_passed_by(store: DirectoryStore, tmp_path: Path, text: str) -> None:
     """What does not read as a request is none, and neither is a link to one."""
