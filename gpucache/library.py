@@ -6,6 +6,7 @@ Owns the library's promise that a cache never makes a program fail. Must not imp
 import atexit
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ LOGGER = logging.getLogger("gpucache")
 NAME_HEADERS = "name the headers with the argument headers=[...]"
 HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
+_INTERPRETER = re.compile("python|pypy", re.IGNORECASE)
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
@@ -170,9 +172,12 @@ class _Learner:
         self._roots.add(root)
 
     def start(self) -> None:
+        # An application that embeds Python, or is packed with it, names itself here and would start anew.
+        if not _INTERPRETER.match(Path(sys.executable or "").name):
+            return
         # In a session of its own and with nothing of ours open, so that nobody waits for it.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
-        for root in self._roots if sys.executable else ():
+        for root in tuple(self._roots):  # threads may go on adding
             options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
             with suppress(Exception):  # what cannot be started is learned another time
                 child = subprocess.Popen(

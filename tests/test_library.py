@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpucache import library
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
 
@@ -170,3 +171,17 @@ def test_a_required_hit_raises_in_the_program(
     assert "never-built" in missed.stderr
     assert run(1).returncode == 0
     assert run(1, GPUCACHE_REQUIRE="1").returncode == 0
+
+
+@pytest.mark.parametrize(("name", "starts"), [("python3.13", 1), ("PyPy", 1), ("editor", 0), ("", 0)])
+def test_only_an_interpreter_is_started_to_learn(
+    name: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that embeds Python is what sys.executable names there, and is not started again."""
+    started: list[object] = []
+    monkeypatch.setattr(sys, "executable", name and str(tmp_path / name))
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: started.append(argv))
+    learner = library._Learner()
+    learner._roots.add(tmp_path)
+    learner.start()
+    assert len(started) == starts

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
     from gpucache.engine.warm import WarmItem
     from gpucache.manifest import ProgramSpec
-    from gpucache.model import Device
+    from gpucache.model import CacheKey, Device
     from gpucache.outcomes import WarmOutcome
     from gpucache.settings import Settings
+    from gpucache.store.interface import MissedRequest
 
 NEXT = (
     "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
@@ -168,12 +169,16 @@ def _check_misses(named: Named, profile: Path | None) -> None:
 def _warm_misses(
     run: _Run, targets: tuple[str, ...], local_sizes: tuple[tuple[int, ...], ...]
 ) -> "list[WarmOutcome]":
-    """Warm what programs noted, as the one process that does, and remove the notes of what is there now."""
+    """Warm what programs noted, as the one process that does, and remove the notes of what is there now.
+
+    What is noted meanwhile is built too: a program that ends meanwhile starts nobody else for it.
+    """
     from gpucache.assembly import backends, open_store
     from gpucache.cli.machines import machine
     from gpucache.engine.missed import forget_built, plan_missed
     from gpucache.engine.targets import select_target
     from gpucache.errors import CacheUnusableError
+    from gpucache.outcomes import WarmResult
 
     _check_root(run.settings, shared=run.shared, check=run.check)
     store = open_store(run.settings, shared=run.shared)
@@ -183,17 +188,29 @@ def _warm_misses(
         return []
     here = machine(None, sorted({one.request.target.backend for one in missed}))
     chosen = [select_target(target, here.devices).target for target in targets]
-    missed = [one for one in missed if one.request.target in chosen or not chosen]
-    items = plan_missed(missed, here.devices, backends(), here.environment, local_sizes)
-    if run.check:
+
+    def fresh() -> "list[MissedRequest]":
+        wanted = (one for one in store.missed() if one.request.target in chosen or not chosen)
+        return [one for one in wanted if one.key not in tried]
+
+    def outcomes_of(missed: "list[MissedRequest]") -> "list[WarmOutcome]":
+        items = plan_missed(missed, here.devices, backends(), here.environment, local_sizes)
         return _outcomes(run, items, here.environment)
+
+    tried: set[CacheKey] = set()
+    if run.check:
+        return outcomes_of(fresh())
+    outcomes: list[WarmOutcome] = []
     with store.build_missed() as alone:
         if not alone:
             raise CacheUnusableError(
                 f"another process builds the misses of {store.root} now; run this again when it has ended"
             )
-        outcomes = _outcomes(run, items, here.environment)
-        forget_built(store, missed, outcomes)
+        while (missed := fresh()) and not any(one.result is WarmResult.INTERRUPTED for one in outcomes):
+            tried |= {one.key for one in missed}
+            done = outcomes_of(missed)
+            forget_built(store, missed, done)
+            outcomes += done
     return outcomes
 
 

@@ -136,11 +136,12 @@ def opened(folder: Path) -> Iterator[Path]:
     """The files that a traced command opened for reading, by their real paths, each once."""
     seen: set[bytes] = set()
     for file in sorted(folder.glob(f"{_TRACED}.*")):
-        for line in file.read_bytes().splitlines():
-            match = _OPENED.match(line)
-            if match and b"O_WRONLY" not in match[1] and match[2] not in seen:
-                seen.add(match[2])
-                yield Path(os.fsdecode(_ESCAPED.sub(_unescaped, match[2])))
+        with file.open("rb") as lines:
+            for line in lines:
+                match = _OPENED.match(line)
+                if match and b"O_WRONLY" not in match[1] and match[2] not in seen:
+                    seen.add(match[2])
+                    yield Path(os.fsdecode(_ESCAPED.sub(_unescaped, match[2])))
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

@@ -49,6 +49,7 @@ class Noted(StrEnum):
 
     NEW = "new"
     KNOWN = "known"
+    """It was kept already, within the last hour."""
     LOST = "lost"
 
 

@@ -26,6 +26,8 @@ FILE_CAP = 256
 REQUEST_BYTES_CAP = 8 << 20
 """A request that needs more bytes, its source among them, is not kept."""
 BYTES_CAP = 64 << 20
+AGAIN_NS = 3600 * 10**9
+"""A request that is wanted again after so long is news, as whoever was to build it may have been stopped."""
 _UNUSABLE = (OSError, CacheUnusableError)
 _NAME = re.compile(r"([0-9a-f]{64})\.json")
 
@@ -43,7 +45,8 @@ class Missed:
             before = _read(folder, name)
             known = before.request.local_sizes if before is not None else ()
             sizes = dict.fromkeys((*known, *missed.request.local_sizes))
-            if before is not None and len(sizes) == len(known):
+            recent = before is not None and missed.when_ns - before.when_ns < AGAIN_NS
+            if recent and len(sizes) == len(known):
                 return Noted.KNOWN
             data = _encode(missed, tuple(sizes))
             if len(data) > REQUEST_BYTES_CAP:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.errors import NoDeviceError, TargetError
+from gpucache.keys import digest
 from gpucache.model import Target
 from tests.patience import PATIENCE_S
 
@@ -35,6 +36,15 @@ _SHOW = "kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
 def test_a_slug_is_short_and_plain(text: str, slug: str) -> None:
     """Names become lower case, without marks, with hyphens between words."""
     assert platforms.slug(text) == slug
+
+
+def test_what_is_no_regular_file_is_no_configuration(tmp_path: Path) -> None:
+    """A device or a pipe called cl.cfg, which might never end, is not read."""
+    (tmp_path / "cl.cfg").symlink_to(os.devnull)
+    assert platforms._configuration(tmp_path) is None
+    (tmp_path / "cl.cfg").unlink()
+    (tmp_path / "cl.cfg").write_bytes(b"A = 1\n")
+    assert platforms._configuration(tmp_path) == digest(b"A = 1\n")
 
 
 def _device(name: str, driver: str = "1.0") -> SimpleNamespace:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpucache.engine import missed
+from gpucache.engine.missed import forget_built
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
 from gpucache.store import DirectoryStore
@@ -66,6 +69,23 @@ def test_misses_are_built_by_one_process(run: Run, store: DirectoryStore) -> Non
         answer = run("warm", "--misses")
     assert answer.code == 5
     assert "another process builds the misses of" in answer.err
+
+
+@pytest.mark.usefixtures("probed")
+def test_what_is_noted_meanwhile_is_built_too(
+    run: Run, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is noted while others are built is built in the same run; none is tried twice."""
+    first = store.missed()
+
+    def forget_and_note(*arguments: Any) -> None:
+        forget_built(*arguments)
+        for one in first:
+            store.note_missed(replace(one, key=CacheKey(digest(b"more" + one.request.program.source))))
+
+    monkeypatch.setattr(missed, "forget_built", forget_and_note)
+    results = [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]
+    assert sorted(results) == ["built", "failed", "failed", "hit"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
 from gpucache.outcomes import Noted
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import MissedRequest
-from gpucache.store.missed import FILE_CAP, REQUEST_BYTES_CAP
+from gpucache.store.missed import AGAIN_NS, FILE_CAP, REQUEST_BYTES_CAP
 
 _REQUEST = BuildRequest(
     program=Program("show", Language.OPENCL_C, b"// Gr\xf6\xdfe\nkernel void show() {}"),
@@ -47,6 +47,17 @@ def test_a_request_is_noted_once(store: DirectoryStore) -> None:
     assert store.note_missed(_missed(local_sizes=())) is Noted.KNOWN
     assert store.note_missed(_missed(local_sizes=((16, 16),))) is Noted.NEW
     assert [one.request.local_sizes for one in store.missed()] == [((64,), (16, 16))]
+
+
+def test_a_request_is_news_again_after_an_hour(store: DirectoryStore) -> None:
+    """What nobody has built since is noted anew, with all sizes that are known, as its build may be lost."""
+    later = replace(_missed(local_sizes=()), when_ns=_missed().when_ns + AGAIN_NS)
+    assert [store.note_missed(one) for one in (_missed(), later, later)] == [
+        Noted.NEW,
+        Noted.NEW,
+        Noted.KNOWN,
+    ]
+    assert [one.request.local_sizes for one in store.missed()] == [((64,),)]
 
 
 def test_what_was_built_is_forgotten(store: DirectoryStore) -> None:

@@ -5,6 +5,7 @@ driver UUID is asked with ctypes, as PyOpenCL does not read it. Loads PyOpenCL.
 """
 
 import ctypes
+import hashlib
 import os
 import platform as machine
 import re
@@ -21,7 +22,7 @@ from gpucache.backends.loaded import loaded
 from gpucache.backends.opencl import vendors
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
-from gpucache.keys import NOT_FOUND, digest
+from gpucache.keys import NOT_FOUND
 from gpucache.model import Device, Target, Toolchain
 
 _SHORT_NAMES = {
@@ -130,8 +131,12 @@ def toolchain(handle: Any) -> Toolchain:
 
 def _configuration(folder: str | Path) -> str | None:
     """Digest of the file that Intel's runtime reads its settings from; None where there is none."""
+    path = Path(folder, "cl.cfg")
     try:
-        return digest(Path(folder, "cl.cfg").read_bytes())
+        if not path.is_file():
+            return None  # reading a pipe would wait
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
 

@@ -45,6 +45,8 @@ _TRIAL = (
     bytes(4096),
     1_700_000_000,
 )
+_TRIAL_BYTES = 1 << 20
+"""No value may be longer, whatever the text asks for."""
 _TRIAL_STEPS = 100_000
 """Instructions of SQLite's machine after which a statement is given up; rocFFT's take some dozens."""
 _MAJOR, _MINOR = 10_000_000, 100_000
@@ -169,6 +171,7 @@ def _tried(text: str, encoding: str) -> str:
         return "it was not made by CREATE TABLE"
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as trial:
         trial.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        trial.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TRIAL_BYTES)
         trial.set_progress_handler(lambda: 1, _TRIAL_STEPS)
         try:
             trial.execute("PRAGMA trusted_schema=OFF")
