@@ -133,7 +133,7 @@ WORDS: dict[str, tuple[str, dict[Word, str]]] = {
             FindingKind.ORPHAN: "One half of a pair of files, or a record without its entry.",
             FindingKind.LEFTOVER: "A file that a writer left behind.",
             FindingKind.LOCKED: "A lock that nobody holds.",
-            FindingKind.UNSUPPORTED: "It was written by a newer version.",
+            FindingKind.UNSUPPORTED: "It was written by a newer version, or is of a kind that is not known.",
         },
     ),
     "bench": (

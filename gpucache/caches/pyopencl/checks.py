@@ -166,8 +166,12 @@ def _binary(inner: Folder, present: set[str]) -> list[Problem]:
     if info.problem:
         return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
     if info.kind is PayloadKind.UNKNOWN:
-        detail = f"binary begins with {data[:8].hex(' ')}, as that of no platform known here: {DIES}"
-        return [Problem(FindingKind.MISLABELLED, detail)]
+        # A platform that is not known here may write such a one, so it is nothing to be removed.
+        detail = (
+            f"binary begins with {data[:8].hex(' ')}, as that of no platform known here; "
+            f"where that is damage, {DIES}, and evicting the entry mends it"
+        )
+        return [Problem(FindingKind.UNSUPPORTED, detail, mended=False, served=True)]
     return []
 
 
