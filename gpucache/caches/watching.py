@@ -3,8 +3,9 @@
 Owns the walk over every system and every plain folder, and what counts as an entry: what a system says is
 one, else a file. Entries are told apart by name, size and the time they were written, so that a cache which
 is emptied and filled again at each start is seen. Empty files are none, as several owners leave one at each
-start, nor are those that an owner rewrites at a hit, nor the logs of programs that gpucache does not know:
-files called so, and text that only becomes longer. Must not know why somebody compares.
+start, nor are those that an owner rewrites at a hit. Of programs that gpucache does not know neither are logs
+(files called so, and text that only becomes longer) nor what SQLite keeps for those that have a database
+open, which each of them writes anew. Must not know why somebody compares.
 """
 
 import os
@@ -25,7 +26,11 @@ Snapshot = Mapping[str, Mapping[str, Held]]
 
 _FILES = 200_000
 _HEAD_BYTES = 4096
-_LOGS = (".log", ".lock")
+_NO_ENTRIES = (
+    ".log",
+    ".lock",
+    "-shm",
+)  # the last is SQLite's index of its log, https://sqlite.org/walformat.html
 
 
 def snapshot(environ: Mapping[str, str], *, private: bool) -> Snapshot:
@@ -47,7 +52,7 @@ def snapshot(environ: Mapping[str, str], *, private: bool) -> Snapshot:
         held[OTHERS] = {
             name: one._replace(text=_is_text(below / name))
             for name, one in strangers
-            if not name.endswith(_LOGS)
+            if not name.endswith(_NO_ENTRIES)
         }
     return held
 

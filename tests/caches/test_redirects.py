@@ -1,6 +1,8 @@
 """Every known cache kept below a folder, and looked at."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from gpucache.caches.redirects import PLAIN, make_folders, plain_places
@@ -74,6 +76,32 @@ def test_a_log_is_no_entry(tmp_path: Path) -> None:
     for name in ("kernel.ptx", "kernel.bin"):
         os.utime(tmp_path / name, (1, 1))
     assert growth(before, snapshot(environment, private=True))[0].names == ("kernel.bin", "kernel.ptx")
+
+
+def test_a_database_that_is_only_opened_is_no_entry(tmp_path: Path) -> None:
+    """SQLite writes the index of a log that was left behind anew at each start; a new row is an entry."""
+    environment, cache = {"XDG_CACHE_HOME": str(tmp_path)}, tmp_path / "app" / "cache.db"
+    start = """if True:
+        import os, sqlite3, sys
+        database = sqlite3.connect(sys.argv[1])
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE IF NOT EXISTS kernels (key, code)")
+        if not database.execute("SELECT * FROM kernels WHERE key = ?", sys.argv[2:]).fetchall():
+            database.execute("INSERT INTO kernels VALUES (?, 'code')", sys.argv[2:])
+        database.commit()
+        os._exit(0)  # without closing it, so that the log stays"""
+
+    def run(key: str) -> None:
+        subprocess.run([sys.executable, "-c", start, str(cache), key], check=True, timeout=60)
+
+    cache.parent.mkdir()
+    run("one")
+    before = snapshot(environment, private=True)
+    assert cache.with_name("cache.db-shm").exists()
+    run("one")
+    assert growth(before, snapshot(environment, private=True)) == ()
+    run("two")
+    assert growth(before, snapshot(environment, private=True))[0].names == ("app/cache.db-wal",)
 
 
 def test_what_a_hit_rewrites_is_no_entry(tmp_path: Path) -> None:
