@@ -7,7 +7,7 @@ spelled with digest, names that resolved nowhere, and a digest of how names reso
 build options, artifact kind, the toolchain's fields, environment variables that reach the
 compiler, and name expressions. A located key adds the directories and file name that the compiler
 could have written into its output. Local sizes are no part of a key: an artifact that is compiled
-for more of them answers whoever knows fewer, so its head says for which. (Entries of gpucache 0.1
+for more of them serves a request that names fewer, so its head says for which. (Entries of gpucache 0.1
 with local sizes among their fields are sound, and no longer asked for.)
 
 Must not know what a field means to a compiler: backends say which fields there are.

@@ -21,7 +21,6 @@ from typing import Any, SupportsIndex
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import NOT_KEPT
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
@@ -134,7 +133,7 @@ class _Counter:
             os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()  # a new one: that of before a fork may be held by nobody who lives
+        self._lock = threading.Lock()  # a thread that did not survive the fork may still hold the old one
         self._hits = self._misses = 0
         self._layers: Layers | None = None
 
@@ -230,7 +229,8 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         f", {outcome.note}" if outcome.note else "",
         f"; {HOW_TO_WARM}" if noted else "",
     )
-    if outcome.note.startswith(NOT_KEPT) or miss.verdict is Verdict.UNCACHEABLE:
+    failed = isinstance(outcome, Built) and outcome.publish_failed
+    if failed or miss.verdict is Verdict.UNCACHEABLE:
         _warn(outcome.note)
 
 

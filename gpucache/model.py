@@ -114,7 +114,7 @@ class BuildRequest:
     headers: tuple[str, ...] = ()
     """Headers named by hand where an include goes through a macro."""
     name_headers: str = "name the headers in the manifest (headers = [...])"
-    """How whoever asks names headers by hand, for messages."""
+    """How headers are named by hand where this request was made, as a remedy in messages."""
     cwd: str = "/"
     """The directory that relative include directories are meant from."""
     searches_cwd: bool = False

@@ -115,13 +115,6 @@ def _nothing(word: str) -> str:
     )
 
 
-def select_for(cache: Cache, words: Sequence[str], targets: Sequence[str]) -> list[CacheEntry]:
-    """Entries of the words for any of some targets, or for all with none; raises UsageError."""
-    if not targets:
-        return list(select(cache, words, None))
-    return [entry for target in targets for entry in select(cache, words, target)]
-
-
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
     """Reads the key fields of an entry by its key; empty where they cannot be read."""
 

@@ -25,8 +25,6 @@ from gpucache.store.interface import Damaged, EntryStore, Event, Found
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
 _NAMED = 3
-NOT_KEPT = "it could not be kept"
-"""How the note of what failed to be published begins."""
 
 
 def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
@@ -40,7 +38,10 @@ def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
 
 
 def find_whole(layers: Layers, prepared: Prepared) -> Hit | Miss:
-    """The same for who fills the cache: an entry that lacks a local size of the request is a miss."""
+    """As ``find``, but an entry that is not compiled for all local sizes of the request is a miss.
+
+    For filling the cache: a program uses such an entry all the same.
+    """
     found = find(layers, prepared)
     return found if isinstance(found, Miss) else incomplete(prepared, found) or found
 
@@ -105,8 +106,9 @@ def build(
 ) -> Hit | Built:
     """Compile after a miss, once among all processes that want the key, and publish.
 
-    Where somebody else compiles it already, that is waited for, and once: if they keep nothing, nobody
-    queues for the rest. ``useless`` is an entry that was found and has to be replaced.
+    Where another process compiles the key already, this one waits for it once. If that process kept
+    nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry
+    that was found and has to be replaced.
     """
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
@@ -123,7 +125,7 @@ def build(
 
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
-    """What whoever held the lock has built."""
+    """The entry that another process published while it held the lock; None where there is none."""
     found = _look(layers if useless is None else replace(layers, memory=None), prepared, [])
     if found is None or lacking_sizes(prepared, found.head):
         return None
@@ -175,7 +177,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
         why = error.strerror if isinstance(error, OSError) else None
-        return Built(artifact, miss, None, note=f"{NOT_KEPT}: {why or error}")
+        return Built(artifact, miss, None, note=f"it could not be kept: {why or error}", publish_failed=True)
     _remember(layers, entry)
     _record(store, prepared, entry)
     if layers.trim is not None:

@@ -38,7 +38,8 @@ def program_name(source: bytes) -> str:
     code = _DIRECTIVE.sub(b"", text)
     qualified = re.finditer(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))), code)
     for match in islice(qualified, _DECLARATIONS_TRIED):
-        tokens = _TOKEN.findall(code[match.end() : match.end() + _DECLARATION_BYTES])
+        found = _TOKEN.finditer(code, match.end(), match.end() + _DECLARATION_BYTES)
+        tokens = (token[0] for token in found)
         name = _declared(tokens, marks, is_void=match[1] is not None)
         if name is not None:
             return _expanded(name, macros).decode("ascii")

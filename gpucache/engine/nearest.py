@@ -52,8 +52,6 @@ class Nearest:
     """The nearest build whose entry is still there."""
 
     event: Event
-    kin: bool
-    """Whether it is the same program; otherwise it only has a kernel or a file of the same name."""
     same_device: bool
     """Whether it was built for the device that is asked for, whatever the target was called then."""
     differences: tuple[Difference, ...]
@@ -95,7 +93,7 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     if found is None:
         return None
     rank, candidate, differing = found
-    return Nearest(candidate.event, not rank[0], not rank[1], differing)
+    return Nearest(candidate.event, not rank[1], differing)
 
 
 def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Candidate]:

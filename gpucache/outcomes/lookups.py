@@ -75,3 +75,5 @@ class Built:
     """The key it was published under; None where it was not published."""
     note: str = ""
     """Why it was not published, in one sentence; empty where it was."""
+    publish_failed: bool = False
+    """Whether that is because the cache could not be written."""

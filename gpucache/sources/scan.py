@@ -13,8 +13,8 @@ Three things go through macros and cannot be followed by text:
   definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
   macro is called; any other use is told by ``probed_by_macro`` once all texts are known.
 
-Neither can be seen a probe or a clock whose name is put together with ``##``: ``can_paste`` tells of
-texts that hold the parts.
+A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` tells
+which texts hold the parts of one.
 
 Must not touch files.
 """

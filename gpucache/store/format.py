@@ -138,11 +138,6 @@ def read_description(fd: int, size: int) -> Description:
     return Description(header, head, block[header.head_bytes : described])
 
 
-def read_detail(fd: int, size: int) -> EntryDetail:
-    """The detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
-    return read_description(fd, size).detail()
-
-
 def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
     """Description and payload of an open file, every byte verified, and that they are this key's.
 

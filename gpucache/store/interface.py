@@ -102,7 +102,7 @@ class Event:
     source: str = ""
     """Of a build: the first digits of its source's SHA-256."""
     program: str = field(default="", compare=False)
-    """The program in whose history it stands; whoever records it gives the name apart."""
+    """The program in whose history it stands. Set when it is read; ``record`` takes the name by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # For information see https://bford.info/cachedir/
 """
 MISSED_LOCK = "missed.lock"
-"""Held by whoever builds the missed requests of a root."""
+"""The lock of the one process that builds the missed requests of a root."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json)|\.history)")
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")

@@ -45,7 +45,7 @@ _DEBUG = re.compile(r"-g(\d|line.*)?")
 # Where each implementation looks, as traced: PoCL puts the current directory before every -I, Intel
 # after, and for a quoted name in the program itself also before. PoCL writes the program into its cache,
 # so a quoted name is looked for there first. Intel has folders of its own behind all others, and reads a
-# cl.cfg. Who is not known gets every match.
+# cl.cfg. For an implementation that is not known every match is covered.
 _INTEL_SYSTEM = ("/usr/local/include", "include", "/usr/include")
 _RULES = {
     POCL: SearchRule(quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.CWD, Place.DIRS)),
