@@ -10,6 +10,7 @@
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
     +-- FormatError               3  an entry whose bytes are not what its format says
     +-- NoDeviceError             4  no usable device or compiler
+    +-- WorkersError              4  no worker process can be started; says why and what to do
     +-- CacheUnusableError        5  the root cannot be used; says why and what to do
 
 A message is one sentence that names the thing and the remedy. This module imports nothing of ours.
@@ -85,6 +86,12 @@ class FormatError(GpucacheError):
 
 class NoDeviceError(GpucacheError):
     """Nothing could be attempted: no usable device or compiler."""
+
+    exit_code = 4
+
+
+class WorkersError(GpucacheError):
+    """No worker process can be started."""
 
     exit_code = 4
 

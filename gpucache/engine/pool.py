@@ -1,7 +1,8 @@
 """Worker processes that may crash, hang or eat memory at the cost of their own item alone.
 
 Owns isolation: a spawned process in an empty directory with a memory limit, silent drivers, and an
-end with its parent. The pool itself is pebble's, which survives dead workers and ends late ones.
+end with its parent. The pool itself is pebble's, which survives dead workers and ends late ones;
+what it does not see of a dead worker is in ``engine/workers.py``.
 """
 
 import ctypes
@@ -10,17 +11,18 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.interrupts import held
+from gpucache.engine.workers import Spawning, at_item, check_start, startable, unstartable
 from gpucache.errors import GpucacheError
 
 J = TypeVar("J")
@@ -28,6 +30,7 @@ R = TypeVar("R")
 
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
+_SAID = "said"
 _WORKER_BYTES = 1024**3
 
 
@@ -72,33 +75,95 @@ def run_isolated(
     """Run a picklable function over items in workers; yields each as it ends.
 
     ``running`` is told, a few times a second, which items are being worked on now. Closing the
-    iterator, or an interrupt, ends the workers.
+    iterator, or an interrupt, ends the workers. Raises WorkersError where none can be started.
     """
-    with held() as check_interrupt:
+    check_start()
+    left = dict(enumerate(items))
+    while left:
+        before = len(left)
+        with startable(), _place() as place:
+            why = yield from _run_pool(function, left, bounds, place, running)
+            if len(left) == before:  # a pool that broke is replaced for as long as each gets something done
+                raise unstartable(why or _said(place) or "they end before they begin")
+
+
+@contextmanager
+def _place() -> Iterator[Path]:
+    """A folder for what workers leave, gone afterwards."""
+    try:
         place = Path(tempfile.mkdtemp(prefix="gpucache-"))
+        (place / _SAID).touch()
+    except OSError as error:
+        raise unstartable(error) from None
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _said(place: Path) -> str:
+    """What kept a worker from beginning, in its own words."""
+    try:
+        return (place / _SAID).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def _run_pool(
+    function: Callable[[J], R],
+    left: dict[int, J],
+    bounds: Bounds,
+    place: Path,
+    running: Callable[[Sequence[J]], None],
+) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
+    """Take what is answered out of ``left``, until nothing is or the pool breaks; what broke it."""
+    futures: dict[int, Future[R]] = {}
+    spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
+    with held() as check_interrupt:
         pool = ProcessPool(
-            max_workers=max(1, min(bounds.jobs, len(items))),
+            max_workers=max(1, min(bounds.jobs, len(left))),
             max_tasks=1 if bounds.fresh else 0,
             initializer=_begin,
             initargs=(str(place), os.getpid(), bounds.memory_bytes),
-            context=get_context("spawn"),
+            context=spawning,
         )
+        why = None
         try:
-            guarded = _Guarded(function)
-            with _deaf_children():
-                futures: dict[Future[R], J] = {
-                    pool.schedule(guarded, args=[item], timeout=bounds.timeout_s): item for item in items
-                }
-            while futures:
-                done, _ = wait(futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-                running([item for future, item in futures.items() if future.running()])
+            try:
+                with _deaf_children():
+                    for index, item in left.items():
+                        guarded = _Guarded(function, place, index)
+                        futures[index] = pool.schedule(guarded, args=[item], timeout=bounds.timeout_s)
+            except (OSError, RuntimeError) as error:  # of a start, and of a pool that broke meanwhile
+                why = _cause(error)
+            waiting = {future: index for index, future in futures.items()}
+            while waiting:
+                active = pool.active
+                done, _ = wait(waiting, timeout=_POLL_S if active else 0, return_when=FIRST_COMPLETED)
+                running([left[index] for future, index in waiting.items() if future.running()])
                 for future in done:
-                    yield futures.pop(future), _result(future, bounds)
+                    index, answer = waiting.pop(future), _result(future, bounds)
+                    if isinstance(answer, BrokenProcessPool):
+                        why = why or _cause(answer)
+                    else:
+                        yield left.pop(index), answer
                 check_interrupt()
+                if not (active or done):
+                    break
         finally:
+            spawning.over = True
             pool.stop()
             pool.join()
-            shutil.rmtree(place, ignore_errors=True)
+    return why
+
+
+def _cause(error: BaseException) -> OSError | None:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return cause if isinstance(cause, OSError) else None
+
+
+def _has_begun(future: "Future[R] | None") -> bool:
+    return future is not None and (future.running() or future.done())
 
 
 @contextmanager
@@ -119,11 +184,17 @@ def _deaf_children() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Guarded(Generic[J, R]):
-    """A function whose every exception can travel: bindings raise ones that cannot be pickled."""
+    """A function over one item, whose exceptions can all travel: bindings raise some that cannot."""
 
     function: Callable[[J], R]
+    place: Path
+    index: int
 
     def __call__(self, item: J) -> R:
+        with at_item(self.place, self.index):
+            return self._called(item)
+
+    def _called(self, item: J) -> R:
         try:
             return self.function(item)
         except TimeoutError as error:  # of a file system: not to be taken for the item's own time limit
@@ -138,7 +209,7 @@ class _Guarded(Generic[J, R]):
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
 
-def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died:
+def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died | BrokenProcessPool:
     try:
         return Done(future.result())
     except TimeoutError:
@@ -147,6 +218,8 @@ def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died:
         return Died(_death(error.exitcode))
     except CancelledError:
         return Died("it was called off")
+    except BrokenProcessPool as error:
+        return error
     except Exception as error:  # whatever the function raised is the answer
         return Failed(error)
 
@@ -155,7 +228,7 @@ def _death(status: int) -> str:
     try:
         return f"its compiler process died of {signal.Signals(-status).name}"
     except ValueError:
-        return f"its compiler process ended with status {status}"
+        return f"its compiler process ended with status {status & 255}"
 
 
 def worker_count(items: int) -> int:
@@ -192,14 +265,17 @@ def _free_bytes() -> int:
 
 def _begin(place: str, parent: int, memory_bytes: int | None) -> None:
     """Start of a worker: an empty directory of its own, silence, limits, and no life after its parent."""
-    directory = tempfile.mkdtemp(dir=place)
-    os.chdir(directory)
-    _isolate_driver_caches(Path(place))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
+    try:
+        os.chdir(tempfile.mkdtemp(dir=place))
+        _isolate_driver_caches(Path(place))
+    except OSError as error:
+        (Path(place) / _SAID).write_text(str(error), encoding="utf-8")
+        raise
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -222,3 +298,7 @@ def _isolate_driver_caches(place: Path) -> None:
     """Give PoCL a cache of its own: its binaries pack whatever that holds for the program."""
     os.environ["POCL_KERNEL_CACHE"] = "1"
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-", dir=place)
+    try:
+        Path.home()
+    except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary where there is no home
+        os.environ["HOME"] = str(place)

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
-from gpucache.errors import TargetError
+from gpucache.engine.workers import check_start
+from gpucache.errors import TargetError, WorkersError
 from tests.patience import PATIENCE_S, wait_until
 
 # What workers are handed here are callables of the standard library, which any process can unpickle.
@@ -28,6 +30,7 @@ ITEMS: dict[str, Item] = {
     "hang": signal.pause,
     "spin": partial(any, iter(int, 1)),
     "exit": partial(os._exit, 7),
+    "leave": partial(os._exit, 0),
     "memory": partial(bytearray, 4 * GIB),
     "raise": partial(int, "x"),
     "refuse": partial(exec, "from gpucache.errors import TargetError; raise TargetError('no such target')"),
@@ -57,6 +60,7 @@ def answers() -> Answers:
         ("hang", Died("it did not end within 1 s")),
         ("spin", Died("it did not end within 1 s")),
         ("exit", Died("its compiler process ended with status 7")),
+        ("leave", Died("its compiler process ended with status 0")),
     ],
 )
 def test_a_dead_worker_is_told_in_words(answers: Answers, name: str, expected: Died) -> None:
@@ -213,6 +217,130 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     for file in files:
         pid = int(file.read_text(encoding="ascii"))
         wait_until(lambda: _gone(pid))  # noqa: B023 - called at once
+
+
+_RUN = """
+import operator, os
+from gpucache.engine.pool import Bounds, run_isolated
+if __name__ == "__main__":
+    print([type(answer).__name__ for _, answer in run_isolated(operator.call, [os.getpid], Bounds())])
+"""
+
+
+def _python(script: Path, text: str, **options: Any) -> tuple[int, str, str]:
+    script.parent.mkdir()
+    script.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-P", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["signal.py", "struct.py", "pickle.py", "gpucache.py"])
+def test_workers_import_nothing_from_the_current_directory(tmp_path: Path, name: str) -> None:
+    """A file there that is called like a module of Python's is never run."""
+    (tmp_path / name).write_text("raise SystemExit('run by mistake')", encoding="utf-8")
+    assert _python(tmp_path / "scripts" / "run.py", _RUN, cwd=tmp_path) == (0, "['Done']\n", "")
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set for the start of workers is taken back."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    before = dict(os.environ)
+    _run([os.getpid], Bounds())
+    assert dict(os.environ) == before
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The start of workers is not known to work, before and after."""
+    check_start.cache_clear()
+    yield monkeypatch
+    check_start.cache_clear()
+
+
+def test_a_python_that_cannot_be_run_is_told(
+    unchecked: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where no worker can be started there is one error that says so, and nothing on the terminal."""
+    unchecked.setattr(sys, "executable", os.devnull)
+    with pytest.raises(WorkersError, match="no worker process can be started"):
+        _run([os.getpid], Bounds())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_python_that_fails_at_its_start_is_told(
+    unchecked: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What Python says before it ends is in the error, not on the terminal."""
+    (tmp_path / "pickle.py").write_text("raise SystemExit('no pickle here')", encoding="utf-8")
+    unchecked.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(WorkersError, match="no pickle here"):
+        _run([os.getpid], Bounds())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where every worker fails at its start nobody waits for the items, and nothing is on the terminal."""
+    no_limit = cast("int", "a limit that cannot be set")
+    with pytest.raises(WorkersError, match="they end before they begin"):
+        _run([os.getpid, os.getcwd], Bounds(jobs=2, memory_bytes=no_limit))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_umask_that_takes_the_owners_rights_is_no_obstacle(tmp_path: Path) -> None:
+    """Workers can use the semaphores and folders that were made for them."""
+    text = "import os\nos.umask(0o777)\n" + _RUN
+    assert _python(tmp_path / "scripts" / "run.py", text) == (0, "['Done']\n", "")
+
+
+_NOBODY = 54321
+"""A user id that no password file knows."""
+
+_FORBIDDEN = """
+import operator, os, sys
+from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.errors import WorkersError
+if __name__ == "__main__":
+    sys.executable = {python!r}
+    del os.environ["HOME"]
+    os.setgroups([])
+    os.setuid({uid})
+    try:
+        list(run_isolated(operator.call, [os.getpid], Bounds()))
+    except WorkersError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root becomes another user")
+def test_a_python_that_this_user_may_not_run_is_told(tmp_path: Path) -> None:
+    """A process that became a user without a name, and without the right to Python, ends in one sentence."""
+    python = tmp_path / "python"
+    python.touch(mode=0o700)
+    text = _FORBIDDEN.format(python=str(python), uid=_NOBODY)
+    status, said, complained = _python(tmp_path / "scripts" / "run.py", text)
+    assert (status, complained) == (0, "")
+    assert said.startswith("no worker process can be started ([Errno 13] Permission denied")
+
+
+_HOME = """
+import operator
+from pathlib import Path
+from gpucache.engine.pool import Bounds, run_isolated
+print([answer for _, answer in run_isolated(operator.call, [Path.home], Bounds())])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root becomes another user")
+def test_a_user_without_a_name_has_a_home_in_workers(tmp_path: Path) -> None:
+    """Where a user has no home a worker is given one: PyOpenCL loads no binary without."""
+    become = ["setpriv", f"--reuid={_NOBODY}", "--clear-groups", "env", "-u", "HOME", sys.executable, "-P"]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": PATIENCE_S}
+    if shutil.which("setpriv") is None or subprocess.run([*become, "-c", ""], **options).returncode != 0:
+        pytest.skip("another user may not run this Python, or setpriv is not installed")
+    done = subprocess.run([*become, "-c", _HOME], **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("[Done(")
 
 
 def _gone(pid: int) -> bool:

@@ -1,0 +1,156 @@
+"""How a worker process starts, and what its end tells.
+
+Owns that no worker starts where none can, that a file of the current directory is never taken for one
+of Python's own, and two ends that the pool (pebble) does not tell by itself: a worker that dies before
+the pool has read which item it took, and one whose compiler calls ``exit(0)``. Knows nothing of items.
+"""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from multiprocessing import get_context
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from gpucache.errors import WorkersError
+
+_START_S = 60.0
+_SAFE_PATH = "PYTHONSAFEPATH"
+# -P: what lies in the current directory is not imported.
+_TRY = ("-P", "-c", "import multiprocessing.synchronize")
+# A status of no process: it ended with 0, in the middle of an item.
+_SILENT = 256
+_REMEDIES = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files of the machine",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u) or end some",
+    errno.ENOMEM: "free some memory",
+    errno.ENOSPC: "make room for files in the temporary folder (TMPDIR) and in /dev/shm",
+    errno.ENOENT: "set TMPDIR to a folder that exists and can be written",
+}
+_REMEDY = (
+    "check that this user can run Python and write to the temporary folder (TMPDIR) and /dev/shm, "
+    "and the limits of processes and memory (ulimit -a)"
+)
+
+
+@cache
+def check_start() -> None:
+    """Start Python as a worker would be started, once in a process; raises WorkersError where that fails.
+
+    The pool would try again and again, each time with a traceback on the terminal.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *_TRY],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_START_S,
+        )
+    except OSError as error:
+        raise unstartable(error) from None
+    except subprocess.TimeoutExpired:
+        raise unstartable(f"Python did not start within {_START_S:g} s") from None
+    if done.returncode != 0:
+        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+        raise unstartable(last or f"Python ended with status {done.returncode}")
+
+
+def unstartable(why: BaseException | str) -> WorkersError:
+    """Why no worker can be started, with what mends it."""
+    number = why.errno if isinstance(why, OSError) else None
+    return WorkersError(f"no worker process can be started ({why}); {_REMEDIES.get(number or 0, _REMEDY)}")
+
+
+@contextmanager
+def startable() -> Iterator[None]:
+    """Workers started meanwhile import nothing from the current directory, and can use what is made for them.
+
+    Under a umask that takes rights from the owner they could not open the pool's semaphores.
+    """
+    before, mask = os.environ.get(_SAFE_PATH), os.umask(0)
+    os.umask(mask & 0o077)
+    os.environ[_SAFE_PATH] = before or "1"
+    try:
+        yield
+    finally:
+        os.umask(mask)
+        if before is None:
+            os.environ.pop(_SAFE_PATH, None)
+
+
+@contextmanager
+def at_item(place: Path, index: int) -> Iterator[None]:
+    """In a worker: there is a mark of this process for as long as it works on an item."""
+    mark = _mark(place, os.getpid())
+    with suppress(OSError):  # without a mark an end is told less well, and the item is done all the same
+        mark.write_text(str(index), encoding="ascii")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            mark.unlink()
+
+
+def _mark(place: Path, pid: int | None) -> Path:
+    return place / f"at-{pid}"
+
+
+class Spawning:
+    """The multiprocessing context of a pool: ``spawn``, with processes whose end can be told."""
+
+    def __init__(self, place: Path, has_begun: Callable[[int], bool]) -> None:
+        self.place = place
+        self.has_begun = has_begun
+        """Whether the pool knows that an item was taken."""
+        self.over = False
+        """The pool is being ended: a dead process is dead."""
+        self._spawn = get_context("spawn")
+
+    def Process(self, **arguments: Any) -> "_Worker":  # noqa: N802 - multiprocessing's name
+        """A process that is not started yet."""
+        worker = _Worker(**arguments)
+        worker.spawning = self
+        return worker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spawn, name)
+
+
+class _Worker(SpawnProcess):
+    """A worker as the pool's process sees it."""
+
+    spawning: Spawning | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "spawning"}
+
+    def is_alive(self) -> bool:
+        """Whether it lives, or died of an item of which the pool has not read yet that it was taken.
+
+        The pool asks this and reads its pipe in two threads. It would give such an item to nobody.
+        """
+        if super().is_alive():
+            return True
+        index, spawning = self._item(), self.spawning
+        return index is not None and spawning is not None and not (spawning.over or spawning.has_begun(index))
+
+    @property
+    def exitcode(self) -> int | None:
+        """The status; one of its own for 0 in the middle of an item, which the pool takes for a good end."""
+        status = super().exitcode
+        return _SILENT if status == 0 and self._item() is not None else status
+
+    def _item(self) -> int | None:
+        if self.spawning is None:
+            return None
+        try:
+            return int(_mark(self.spawning.place, self.pid).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
