@@ -218,7 +218,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         )
     miss: Miss = outcome.miss
     compile_ns = outcome.compile_ns if isinstance(outcome, Plain) else outcome.artifact.compile_ns
-    noted = isinstance(outcome, Plain) and outcome.noted is not Noted.LOST
+    noted = isinstance(outcome, Plain) and outcome.noted.is_kept
     LOGGER.info(
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
         request.program.name,
@@ -229,7 +229,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         f", {outcome.note}" if outcome.note else "",
         f"; {HOW_TO_WARM}" if noted else "",
     )
-    failed = isinstance(outcome, Built) and outcome.publish_failed
+    failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST
     if failed or miss.verdict is Verdict.UNCACHEABLE:
         _warn(outcome.note)
 
@@ -246,7 +246,8 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     try:
         settings = read_settings(environ)
     except (UsageError, OSError) as error:
-        LOGGER.warning("the cache is not used: %s", error)
+        gone = "a root is named by a relative path, and the current directory is gone; name its full path"
+        LOGGER.warning("the cache is not used: %s", gone if isinstance(error, OSError) else error)
         required = environ.get("GPUCACHE_REQUIRE", "").lower() not in ("", "0", "false", "no", "off")
         settings = Settings(root=None, root_origin="none", disabled=True, require=required)
     _listen(settings.log)

@@ -256,7 +256,7 @@ _CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a current directory that is gone": (
         {"environment": {"GPUCACHE_DIR": "relative"}, "cwd": "{tmp}/gone", "remove_cwd": True},
-        "WARNING: the cache is not used: ",
+        "WARNING: the cache is not used: a root is named by a relative path",
     ),
 }
 

@@ -413,6 +413,17 @@ def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root:
     assert len(list(root.rglob("*.gpc"))) == 2
 
 
+def test_a_miss_that_cannot_be_noted_is_told(run: Run, root: Path) -> None:
+    """Where a late compiler's miss cannot be written down either, the program runs, and one line says so."""
+    (root / "v1").mkdir(parents=True)
+    (root / "v1" / "missed").touch()
+    first, second = run(_job("pocl"), _job("pocl"))
+    assert _compiled([first, second]) == [1, 1]
+    told = [line for line in (*first["log"], *second["log"]) if line.startswith("WARNING: ")]
+    assert len(told) == 1
+    assert f"could not be noted for 'gpucache warm --misses': {root}" in told[0]
+
+
 def test_what_was_missed_is_built_after_the_programs_end(
     settings: dict[str, str], root: Path, tmp_path: Path
 ) -> None:

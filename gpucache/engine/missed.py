@@ -31,20 +31,25 @@ def leave(
 
     ``environment`` are the variables that reach the compiler.
     """
-    noted = Noted.LOST
+    noted = Noted.NONE
     why = LATE if prepared.compilation.late else ""
     if layers.target is None or miss.verdict is Verdict.UNCACHEABLE:
         why = why_not_kept(layers, miss)
     elif prepared.compilation.late:
         noted = layers.target.note_missed(_missed(layers, prepared, environment))
-    journal(layers, prepared, miss, noted=noted is not Noted.LOST)
+        if not noted.is_kept:
+            why = (
+                f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
+                f"{layers.target.root} cannot be written, or the request is larger than 8 MiB"
+            )
+    journal(layers, prepared, miss, noted=noted.is_kept)
     return Plain(miss, compile_ns, noted, why)
 
 
 def note_lacking(layers: Layers, prepared: Prepared, found: Hit, environment: Variables = ()) -> Noted:
     """Note a request whose entry is not compiled for all of its local sizes."""
     if layers.target is None or not lacking_sizes(prepared, found.head):
-        return Noted.LOST
+        return Noted.NONE
     return layers.target.note_missed(_missed(layers, prepared, environment))
 
 

@@ -45,12 +45,20 @@ class Hit:
 
 
 class Noted(StrEnum):
-    """What became of a request that was to be kept for ``gpucache warm --misses``."""
+    """What became of a request that may have to be kept for ``gpucache warm --misses``."""
 
     NEW = "new"
     KNOWN = "known"
     """It was kept already, within the last hour."""
     LOST = "lost"
+    """It could not be written, or is too large."""
+    NONE = "none"
+    """There was nothing to keep."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether ``gpucache warm --misses`` finds it."""
+        return self in (Noted.NEW, Noted.KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
