@@ -14,6 +14,7 @@ Must not know what a field means to a compiler: backends say which fields there 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -103,6 +104,12 @@ class Difference:
             return self.several
         left, right = (() if side is None else (side,) for side in (self.left, self.right))
         return left, right
+
+    def apart(self) -> tuple[str | None, str | None]:
+        """Both sides without the values that are on both; whole where only their order differs."""
+        left, right = map(Counter, self.values())
+        gone, new = tuple((left - right).elements()), tuple((right - left).elements())
+        return (_joined(gone or None), _joined(new or None)) if gone or new else (self.left, self.right)
 
 
 def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:

@@ -237,6 +237,26 @@ def test_differences_are_named_by_label(
     assert difference([KeyField(*pair) for pair in left], [KeyField(*pair) for pair in right]) == expected
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "apart"),
+    [
+        (["-w", "-DN=4", "-O1"], ["-w", "-DN=8", "-O1"], ("-DN=4", "-DN=8")),
+        (["-w", "-DN=4"], ["-w"], ("-DN=4", None)),
+        (["-w"], ["-w", "-w"], (None, "-w")),
+        (["-DA", "-DB"], ["-DB", "-DA"], ("-DA -DB", "-DB -DA")),
+        ([""], ["x"], ("", "x")),
+    ],
+)
+def test_what_is_on_both_sides_is_left_out(
+    left: list[str], right: list[str], apart: tuple[str | None, str | None]
+) -> None:
+    """Of many options only those that differ are told; of another order alone all of them."""
+    (found,) = difference(
+        [KeyField("option", one) for one in left], [KeyField("option", one) for one in right]
+    )
+    assert found.apart() == apart
+
+
 @pytest.mark.parametrize(("size", "text"), [((64,), "64"), ((16, 16), "16x16"), ((4, 4, 4), "4x4x4")])
 def test_local_sizes_are_written_as_people_do(size: tuple[int, ...], text: str) -> None:
     """A local size is its extents joined by x."""

@@ -43,7 +43,8 @@ def _differences(one: Answer) -> Iterator[RenderableType]:
         return
     grid = Grid((Column("field"), Column("nearest entry"), Column("now")))
     for item in one.found.differences:
-        grid.add(item.label, _short(item.left), _short(item.right))
+        left, right = item.apart()
+        grid.add(item.label, _short(left), _short(right))
     yield grid
 
 

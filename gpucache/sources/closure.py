@@ -171,13 +171,15 @@ class _Walk:
             return False
         self._swept = (roots, words)
         self._headers.remedy = self._name_them
-        for root in (*roots, *([b"/"] if words.rooted else [])):
+        rooted = [(b"/", b"/")] if words.rooted else []
+        for root, spelled in (*((root, b"") for root in roots), *rooted):
             try:
                 found = list(reachable_files(root, words, entries=self._limits.folder_entries))
                 # A folder that gives nothing, such as an empty current directory, is as good as none.
                 self._frame(*([b"sweep"] if found else []))
                 for name in found:
-                    self._edge(self._main, Mention(name, angled=True), self._headers.at(root, name))
+                    mention = Mention(spelled + name, angled=True)
+                    self._edge(self._main, mention, self._headers.at(root, name))
             except SourceError as error:
                 raise UncacheableError(
                     f"a header is included through a macro, and {os.fsdecode(root)!r} {error}; "

@@ -88,6 +88,13 @@ def test_people_read_the_same_in_sentences(run: Run, kernel: Filled, nvrtc: str)
         assert part in answer.out
 
 
+def test_of_many_options_the_one_that_differs_is_shown(run: Run, kernel: Filled, nvrtc: str) -> None:
+    """The options that the nearest entry has as well do not stand in the table."""
+    same = ("-I", kernel.sources / "include", "--option=-use_fast_math", "--target", nvrtc)
+    answer = run("inspect", "--why", kernel.sources / "k.cu", *same, "-D", "EXTRA=9", at=kernel.root)
+    assert ["option", "-DEXTRA=2", "-DEXTRA=9"] in [line.split() for line in answer.out.splitlines()]
+
+
 def test_a_system_root_that_is_not_asked_is_told(
     run: Run,
     why: Callable[..., Any],

@@ -218,6 +218,19 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
     assert digest(b"1") in digests()
 
 
+def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -> None:
+    """It is named as it lies on the disk, and not as if it lay below a folder that is searched."""
+    root = tree({"a/.keep": b"", "far/x.h": b"1"})
+    closure = read_closure(
+        b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)",
+        rule=RULE,
+        include_dirs=[str(root / "a")],
+        cwd=None,
+        definitions=[f"P={root}/far"],
+    )
+    assert str(root / "far/x.h") in {item.name for item in closure.includes}
+
+
 def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> None:
     """What was swept without a current directory is found from one that holds no such header."""
     root, source = tree({"a/x.h": b"x", "cwd/y.h": b"y"}), b"#define H <x.h>\n#include H"

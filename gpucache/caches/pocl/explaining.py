@@ -64,8 +64,8 @@ def _questions(wanted: Wanted) -> list[_Question]:
     kernels = [shown(raw.decode("utf-8", "surrogateescape").strip()) for raw in wanted.get("kernel", ())]
     if not kernels or not all(kernels):
         raise UsageError(
-            "PoCL stores nothing of what a program was made from, so it is asked for its kernels; "
-            "give kernel=NAME"
+            "PoCL stores nothing of what a program was made from, so it is asked for a kernel by name: "
+            "'gpucache inspect --cache pocl --why --want kernel=NAME'"
         )
     sizes = [_local_size(raw) for raw in wanted.get("local-size", ())] or [""]
     versions = [_version(raw) for raw in wanted.get("llvm", ())] or [""]

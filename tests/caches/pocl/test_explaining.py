@@ -98,7 +98,7 @@ def test_kernels_and_sizes_are_asked_for_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({}, "kernel=NAME"),
+        ({}, "--cache pocl --why --want kernel=NAME"),
         ({"kernel": (b"",)}, "kernel=NAME"),
         ({"local-size": (b"64",)}, "kernel=NAME"),
         ({"source": (b"x",)}, "ask for kernel, local-size, llvm"),
