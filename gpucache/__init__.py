@@ -1,12 +1,11 @@
 """gpucache: the compile caches of OpenCL and CUDA programs, warmed, explained, checked and bounded.
 
 Owns the version and the public names. Must not import a GPU stack, numpy or rich:
-``gpucache.opencl`` and ``gpucache.cuda`` are imported on first use.
+``gpucache.opencl`` and ``gpucache.cuda`` are imported on first use. Imports nothing itself: until the
+command line can be entered, Ctrl-C prints a traceback.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 __version__ = "0.1.0"
 __all__ = ["__version__", "cuda", "errors", "opencl"]
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
+        from importlib import import_module
+
         return import_module(f"gpucache.{name}")
     raise AttributeError(f"module 'gpucache' has no attribute {name!r}")
 

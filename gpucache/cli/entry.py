@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _fail(own, "interrupted", INTERRUPTED)
+    except click.Abort:  # Click makes it of Ctrl-C, and ends the line on which the terminal wrote ^C
+        return interrupted(own)
     except click.ClickException as error:
         return _usage(own, error)
     except GpucacheError as error:
@@ -62,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:  # the last line of defence
         return _failed(own, error) if isinstance(error, OSError) else _unexpected(own, error)
+
+
+def interrupted(arguments: Sequence[str]) -> int:
+    """The end of a command that Ctrl-C or a signal ended; the exit code."""
+    return _fail(_split(list(arguments))[0], "interrupted", INTERRUPTED)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:

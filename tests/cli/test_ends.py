@@ -88,6 +88,50 @@ def test_being_told_to_end_is_an_interrupt(
     assert not list(temporary.glob("gpucache-*"))
 
 
+_STRUCK = """
+import sys
+class Strike:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Strike())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["click", "gpucache.cli.entry", "gpucache.errors", "gpucache.cli.warm", "rich"]
+)
+@pytest.mark.parametrize("program", [["-m", "gpucache"], [str(Path(sys.executable).with_name("gpucache"))]])
+def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
+    """Ctrl-C before the verb runs is exit 130 and one word like at any other moment."""
+    (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module=module), encoding="utf-8")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "GPUCACHE_DIR": str(tmp_path / "root")}
+    done = subprocess.run(
+        [sys.executable, *program, "inspect"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
+
+
+def test_an_early_interrupt_is_one_document(tmp_path: Path) -> None:
+    """With --json it is a document that says so."""
+    (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module="click"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "inspect", "--json"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (130, "interrupted")
+
+
 def test_an_interrupted_bench_shows_what_it_has(tmp_path: Path) -> None:
     """Ctrl-C between the starts of a command is exit 130 with the pairs that were whole."""
     starts = tmp_path / "starts"
