@@ -103,6 +103,16 @@ def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(
     assert store.quarantine(scanned, "truncated") and not damaged.exists()
 
 
+def test_the_tag_of_another_program_marks_no_root(put: Put, root: Path, store: DirectoryStore) -> None:
+    """A folder that another program tagged as its cache is not ours, whatever its files are called."""
+    put(root / "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55\n# made by another program\n")
+    path = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"a thesis")
+    (scanned,) = store.scan()
+    assert store.remove(scanned, "--all") is not None
+    assert not store.quarantine(scanned, "truncated")
+    assert path.exists()
+
+
 def test_only_leftovers_are_removed_as_such(
     put: Put, tmp_path: Path, store: DirectoryStore, make_entry: MakeEntry
 ) -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from gpucache.caches.cuda_driver.clearing import clear
 from gpucache.caches.cuda_driver.tree import DEEPEST, survey
+from gpucache.engine.evict import plan_evict, run_evict
+from gpucache.engine.policy import Limits
 from gpucache.errors import FormatError, UsageError
 from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
 from tests.caches.cuda_driver.build import (
@@ -249,6 +251,15 @@ def test_only_all_empties_it(tmp_path: Path) -> None:
     assert Removal(entry, "--all").refused is None
     kept = Removal(entry, "over 1.0 MiB").refused
     assert kept is not None and "CUDA_CACHE_MAXSIZE" in kept.reason
+
+
+def test_an_eviction_by_another_rule_leaves_it(tmp_path: Path) -> None:
+    """A run of evict that chose it for its age does not even try to remove it."""
+    cache = opened(tree(tmp_path / "jit"))
+    plan = plan_evict(cache, Limits(older_than_ns=1), NOW)
+    (outcome,) = run_evict(cache, plan)
+    assert outcome.stays
+    assert list(cache.scan())
 
 
 def test_all_of_it_is_emptied_and_the_folder_stays(tmp_path: Path) -> None:
