@@ -13,7 +13,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from platformdirs import user_cache_dir
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
@@ -21,6 +24,7 @@ from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
 
 TIMEOUT_S = 60.0
+_POCL_CACHE = "POCL_CACHE_DIR"
 # -P: what lies in the current directory is not imported.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 
@@ -41,12 +45,23 @@ def ask(
 
 
 def _redirected(ends: ExitStack) -> Mapping[str, str]:
-    """What keeps the children out of the user's cache; nothing where no folder can be made for that."""
+    """What keeps the children out of the user's cache.
+
+    Nothing where PoCL cannot use that cache, or none can be made beside it: then it shows no device to
+    programs either, which the children are to see.
+    """
     try:
+        place = Path(os.environ.get(_POCL_CACHE) or Path(user_cache_dir()) / "pocl" / "kcache").absolute()
+        if place.exists():
+            if not os.access(place, os.W_OK | os.X_OK):
+                return {}
+        else:
+            beside = next(folder for folder in place.parents if folder.exists())
+            TemporaryDirectory(prefix=".gpucache-probe-", dir=beside).cleanup()
         folder = TemporaryDirectory(prefix="gpucache-probe-", ignore_cleanup_errors=True)
     except OSError:
         return {}
-    return {"POCL_CACHE_DIR": ends.enter_context(folder)}
+    return {_POCL_CACHE: ends.enter_context(folder)}
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from gpucache.engine.lookup import LOG_LIMIT, build, find, find_whole, get_or_bu
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
-from gpucache.model import Artifact, ArtifactKind, Entry
+from gpucache.model import Artifact, ArtifactKind, CacheKey, Entry
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import DirectoryStore, MemoryStore
 from tests.patience import PATIENCE_S
@@ -344,8 +345,8 @@ def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, comp
         assert compiling.wait(PATIENCE_S)
         waiting = threads.submit(get_or_build, layers, prepared, second)
         done.set()
-        assert isinstance(first.result(60), Built)
-        hit = waiting.result(60)
+        assert isinstance(first.result(PATIENCE_S), Built)
+        hit = waiting.result(PATIENCE_S)
     assert isinstance(hit, Hit)
     assert (hit.payload, second.asked) == (compiler("first").payload, 0)
 
@@ -374,26 +375,42 @@ def test_a_build_is_told_in_history(
     assert events == [("built", str(prepared.key), "cuda:compute_90")]
 
 
-def test_nobody_queues_behind_builds_that_keep_nothing(
-    layers: Layers, ready: Ready, compiler: Any, tree: Tree
-) -> None:
+class _Noticed(DirectoryStore):
+    """Counts who found the lock taken and comes to wait for it."""
+
+    waiting = threading.Semaphore(0)
+
+    @contextmanager
+    def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
+        if timeout_s:
+            self.waiting.release()
+        with super().single_flight(key, timeout_s) as holding:
+            yield holding
+
+
+def test_nobody_queues_behind_builds_that_keep_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """Who waited for a build that kept nothing compiles at once, beside all others who waited."""
-    prepared, compiling, together = ready(), threading.Event(), threading.Barrier(3)
+    store = _Noticed(tmp_path / "cache", writable=True)
+    layers, prepared, compiling, together = (
+        Layers(user=store),
+        ready(),
+        threading.Event(),
+        threading.Barrier(3),
+    )
 
-    def unsound() -> None:
+    def until_all_wait() -> None:
         compiling.set()
-        started.wait(60)
+        for _ in range(3):
+            assert store.waiting.acquire(timeout=PATIENCE_S)
 
-    started = threading.Event()
-    first = compiler(kind=ArtifactKind.CUBIN, meanwhile=unsound)  # PTX was wanted, so it is not kept
-    others = [compiler(meanwhile=lambda: together.wait(60)) for _ in range(3)]
+    first = compiler(kind=ArtifactKind.CUBIN, meanwhile=until_all_wait)  # PTX was wanted: it is not kept
+    others = [compiler(meanwhile=lambda: together.wait(PATIENCE_S)) for _ in range(3)]
     with ThreadPoolExecutor(4) as pool:
         begun = pool.submit(get_or_build, layers, prepared, first)
-        assert compiling.wait(60)
+        assert compiling.wait(PATIENCE_S)
         waiting = [pool.submit(get_or_build, layers, prepared, each) for each in others]
-        started.set()
-        assert isinstance(begun.result(60), Built)
-        results = [each.result(60) for each in waiting]
+        assert isinstance(begun.result(PATIENCE_S), Built)
+        results = [each.result(PATIENCE_S) for each in waiting]
     assert [type(result) for result in results] == [Built] * 3
 
 
