@@ -82,7 +82,9 @@ def _item(
     try:
         request = request_of(report(entry), device.target, changed=True)
     except (GpucacheError, ValueError) as error:
-        return WarmItem(
-            entry.program, entry.target, entry.variant, skipped=f"it cannot be asked for again: {error}"
+        told = (
+            f"it cannot be asked for again: {error}; its entry {entry.key[:12]} is there, and with "
+            "GPUCACHE_LOG=info the program says whether it hits"
         )
+        return WarmItem(entry.program, entry.target, entry.variant, skipped=told)
     return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)

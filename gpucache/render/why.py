@@ -26,7 +26,8 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
         else:
             yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
             yield from _differences(one)
-            yield from _written(one, now_ns)
+            if one.consulted:  # where nothing was asked, what was built before is not known
+                yield from _written(one, now_ns)
         yield from _layers(one)
         yield ""
 

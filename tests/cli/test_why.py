@@ -177,6 +177,18 @@ def test_a_name_whose_source_changed_is_a_miss(
     assert row["detail"].startswith("it cannot be asked for again: ") and "own.cu" in row["detail"]
 
 
+def test_of_what_was_not_asked_nothing_is_said_to_be_missing(
+    run: Run, filling: Run, write: Write, root: Path, nvrtc: str
+) -> None:
+    """A program that cannot be asked for again is told with the entry that is there."""
+    source = write({"own.cu": 'extern "C" __global__ void own() {}\n'}) / "own.cu"
+    filled = filling(source, "--target", nvrtc, "--root", root)
+    source.unlink()
+    text = run("inspect", "--why", "own.cu").out
+    assert f"its entry {filled.document['outcomes'][0]['key'][:12]} is there" in text
+    assert "built before" not in text
+
+
 def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
     """Two keys give the fields that tell their entries apart, before and now, and exit 0."""
     keys = [
