@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pebble.pool.process import PoolManager
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, memory_share, run_isolated, worker_count
 from gpucache.engine.workers import check_start
@@ -82,6 +84,32 @@ def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
     """What gpucache raises in a worker keeps its type, and with it the exit code."""
     answer = answers["refuse"]
     assert isinstance(answer, Failed) and isinstance(answer.error, TargetError)
+
+
+def test_a_death_seen_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may be seen dead before the pool has read which item it took; its end is told as ever."""
+    seen = threading.Event()
+    look, read = PoolManager.update_workers, PoolManager.process_next_message
+
+    def look_and_tell(self: Any) -> None:
+        workers = list(self.worker_manager.workers.values())
+        dead = any(worker._popen.poll() is not None for worker in workers)
+        try:
+            look(self)
+        finally:
+            if dead:
+                seen.set()
+
+    def read_late(self: Any, timeout: float) -> None:
+        if seen.is_set() or not self.context.alive:
+            read(self, timeout)
+        else:
+            seen.wait(timeout)
+
+    monkeypatch.setattr(PoolManager, "update_workers", look_and_tell)
+    monkeypatch.setattr(PoolManager, "process_next_message", read_late)
+    answers = [answer for _, answer in _run([os.abort], Bounds())]
+    assert answers == [Died("its compiler process died of SIGABRT")]
 
 
 def test_neighbours_are_unharmed(answers: Answers) -> None:
