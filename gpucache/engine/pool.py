@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.interrupts import held
-from gpucache.engine.workers import Spawning, at_item, check_start, startable, unstartable
+from gpucache.engine.workers import Spawning, at_item, startable, unstartable
 from gpucache.errors import GpucacheError
 
 J = TypeVar("J")
@@ -77,7 +77,6 @@ def run_isolated(
     ``running`` is told, a few times a second, which items are being worked on now. Closing the
     iterator, or an interrupt, ends the workers. Raises WorkersError where none can be started.
     """
-    check_start()
     left = dict(enumerate(items))
     while left:
         before = len(left)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 from gpucache.errors import WorkersError
 
 _START_S = 60.0
-_SAFE_PATH = "PYTHONSAFEPATH"
 # -P: what lies in the current directory is not imported.
 _TRY = ("-P", "-c", "import multiprocessing.synchronize")
 # A status of no process: it ended with 0, in the middle of an item.
@@ -60,6 +59,17 @@ def check_start() -> None:
     if done.returncode != 0:
         last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
         raise unstartable(last or f"Python ended with status {done.returncode}")
+    if os.name == "posix":
+        _start_silent_tracker()
+
+
+def _start_silent_tracker() -> None:
+    """Start multiprocessing's tracker, which removes what a killed process leaves and would warn of it."""
+    try:
+        with _variable("PYTHONWARNINGS", "ignore"):
+            resource_tracker.ensure_running()
+    except OSError as error:
+        raise unstartable(error) from None
 
 
 def unstartable(why: BaseException | str) -> WorkersError:
@@ -72,17 +82,30 @@ def unstartable(why: BaseException | str) -> WorkersError:
 def startable() -> Iterator[None]:
     """Workers started meanwhile import nothing from the current directory, and can use what is made for them.
 
-    Under a umask that takes rights from the owner they could not open the pool's semaphores.
+    Under a umask that takes rights from the owner they could not open the pool's semaphores. Raises
+    WorkersError where none can be started.
     """
-    before, mask = os.environ.get(_SAFE_PATH), os.umask(0)
+    mask = os.umask(0)
     os.umask(mask & 0o077)
-    os.environ[_SAFE_PATH] = before or "1"
+    try:
+        with _variable("PYTHONSAFEPATH", "1"):
+            check_start()
+            yield
+    finally:
+        os.umask(mask)
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        os.umask(mask)
         if before is None:
-            os.environ.pop(_SAFE_PATH, None)
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 @contextmanager

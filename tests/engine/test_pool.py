@@ -307,6 +307,13 @@ def test_a_python_that_fails_at_its_start_is_told(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
+    """What is tidied up after a process that was killed is not told on its terminal."""
+    kill = "partial(exec, 'import os, signal; os.kill(os.getppid(), signal.SIGKILL)')"
+    text = "from functools import partial\n" + _RUN.replace("[os.getpid]", f"[{kill}]")
+    assert _python(tmp_path / "scripts" / "run.py", text) == (-signal.SIGKILL, "", "")
+
+
 def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixture[str]) -> None:
     """Where every worker fails at its start nobody waits for the items, and nothing is on the terminal."""
     no_limit = cast("int", "a limit that cannot be set")
