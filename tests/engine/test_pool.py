@@ -236,7 +236,8 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(_PARENT, encoding="utf-8")
     files = [tmp_path / "first", tmp_path / "second"]
-    parent = subprocess.Popen([sys.executable, script, *files])
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, script, *files], env=environ)
     try:
         wait_until(lambda: all(file.exists() for file in files))
     finally:
@@ -311,7 +312,8 @@ def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
     """What is tidied up after a process that was killed is not told on its terminal."""
     kill = "partial(exec, 'import os, signal; os.kill(os.getppid(), signal.SIGKILL)')"
     text = "from functools import partial\n" + _RUN.replace("[os.getpid]", f"[{kill}]")
-    assert _python(tmp_path / "scripts" / "run.py", text) == (-signal.SIGKILL, "", "")
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    assert _python(tmp_path / "scripts" / "run.py", text, env=environ) == (-signal.SIGKILL, "", "")
 
 
 def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixture[str]) -> None:
