@@ -226,7 +226,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         miss.verdict.value,
         miss.detail,
         compile_ns // 1_000_000,
-        f", {outcome.note}" if outcome.note else "",
+        f" ({outcome.note})" if outcome.note else "",
         f"; {HOW_TO_WARM}" if noted else "",
     )
     failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST

@@ -1,6 +1,7 @@
 """Isolation of every test from the machine it runs on, and where real OpenCL runtimes lie."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,10 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, databas
 settings.load_profile("repeatable")
 
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
+
+# What a shell starts in the background ignores interrupts, and so would every child that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,8 @@ import pytest
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("library_process.py")
 _SHOW = 'extern "C" __global__ void show(int *out) { *out = 7; }'
 _FROM_HEADER = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'

@@ -21,7 +21,7 @@ from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict, WarmOutcome, War
 from gpucache.store.interface import EntryStore, MissedRequest
 
 Variables = tuple[tuple[str, str], ...]
-LATE = "its compiler builds late, so the program built itself as without a cache"
+LATE = "this compiler is slow to give a binary to keep, so the program was built as without a cache"
 
 
 def leave(

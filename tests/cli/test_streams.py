@@ -13,6 +13,8 @@ import pytest
 
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 Write = Callable[..., Path]
 VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
 FULL = Path("/dev/full")

@@ -11,6 +11,8 @@ from random import Random
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _PROCESS = Path(__file__).with_name("beside_process.py")
 _STATES = 28
 _KERNELS = {
