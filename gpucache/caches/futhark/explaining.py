@@ -132,12 +132,15 @@ def _never_built(question: Question) -> Reach:
 def _told(explanation: Explanation, question: Question) -> str:
     ways = explanation.alternatives
     if explanation.only:
-        told = telling.told(explanation.only, question.options)
-        return f"one of the changes that give its key, which stores no inputs, is that it was made {told}"
+        made = telling.told(explanation.only, question.options)
+        alone = "no other two changes of options" if explanation.together else "no other change of an option"
+        return f"most likely it was made {made}, as {alone} that could be tried explained the key"
     if ways:
         some = ", or ".join(f"it was made {telling.told(one, question.options)}" for one in ways[:_TOLD])
         more = "" if len(ways) <= _TOLD else ", or in yet another way"
-        return f"several changes explain the key, which cannot tell them apart: {some}{more}"
+        return (
+            f"several changes explain the key, which cannot tell them apart, likely ones first: {some}{more}"
+        )
     return (
         "the source or several options differ, more likely the source, as no change of one or two options "
         "explains the key and the file stores no source to compare"

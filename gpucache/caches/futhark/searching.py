@@ -87,9 +87,11 @@ Recipe = Separate | Joined
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The changes that each explain a difference by themselves, at most :data:`ALTERNATIVES`."""
+    """The changes that each explain a difference, the likeliest first, at most :data:`ALTERNATIVES`."""
 
     alternatives: tuple[Change, ...] = ()
+    together: bool = False
+    """Whether each is two changes that only explain it together; tried where no change does alone."""
 
     @property
     def only(self) -> Change | None:
@@ -105,52 +107,48 @@ def search(
     *,
     signed: bool,
 ) -> dict[int, Explanation]:
-    """What explains each difference of two keys, the likeliest kind of change first."""
+    """What explains each difference of two keys, the likeliest kind of change first.
+
+    Two changes together are tried only where none explains a difference alone: keys are made so that
+    many unlikely pairs add what one change does.
+    """
     recipe = Joined(options, signed=signed) if backend == "opencl" else Separate(options, signed=signed)
-    kinds = [likely(options, backend, environ), natural(options), every(options)]
-    found: dict[int, Explanation] = {}
-    tried: list[_Added] = []
-    for changes in kinds:
-        unexplained = {one for one in differences if one not in found}
-        if not unexplained:
-            return found
-        tried.append(_try(recipe, changes, unexplained, found))
-    for one in differences:
-        if recipe.pairs and one not in found:
+    ways: dict[int, _Ways] = {one: {} for one in differences}
+    if not ways:
+        return {}
+    # Every kind is tried even where an earlier one explains the key: only so is one known to be alone.
+    kinds = (likely(options, backend, environ), natural(options), every(options))
+    tried = [_try(recipe, changes, ways) for changes in kinds]
+    found = {one: Explanation(tuple(each.values())[:ALTERNATIVES]) for one, each in ways.items()}
+    for one, explanation in found.items():
+        if recipe.pairs and not explanation.alternatives:
             found[one] = _pairs(one, tried[0], tried[1])
     return found
 
 
-def _try(
-    recipe: Recipe, changes: Iterable[Change], wanted: Collection[int], found: dict[int, Explanation]
-) -> _Added:
-    """Put what explains a difference into ``found``; a bounded number of changes by what they add."""
+def _try(recipe: Recipe, changes: Iterable[Change], ways: Mapping[int, _Ways]) -> _Added:
+    """Add what explains a difference to its ways; a bounded number of changes by what they add."""
     added: _Added = {}
-    hits: dict[int, _Ways] = {}
     for count, change in enumerate(changes):
         if count >= recipe.limit:
             break
         number = recipe.added(change)
-        if number in wanted:
-            hits.setdefault(number, {}).setdefault(_meaning(change), change)
+        if number in ways:
+            ways[number].setdefault(_meaning(change), change)
         if number and recipe.pairs and count < _PAIR_LIMIT:
             added[number] = (*added.get(number, ())[: ALTERNATIVES - 1], change)
-    for number, ways in hits.items():
-        found[number] = Explanation(tuple(ways.values())[:ALTERNATIVES])
     return added
 
 
 def _pairs(wanted: int, likelier: _Added, other: _Added) -> Explanation:
-    """Two changes that explain a difference together; two unlikely ones only where nothing else does."""
+    """Two changes that explain a difference together, two unlikely ones last."""
+    ways: _Ways = {}
     for first, second in ((likelier, likelier), (likelier, other), (other, other)):
-        ways: _Ways = {}
         for change in _partners(wanted, first, second):
             ways.setdefault(_meaning(change), change)
             if len(ways) == ALTERNATIVES:
-                break
-        if ways:
-            return Explanation(tuple(ways.values()))
-    return Explanation()
+                return Explanation(tuple(ways.values()), together=True)
+    return Explanation(tuple(ways.values()), together=True)
 
 
 def _partners(wanted: int, first: _Added, second: _Added) -> Iterator[Change]:

@@ -58,7 +58,7 @@ def test_a_changed_option_is_named(file: Path) -> None:
     assert reach.verdict is Verdict.KEY_CHANGED
     assert reach.differences == (Difference("-arch", "compute_80", "compute_90"),)
     assert "compiles again" in reach.detail
-    assert reach.detail.startswith("one of the changes that give its key")
+    assert reach.detail.startswith("most likely it was made with compute_80 and not compute_90, as no other ")
 
 
 def test_a_change_behind_the_first_eight_bytes_is_a_false_hit(tmp_path: Path) -> None:
@@ -90,6 +90,16 @@ def test_several_explanations_are_told(tmp_path: Path) -> None:
     reach = asked(path, (b"-Dval_aa=16", b"-Dval_ae=16"))
     assert reach.differences == ()
     assert "-Dval_aa=32 and not -Dval_aa=16, or it was made with -Dval_ae=32" in reach.detail
+
+
+def test_an_unlikely_change_is_told_beside_a_likely_one(tmp_path: Path) -> None:
+    """A number that few devices have explains the key as well as a usual one, so neither is claimed."""
+    path = tmp_path / "foo.cache"
+    path.write_bytes(file_bytes(key_of((b"-Dval_aa=37", b"-Dval_ae=13"), SOURCE)))
+    reach = asked(path, (b"-Dval_aa=37", b"-Dval_ae=33"))
+    assert reach.differences == ()
+    assert reach.detail.startswith("several changes explain the key, which cannot tell them apart")
+    assert "made with -Dval_ae=13 and not -Dval_ae=33, or it was made with -Dval_aa=17 and" in reach.detail
 
 
 def test_a_file_of_another_kind_of_machine(tmp_path: Path) -> None:
