@@ -112,7 +112,8 @@ def warm(
         lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
     )
     if outcomes or not misses:
-        given().show(tables.warm(outcomes, summary, whole=given().verbose > 0))
+        apart_by = "key" if misses else "variant"
+        given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().verbose > 0))
     if given().quiet and not given().json:
         for outcome in outcomes:
             if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):

@@ -12,7 +12,7 @@ from itertools import islice
 
 from gpucache.engine.layers import Layers
 from gpucache.engine.nearest import Nearest, Record, nearest, record_of
-from gpucache.engine.phrases import phrases
+from gpucache.engine.phrases import phrases, told_once
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.shadows import shadows
 from gpucache.errors import CacheUnusableError
@@ -143,13 +143,14 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
     key = CacheKey(found.event.key)
     if not found.differences:  # the same fields, so a file that is there but was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
-    told = phrases(found.differences, shadows(found.differences, _searched(prepared)))
+    differences = tuple(told_once(found.differences))
+    told = phrases(differences, shadows(differences, _searched(prepared)))
     more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
     words = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {_origin(found.event, prepared)})"
     never = _never(layers, records, prepared, found)
     if never is None:
-        return Miss(Verdict.KEY_CHANGED, words, found.differences, key)
-    return Miss(Verdict.NEVER_BUILT, f"{never}: {words}", found.differences, key)
+        return Miss(Verdict.KEY_CHANGED, words, differences, key)
+    return Miss(Verdict.NEVER_BUILT, f"{never}: {words}", differences, key)
 
 
 def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:

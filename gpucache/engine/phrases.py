@@ -64,9 +64,21 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
-    told = [item for item in differences if not _follows(item, differences)]
+    told = [item for item in told_once(differences) if not _follows(item, differences)]
     told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
     return [phrase for item in told for phrase in _phrase(item, shadows or {})]
+
+
+def told_once(differences: Sequence[Difference]) -> list[Difference]:
+    """The differences without a header's second one, where a macro names it by its path as well."""
+    short = {(item.left, item.right, item.label.removeprefix("include ")) for item in differences}
+
+    def is_repeated(item: Difference) -> bool:
+        name = item.label.removeprefix("include ")
+        ends = (name[place + 1 :] for place, letter in enumerate(name) if letter == "/")
+        return name.startswith("/") and any((item.left, item.right, end) in short for end in ends)
+
+    return [item for item in differences if not is_repeated(item)]
 
 
 def _follows(item: Difference, differences: Sequence[Difference]) -> bool:

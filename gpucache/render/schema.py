@@ -46,7 +46,11 @@ def one_of(*kinds: Iterable[StrEnum]) -> str:
 
 
 PROGRAM = Key("program", "text", "The program's name.")
-VARIANT = Key("variant", "text", "What tells it from other builds of the program, such as T=float.")
+VARIANT = Key(
+    "variant",
+    "text",
+    "What tells it from other builds of the program, such as T=float; with warm --misses the noted key.",
+)
 _CACHE = Key("cache", "text", "The cache's name, such as gpucache or sycl.")
 _SIZE = Key("size_bytes", "number", "Bytes on disk.")
 _DIFFERENCE = (

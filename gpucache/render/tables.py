@@ -79,13 +79,16 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Renderab
 
 
 def warm(
-    outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, whole: bool = False
+    outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, apart: str = "variant", whole: bool = False
 ) -> Iterator[RenderableType]:
-    """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum."""
+    """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum.
+
+    ``apart`` heads the column of what tells builds of one program apart.
+    """
     grid = Grid(
         (
             Column("program"),
-            Column("variant", prose=True, spare=1),
+            Column(apart, prose=True, spare=1),
             Column("target", shared=True),
             Column("result", whole=True),
             Column("compile", numeric=True, spare=2),

@@ -18,7 +18,8 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
         variant = f" [{one.variant}]" if one.variant else ""
         yield plain(f"{one.program}{variant}{where}", "bold")
         unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
-        yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
+        if one.consulted or unasked:  # else the answer says why nothing could be asked
+            yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
         if isinstance(one.found, Hit):
             yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
             for _, sentence in one.not_asked:

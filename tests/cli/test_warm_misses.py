@@ -55,6 +55,14 @@ def test_misses_are_checked_without_building(run: Run, store: DirectoryStore, po
     assert len(store.missed()) == 2
 
 
+@pytest.mark.usefixtures("probed")
+def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore) -> None:
+    """A noted request has no name for its variant, so its key tells it apart, and the column says so."""
+    lines = run("warm", "--misses", "--check").out.splitlines()
+    assert lines[0].split() == ["program", "key", "target", "result"]
+    assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed()}
+
+
 def test_nothing_missed_is_done(run: Run, root: Path) -> None:
     """Where no miss is noted there is nothing to do, and no driver is asked."""
     answer = run("warm", "--misses")

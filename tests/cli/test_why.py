@@ -186,7 +186,7 @@ def test_of_what_was_not_asked_nothing_is_said_to_be_missing(
     source.unlink()
     text = run("inspect", "--why", "own.cu").out
     assert f"its entry {filled.document['outcomes'][0]['key'][:12]} is there" in text
-    assert "built before" not in text
+    assert "built before" not in text and "asked:" not in text
 
 
 def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:

@@ -48,6 +48,14 @@ def test_a_difference_in_words(label: str, left: str | None, right: str | None, 
     assert phrases([Difference(label, left, right)]) == words
 
 
+def test_a_header_that_is_named_by_its_path_as_well_is_told_once() -> None:
+    """One file with two names in a closure is one change; another file of that name is one of its own."""
+    changed = [Difference(f"include {name}", _OLD, _NEW) for name in ("sub/a.h", "/far/sub/a.h", "/far/b.h")]
+    assert phrases(changed) == ["the header sub/a.h changed", "the header /far/b.h changed"]
+    other = Difference("include /near/sub/a.h", _OLD, "2" * 64)
+    assert "the header /near/sub/a.h changed" in phrases([*changed, other])
+
+
 def _options(before: Sequence[str], now: Sequence[str]) -> tuple[Difference, ...]:
     return difference(*([KeyField("option", option) for option in side] for side in (before, now)))
 
