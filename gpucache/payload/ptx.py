@@ -1,7 +1,7 @@
 """PTX, NVIDIA's virtual assembly, as text. Source: the PTX ISA, chapters on syntax and directives.
 
-PTX says nowhere how long it is. Noticed as cut: an end inside a block, a parenthesis, a comment or a
-statement, or ahead of ``.target``. A cut between two functions, inside the header's last line or
+PTX says nowhere how long it is. Noticed as cut: an end inside a block, a parenthesis, a comment, a
+string or a statement, or ahead of ``.target``. A cut between two functions, inside the header's last line or
 inside a ``//`` comment leaves sound PTX, and is not noticed; a cut ahead of the end of ``.version``
 is not recognised as PTX.
 """
@@ -17,12 +17,13 @@ _TARGET = re.compile(_BLANK + rb"\.target\s+(?:sm|compute)_(\d{1,4}[a-z]?)(?=[\s
 _PIECE = re.compile(
     rb"//[^\n]*+"
     rb"|/\*(?s:.*?)(?:(?P<closed>\*/)|\Z)"
-    rb'|"(?:[^"\\\n]|\\.)*+"?'
+    rb'|"(?:[^"\\\n]|\\.)*+(?P<quote>"?)'
     rb"|(?P<open>[{(]+)|(?P<close>[)}]+)"
     rb"|\.entry\s+(?P<entry>[\w$%]{1,4096})"
 )
 _LAST_LINE = re.compile(
     rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
+    rb'|\.section\s+\.comment\s+"[^"]*"'  # what NVRTC's --version-ident adds
 )
 _SCAN_LIMIT = 64 * 1024 * 1024
 _TAIL = 65_536
@@ -54,14 +55,17 @@ def read(reading: Reading) -> bool:
 
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     """The names of entries; raises BrokenError behind the last one where the text is not whole."""
-    depth, comment_open = 0, False
+    depth, comment_open, string_open = 0, False, False
     for piece in _PIECE.finditer(data, start, end):
         if piece["entry"]:
             yield printable(piece["entry"])
         depth += len(piece["open"] or b"") - len(piece["close"] or b"")
         comment_open = piece[0].startswith(b"/*") and not piece["closed"]
+        string_open = piece["quote"] == b""
     if comment_open:
         raise BrokenError("the text ends inside a comment")
+    if string_open:
+        raise BrokenError("the text ends inside a string")
     if depth:
         raise BrokenError("the text ends inside a block")
     if not _ends_whole(data[max(start, end - _TAIL) : end]):

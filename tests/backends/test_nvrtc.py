@@ -62,6 +62,15 @@ def test_it_compiles_for_what_is_not_here(
     assert artifact.compile_ns > 0
 
 
+@pytest.mark.parametrize("options", [["--version-ident=true"], ["-dQ", "true", "-lineinfo"]])
+@pytest.mark.parametrize("kind", [ArtifactKind.PTX, ArtifactKind.LTOIR])
+def test_an_artifact_that_names_its_compiler_is_sound(kind: ArtifactKind, options: list[str]) -> None:
+    """What NVRTC adds when it is asked to name itself is part of the format, in every spelling it takes."""
+    payload = _compile(target="cuda:compute_90", artifact_kind=kind, options=tuple(options)).payload
+    assert describe(payload).problem is None
+    assert kind is not ArtifactKind.PTX or b"\t.section .comment\t" in payload
+
+
 def test_the_name_of_a_program_is_not_in_its_artifact() -> None:
     """Two names give the same bytes and lowered names, even where NVRTC mangles the file's name in."""
     first, second = (

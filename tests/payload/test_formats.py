@@ -150,6 +150,15 @@ def test_braces_in_comments_and_strings_of_ptx_do_not_count() -> None:
     assert describe(text).problem is None
 
 
+def test_ptx_may_end_with_its_compilers_version() -> None:
+    """The section that NVRTC's --version-ident adds is sound, and no cut inside its text goes unnoticed."""
+    head = b".version 9.5\n.target sm_90\n.address_size 64\n\n.visible .entry k()\n{\nret;\n}\n\n"
+    section = b'\t.section .comment\t"Cuda compilation tools, V13.5.37; Based on NVVM 7.0.1"\n\0'
+    assert describe(head + section).problem is None
+    cuts = [size for size in range(2, len(section) - 2) if describe(head + section[:size]).problem is None]
+    assert cuts == []
+
+
 def test_names_are_printable_and_bounded_in_number() -> None:
     """Kernel names out of a payload cannot move a terminal's cursor, and only the first are listed."""
     detail = dict(describe(poclbin(9, ["\x1b[2Jk", *(f"k{i}" for i in range(40))])).detail)
