@@ -10,7 +10,7 @@ from gpucache.caches import watching
 from gpucache.caches.redirects import make_folders, plain_places, redirects
 from gpucache.caches.registry import systems
 from gpucache.engine.bench_command import Surroundings
-from gpucache.engine.watch import Snapshot
+from gpucache.engine.watch import Snapshot, entries
 
 _TURNED_ON = {
     "sycl": ("SYCL_CACHE_PERSISTENT", "SYCL's persistent cache"),
@@ -43,10 +43,9 @@ def isolate(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
 def used(folder: Path, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The variables of the caches below a folder that hold entries."""
     held = look({**environ, **_variables(folder, environ)}, True)
+    full = {name for name, found in held.items() if entries({name: found})}
     groups = redirects(folder, environ)
-    return tuple(
-        pair for group in groups if any(held.get(name) for name in group.caches) for pair in group.variables
-    )
+    return tuple(pair for group in groups if full & set(group.caches) for pair in group.variables)
 
 
 def look(environ: Mapping[str, str], private: bool) -> Snapshot:

@@ -4,8 +4,8 @@ Owns the walk over every system and every plain folder, and what counts as an en
 one, else a file. Entries are told apart by name, size and the time they were written, so that a cache which
 is emptied and filled again at each start is seen. Empty files are none, as several owners leave one at each
 start, nor are those that an owner rewrites at a hit. Of programs that gpucache does not know neither are logs
-(files called so, and text that only becomes longer) nor what SQLite keeps for those that have a database
-open, which each of them writes anew. Must not know why somebody compares.
+and text that is no PTX (settings, lists of recent files), which are marked as text, nor what SQLite keeps for
+those that have a database open, which each of them writes anew. Must not know why somebody compares.
 """
 
 import os
@@ -20,6 +20,7 @@ from gpucache.caches.redirects import OTHERS, XDG, plain_places
 from gpucache.caches.registry import OWN, systems
 from gpucache.errors import GpucacheError
 from gpucache.outcomes import Held
+from gpucache.payload import PayloadKind, describe
 
 Snapshot = Mapping[str, Mapping[str, Held]]
 """Entries of each cache, by name: what an entry is called, and what tells it from another."""
@@ -89,11 +90,11 @@ def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file begins as text does, and as nothing compiled does."""
+    """Whether a file begins as text does, and as nothing compiled does; PTX is text, and compiled."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         getincrementaldecoder("utf-8")().decode(head)
     except (OSError, UnicodeDecodeError):
         return False
-    return b"\0" not in head
+    return b"\0" not in head and describe(head).kind is not PayloadKind.PTX

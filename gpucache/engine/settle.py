@@ -30,6 +30,8 @@ class Proof:
     """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()
     """What the user's own caches gained although others were to be warmed."""
+    texts: tuple[str, ...] = ()
+    """Files that lie there, too, and look like no entry of a cache."""
 
 
 def settle(
@@ -83,6 +85,8 @@ def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:
 def _unseen(proof: Proof | None) -> Iterator[str]:
     if proof is not None and proof.places is None:
         yield UNTRACED
+    if proof is not None and proof.texts:
+        yield f"text of a program that gpucache does not know is no entry: {listed(proof.texts)}"
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:

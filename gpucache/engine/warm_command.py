@@ -13,7 +13,7 @@ from gpucache.engine.bench_command import Surroundings
 from gpucache.engine.commands import CommandRun, run_command
 from gpucache.engine.elsewhere import Watched, trace
 from gpucache.engine.settle import Proof, settle
-from gpucache.engine.watch import growth
+from gpucache.engine.watch import entries, growth, texts
 from gpucache.outcomes import SettleRun
 
 _AT_LEAST = 2
@@ -53,7 +53,8 @@ def warm_command(
     stray = growth(own, around.look(around.environ, False))
     watched = Watched(begun_ns, time.time_ns(), into, around.root_of)
     places = trace(run, argv, place / "trace", watched)
-    return runs, Proof(any(around.look(environ, True).values()), places, stray=stray)
+    held = around.look(environ, True)
+    return runs, Proof(entries(held) > 0, places, stray=stray, texts=texts(held))
 
 
 def _with_empty_caches(

@@ -16,6 +16,16 @@ def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:
     return tuple(one for one in grown if one.entries)
 
 
+def entries(held: Snapshot) -> int:
+    """How many entries there are."""
+    return sum(not one.text for each in held.values() for one in each.values())
+
+
+def texts(held: Snapshot) -> tuple[str, ...]:
+    """The files that look like no entry of a cache."""
+    return tuple(sorted(name for each in held.values() for name, one in each.items() if one.text))
+
+
 def joined(many: tuple[tuple[Growth, ...], ...]) -> tuple[Growth, ...]:
     """What several runs added together, by cache."""
     total: dict[str, Growth] = {}
@@ -35,8 +45,8 @@ def _of(name: str, before: Mapping[str, Held], after: Mapping[str, Held]) -> Gro
 
 
 def _gain(before: Held | None, after: Held) -> int:
-    """Bytes that were written; an entry that was written anew counts whole, a log that grew not at all."""
-    if before is not None and after.text and after.size_bytes > before.size_bytes:
+    """Bytes that were written; an entry that was written anew counts whole, text not at all."""
+    if after.text:
         return 0
     if before is None or before.made_ns != after.made_ns:
         return after.size_bytes

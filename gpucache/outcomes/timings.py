@@ -48,7 +48,7 @@ class Held(NamedTuple):
     made_ns: int = 0
     """When it was written; 0 where its owner sets that at a hit, too."""
     text: bool = False
-    """Whether it is text of an unknown owner, which is a log where it only becomes longer."""
+    """Whether it is text of an unknown owner, such as settings or a log, and so no entry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,20 +62,17 @@ def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     assert (name, one.size_bytes) == ("unknown-app/cache", 5)
 
 
-def test_a_log_is_no_entry(tmp_path: Path) -> None:
-    """Text that only becomes longer is one, whatever it is called; what else is written anew is an entry."""
+def test_text_is_no_entry(tmp_path: Path) -> None:
+    """A list of recent files is none, nor a log, whatever it is called; PTX and what is no text is."""
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    (tmp_path / "starts").write_text("started, \u20ac " * 900, encoding="utf-8")
-    (tmp_path / "kernel.ptx").write_text(".version 8.0", encoding="utf-8")
-    (tmp_path / "kernel.bin").write_bytes(b"\x7fELF\0\1")
     before = snapshot(environment, private=True)
+    (tmp_path / "recent.txt").write_text("paintings, \u20ac " * 900, encoding="utf-8")
     (tmp_path / "run-2.log").write_text("started", encoding="utf-8")
-    with (tmp_path / "starts").open("a", encoding="utf-8") as file:
-        file.write("started")
     assert growth(before, snapshot(environment, private=True)) == ()
-    for name in ("kernel.ptx", "kernel.bin"):
-        os.utime(tmp_path / name, (1, 1))
-    assert growth(before, snapshot(environment, private=True))[0].names == ("kernel.bin", "kernel.ptx")
+    (tmp_path / "kernel.txt").write_text(".version 8.0\n.target sm_90\n", encoding="utf-8")
+    (tmp_path / "kernel.bin").write_bytes(b"\x7fELF\0\1")
+    [found] = growth(before, snapshot(environment, private=True))
+    assert found.names == ("kernel.bin", "kernel.txt")
 
 
 def test_a_database_that_is_only_opened_is_no_entry(tmp_path: Path) -> None:

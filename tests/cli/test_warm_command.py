@@ -37,6 +37,16 @@ def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Pa
     assert (tmp_path / "gpucache.env").read_text(encoding="utf-8") == "# nothing was warmed\n"
 
 
+def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_path: Path) -> None:
+    """A program that only keeps a list there has no cache: exit 3, the file, and no variable to set."""
+    keeps = "import os, pathlib; pathlib.Path(os.environ['XDG_CACHE_HOME'], 'recent').write_text('a picture')"
+    answer = run("warm", "--json", "--into", tmp_path, "--", sys.executable, "-c", keeps)
+    summary = answer.document["summary"]
+    assert (answer.code, summary["added"], summary["environment"]) == (3, [], {})
+    assert summary["missed"][0].startswith("nothing was warmed")
+    assert "text of a program that gpucache does not know is no entry: recent" in summary["notes"]
+
+
 def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that uses JAX keeps what it compiles, which the user's environment does not ask for."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
