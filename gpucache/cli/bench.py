@@ -111,7 +111,7 @@ def bench(
 
         check_export(file)
     if given().command:
-        _refuse_beside_command(bool(named.anything or targets or against))
+        _refuse_beside_command(bool(named.anything or targets or against), as_is=as_is)
         from gpucache.cli.bench_command import bench_command
 
         case = bench_command(
@@ -149,12 +149,17 @@ def _programs(
     )  # fmt: skip
 
 
-def _refuse_beside_command(programs: bool) -> None:
+def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
     from gpucache.errors import UsageError
 
     if programs:
         raise UsageError(
             "a command after '--' is timed alone; leave sources, targets, build options and --against out"
+        )
+    if given().root is not None and not as_is:
+        raise UsageError(
+            "a command is timed with every cache in a folder of the benchmark's own; leave --root out, or "
+            "add --as-is to time it with that root, too"
         )
 
 

@@ -1,6 +1,5 @@
 """``gpucache bench -- COMMAND``: start-up of any command, cold against warm."""
 
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ def bench_command(
     ):
         return engine.bench_command(
             plan,
-            surroundings(os.environ, measure_load),
+            surroundings(given().environment(), measure_load),
             Path(place),
             lambda sentence: bar.show(0, 1, sentence),
         )

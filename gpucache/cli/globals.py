@@ -42,6 +42,11 @@ class Globals:
 
         return read_settings(os.environ, root=self.root)
 
+    def environment(self) -> dict[str, str]:
+        """The environment of a command of somebody else's, whose own cache of ours is at ``--root``."""
+        root = None if self.root is None else self.settings().root
+        return {**os.environ, **({} if root is None else {"GPUCACHE_DIR": str(root.absolute())})}
+
     def show(self, renderables: "Iterable[RenderableType]") -> None:
         """Text for people, on stdout."""
         if self.json or self.quiet:

@@ -84,7 +84,7 @@ def warm(
     (PoCL) is not waited for in the program itself, and what was wanted is noted until it is built here.
 
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
-    run added is told.
+    run added is told; --root is then its GPUCACHE_DIR.
     """
     from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode, WarmResult, summarise_warm
@@ -223,6 +223,8 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
         raise UsageError("a command after '--' is warmed alone; leave all but --timeout and --into out")
     if into is not None and not given().command:
         raise UsageError("--into keeps the caches of a command; give one after '--'")
+    if into is not None and given().root is not None:
+        raise UsageError("--into keeps every cache of a command below DIR, gpucache's too; leave --root out")
     return bool(given().command)
 
 

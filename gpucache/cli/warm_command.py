@@ -43,7 +43,7 @@ def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
     from gpucache.render.progress import display
     from gpucache.surroundings import surroundings
 
-    around = surroundings(os.environ, measure_load)
+    around = surroundings(given().environment(), measure_load)
     moved = None if into is None else into.absolute()
     if moved is not None:
         try:

@@ -103,7 +103,7 @@ def test_warm(mixed: Filled) -> None:
 def test_warm_by_a_command(run: Run, write: Write, tmp_path: Path, nvrtc: str) -> None:
     """Outcomes of warm with a command are its runs; the summary says whether they came to rest."""
     command = (sys.executable, "-m", "gpucache", "warm", write({"f.cu": SOURCE}), "--target", nvrtc)
-    answer = run("--json", "warm", "--into", tmp_path / "into", "--", *command)
+    answer = run("--json", "warm", "--into", tmp_path / "into", "--", *command, at=None)
     rows, summary = _hold(answer.document, "warm -- COMMAND")
     assert summary["runs"] == len(rows) > 1
     assert summary["settled"] and rows[0]["added"] and not rows[-1]["added"]

@@ -21,14 +21,14 @@ entry.exists() or entry.write_bytes(b"compiled")
 def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) -> None:
     """Of all caches that were moved one was written, so one variable is needed."""
     into = tmp_path / "into"
-    answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS)
+    answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS, at=None)
     assert answer.code == 0, answer.out
     assert (into / "gpucache.env").read_text(encoding="utf-8") == f"TRITON_CACHE_DIR={into / 'triton'}\n"
 
 
 def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:
     """The file is there for a deployment to read, and the exit code is 3."""
-    answer = run("--json", "warm", "--into", tmp_path, "--", sys.executable, "-c", "")
+    answer = run("--json", "warm", "--into", tmp_path, "--", sys.executable, "-c", "", at=None)
     assert answer.code == 3
     assert answer.document["summary"]["missed"][0].startswith("nothing was warmed")
     assert not any(
@@ -40,7 +40,7 @@ def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Pa
 def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_path: Path) -> None:
     """A program that only keeps a list there has no cache: exit 3, the file, and no variable to set."""
     keeps = "import os, pathlib; pathlib.Path(os.environ['XDG_CACHE_HOME'], 'recent').write_text('a picture')"
-    answer = run("warm", "--json", "--into", tmp_path, "--", sys.executable, "-c", keeps)
+    answer = run("warm", "--json", "--into", tmp_path, "--", sys.executable, "-c", keeps, at=None)
     summary = answer.document["summary"]
     assert (answer.code, summary["added"], summary["environment"]) == (3, [], {})
     assert summary["missed"][0].startswith("nothing was warmed")
@@ -51,7 +51,7 @@ def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch
     """A command that uses JAX keeps what it compiles, which the user's environment does not ask for."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     keeps = _KEEPS.replace("TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")
-    answer = run("warm", "--into", tmp_path / "into", "--", sys.executable, "-c", keeps)
+    answer = run("warm", "--into", tmp_path / "into", "--", sys.executable, "-c", keeps, at=None)
     assert answer.code == 0
     assert "JAX's compilation cache was turned on" in answer.out and "SYCL" not in answer.out
 
@@ -61,3 +61,26 @@ def test_what_a_command_does_not_heed_is_refused(run: Run, option: tuple[str, ..
     """Options for programs have no meaning beside a command."""
     answer = run("warm", *option, "--", "true")
     assert answer.code == 2 and "is warmed alone" in answer.err
+
+
+_KEEPS_OURS = """
+import os, pathlib
+entry = pathlib.Path(os.environ["GPUCACHE_DIR"], "v1/entries/00/entry")
+entry.parent.mkdir(parents=True, exist_ok=True)
+entry.exists() or entry.write_bytes(b"compiled")
+"""
+
+
+def test_a_command_finds_the_root_that_is_named(run: Run, tmp_path: Path) -> None:
+    """With --root the command's own gpucache keeps its entries there, and they are counted."""
+    answer = run("warm", "--json", "--", sys.executable, "-c", _KEEPS_OURS, at=tmp_path / "named")
+    assert (answer.code, [one["cache"] for one in answer.document["summary"]["added"]]) == (0, ["gpucache"])
+    assert (tmp_path / "named" / "v1" / "entries" / "00" / "entry").is_file()
+
+
+@pytest.mark.parametrize("words", [("warm", "--into", "here"), ("bench",)])
+def test_a_root_that_a_command_would_not_find_is_refused(run: Run, words: tuple[str, ...]) -> None:
+    """Where every cache is moved elsewhere a root would be ignored, so it is exit 2 and a sentence."""
+    answer = run(*words, "--", sys.executable, "-c", "")
+    assert (answer.code, answer.out) == (2, "")
+    assert "leave --root out" in answer.err and answer.err.count("\n") == 1
