@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 import gpucache
+from tests.pocl import name_pocl
 
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
 # The same examples in every run, however slow the machine; nothing is written beside the sources.
@@ -49,16 +50,17 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 @pytest.fixture(scope="session")
 def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names Intel's CPU runtime to the OpenCL loader; PoCL from PyPI needs no naming."""
+    """A folder that names Intel's CPU runtime to the OpenCL loader, and a PoCL where that needs naming."""
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if not library.is_file():
         pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
     vendors = tmp_path_factory.mktemp("vendors")
     (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
+    name_pocl(vendors)
     return vendors
 
 
 @pytest.fixture
 def opencl_environment(icd_vendors: Path, own_home: None) -> Mapping[str, str]:
-    """The environment of a child process that is to see Intel's runtime and PoCL from PyPI."""
+    """The environment of a child process that is to see Intel's runtime and PoCL."""
     return {**os.environ, "OCL_ICD_VENDORS": str(icd_vendors)}

@@ -16,6 +16,7 @@ from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
 from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,8 @@ _OWN = ("environment", "compiling", "cwd", "launches", "threads")
 
 def _job(platform: str, source: str = _SHOW, **more: Any) -> dict[str, Any]:
     """One job; what the process itself does not know becomes an argument of ``build_program``."""
+    if platform == "pocl":
+        need_pocl()
     own = {name: more.pop(name) for name in _OWN if name in more}
     if "value.h" not in source:
         more["options"] = [*more.get("options", ()), "-DV=7"]
@@ -92,6 +95,8 @@ def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
 
 
 def _warm(settings: Mapping[str, str], *arguments: str) -> None:
+    if "opencl:pocl" in arguments:
+        need_pocl()
     done = subprocess.run(
         [sys.executable, "-m", "gpucache", "warm", *arguments],
         env=settings,
@@ -432,6 +437,7 @@ def test_what_was_missed_is_built_after_the_programs_end(
     os.mkfifo(ended)
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\necho "$@" > "{ended}"\n', encoding="ascii")
     python.chmod(0o755)
+    need_pocl()
     script = "import sys; sys.executable = sys.argv.pop(1)\n" + _EARLY.replace("platforms._IMPL", "#")
     done = subprocess.run(
         [sys.executable, "-c", script, str(python), _SHOW],

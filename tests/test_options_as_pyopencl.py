@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,8 @@ def beside(environment: dict[str, str]) -> Beside:
     """What a script prints that builds one program both ways on a platform."""
 
     def run(platform: str, script: str) -> Any:
+        if platform == "pocl":
+            need_pocl()
         done = subprocess.run(
             [sys.executable, "-c", _BESIDE + script, _PLATFORMS[platform]],
             env=environment,
@@ -169,6 +172,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     """A program warmed by a manifest that names its headers is a hit for a library call that names them."""
+    need_pocl()
     source = '#define NAME "value.h"\n#include NAME\nkernel void show(global int *out) { *out = V; }'
     (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
     (tmp_path / "show.cl").write_text(source, encoding="ascii")

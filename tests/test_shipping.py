@@ -16,6 +16,7 @@ import pytest
 
 import gpucache
 from tests.patience import PATIENCE_S
+from tests.pocl import PLATFORM, name_pocl, need_pocl
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,6 +40,7 @@ def ground() -> Iterator[Path]:
     """A folder that every user can reach, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     folder.chmod(0o755)
+    name_pocl(folder)
     yield folder
     shutil.rmtree(folder)
 
@@ -129,7 +131,7 @@ def as_stranger(interpreter: str, ground: Path) -> AsStranger:
 _JOBS: dict[str, dict[str, Any]] = {
     "opencl": {
         "source": _OPENCL,
-        "platform": "Portable Computing Language",
+        "platform": PLATFORM,
         "arguments": {"local_sizes": [[64]]},
         "launches": [[64, 64], [131072, 64]],
     },
@@ -140,13 +142,14 @@ _JOBS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root that was warmed for everybody, for PoCL and for NVRTC."""
+    need_pocl()
     root, sources = ground / "shared", tmp_path_factory.mktemp("sources")
     (sources / "show.cl").write_text(_OPENCL, encoding="ascii")
     (sources / "show.cu").write_text(_CUDA, encoding="ascii")
     wanted = ("--target", "cuda:sm_90", "--target", "opencl:pocl", "--local-size", "64")
     done = subprocess.run(
         [sys.executable, "-m", "gpucache", "--root", str(root), "warm", "--shared", str(sources), *wanted],
-        env={**os.environ, "OCL_ICD_VENDORS": str(sources)},
+        env={**os.environ, "OCL_ICD_VENDORS": str(ground)},
         capture_output=True,
         text=True,
         check=False,

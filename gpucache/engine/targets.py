@@ -68,8 +68,8 @@ def _either(devices: Sequence[Device]) -> str:
 
 def _unknown(text: str, wanted: Target, own: Sequence[Device], usable: Sequence[Device]) -> Exception:
     for device in own:
-        if device.target == wanted:
-            return NoDeviceError(f"{text} cannot be compiled for here: {device.detail}")
+        if device.target == wanted or _begins(device, text):
+            return NoDeviceError(f"{device.target} cannot be compiled for here: {device.detail}")
     if not usable:
         reasons = "; ".join(device.detail for device in own) or f"no backend is named {wanted.backend!r}"
         kind = NoDeviceError if own else TargetError

@@ -54,12 +54,12 @@ _STYLES = {
 
 
 def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[RenderableType]:
-    """Every target that can be named, then what is missing, in sentences; toolchains if ``whole``."""
+    """Every target that can be named, then what is missing and why, in sentences; toolchains if ``whole``."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
     grid = Grid((Column("target"), Column("device", spare=1), Column("driver", spare=2)))
     for row in here:
-        name = row.name if row.available else f"{row.name} - {row.detail}"
+        name = row.name if row.available else f"{row.name} (not available)"
         grid.add(str(row.target), name, row.driver_version)
     if here:
         yield grid
@@ -74,8 +74,8 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Renderab
         if len(real) < len(named):
             yield plain("and cuda:compute_N with the same numbers, for PTX.")
     for row in rows:
-        if row.target is None:
-            yield plain(f"\n{row.name}: {row.detail}", "yellow")
+        if not row.available:
+            yield plain(f"\n{row.target or row.name}: {row.detail}", "yellow")
 
 
 def warm(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
 
 _PROCESS = Path(__file__).with_name("opencl_process.py")
 _SHOW = "kernel void show(global int *out) { out[0] = V; }"
@@ -19,6 +20,8 @@ _ONLY_SEVEN = f"{_SHOW}\n#if V != 7\n#error V is not 7\n#endif\n"
 
 @pytest.fixture(params=["pocl", "intel"])
 def platform(request: pytest.FixtureRequest) -> str:
+    if request.param == "pocl":
+        need_pocl()
     return str(request.param)
 
 

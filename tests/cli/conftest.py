@@ -1,6 +1,6 @@
 """The command line run in this process on real compilers, and caches that it filled once for all tests.
 
-The machine's own OpenCL platforms are kept out: only Intel's runtime and PoCL from PyPI are seen.
+The machine's own OpenCL platforms are kept out: only Intel's runtime and PoCL are seen.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import pytest
 from gpucache.cli import main
 from gpucache.model import Device
 from gpucache.probe import ask
+from tests.pocl import name_pocl, need_pocl
 
 DOUBLE_CL = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
 DOUBLE_CU = '#include "factor.h"\nextern "C" __global__ void twice(float *a) { a[threadIdx.x] *= FACTOR; }\n'
@@ -61,11 +62,12 @@ Run = Callable[..., Answer]
 
 @pytest.fixture(scope="session")
 def vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names Intel's runtime to the OpenCL loader where it is installed, and nothing else."""
+    """A folder that names Intel's runtime to the OpenCL loader where it is installed, and at most a PoCL."""
     folder = tmp_path_factory.mktemp("cli-vendors")
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if library.is_file():
         (folder / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
+    name_pocl(folder)
     return folder
 
 
@@ -79,6 +81,7 @@ def devices(vendors: Path) -> list[Device]:
 
 @pytest.fixture(scope="session")
 def pocl(devices: Sequence[Device]) -> str:
+    need_pocl()
     return _target("pocl", devices)
 
 
@@ -97,7 +100,7 @@ def nvrtc(devices: Sequence[Device]) -> str:
 
 def _target(implementation: str, devices: Sequence[Device]) -> str:
     for device in devices:
-        if device.toolchain is not None and device.toolchain.implementation == implementation:
+        if device.available and device.toolchain and device.toolchain.implementation == implementation:
             return str(device.target)
     pytest.skip(f"no OpenCL device of {implementation} is here")
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from gpucache.model import Device
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -52,9 +56,23 @@ def test_a_platform_with_two_devices_is_ambiguous(
 ) -> None:
     """A target that two devices begin with is refused, naming both."""
     monkeypatch.setenv("POCL_DEVICES", "pthread basic")
-    answer = asking("warm", mixed_source, "--target", pocl.partition("/")[0])
+    platform = pocl.partition("/")[0]
+    answer = asking("warm", mixed_source, "--target", platform)
     assert answer.code == 2
-    assert "could be" in answer.err and answer.err.count("opencl:pocl/") == 2
+    assert "could be" in answer.err and answer.err.count(f"{platform}/") == 2
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_device_that_compiles_nothing_is_refused_with_its_reason(
+    run: Run, devices: Sequence[Device], monkeypatch: pytest.MonkeyPatch, mixed_source: Path, named: bool
+) -> None:
+    """Neither asked for by name nor as the only one is it tried, and its own words say what to do."""
+    first = next(device for device in devices if device.backend == "opencl" and device.target is not None)
+    old = replace(first, available=False, detail="it compiles nothing; install another")
+    monkeypatch.setattr("gpucache.probe.ask", lambda _=None: [old])
+    answer = run("warm", mixed_source, *(["--target", str(old.target)] if named else []))
+    assert answer.code == 4
+    assert "it compiles nothing; install another" in answer.out + answer.err
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> No
         (["twice.cu"], 2),
         (["cuda:sm_90"], 1),
         (["twice.cl", "twice.cu"], 4),
-        (["twice.cl", "--target", "opencl:pocl"], 1),
+        (["twice.cl", "--target", "opencl:intel"], 1),
         (["--target", "opencl:intel"], 1),
     ],
 )

@@ -65,6 +65,15 @@ def test_a_device_without_compiler_says_why() -> None:
         select_target("opencl:nvidia/h100", _HERE)
 
 
+def test_a_beginning_means_a_device_that_can_be_compiled_for() -> None:
+    """Of two devices that a text begins, the one without a compiler is passed over, or tells why alone."""
+    old = _device("opencl:pocl-3.0/cpu", available=False, detail="it does not know this CPU")
+    new = _device("opencl:pocl-3.1/cpu")
+    assert select_target("opencl:pocl", [old, new]) == new
+    with pytest.raises(NoDeviceError, match=r"^opencl:pocl-3.0/cpu cannot be compiled for here: it does not"):
+        select_target("opencl:pocl-3.0", [old, new])
+
+
 def test_a_broken_backend_says_why() -> None:
     """Where a backend has no usable compiler its error is the answer."""
     with pytest.raises(NoDeviceError, match="nothing here can build for 'cuda:sm_90': the driver crashed"):

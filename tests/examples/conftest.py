@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.pocl import name_pocl, need_pocl
 
 _PROCESS = Path(__file__).with_name("opencl_process.py")
-_PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +27,17 @@ class Run:
     """By program and variant, the launches a bench made of it: kernel and local size."""
 
 
-@pytest.fixture(scope="session", params=_PACKAGES)
+@pytest.fixture(scope="session", params=["pocl", "intel"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The examples on PoCL's and Intel's packages; skips where they are not installed."""
+    """The examples on PoCL and on Intel's runtime; skips where they are not installed."""
     name: str = request.param
-    try:
-        distribution(_PACKAGES[name])
-    except PackageNotFoundError:
-        pytest.skip(f"{_PACKAGES[name]} is not installed")
     place = tmp_path_factory.mktemp(name)
-    # PoCL's package needs no naming; an empty folder keeps other platforms of the machine out.
-    vendors: Path = request.getfixturevalue("icd_vendors") if name == "intel" else place
+    vendors = place
+    if name == "intel":
+        vendors = request.getfixturevalue("icd_vendors")
+    else:
+        need_pocl()
+        name_pocl(vendors)
     subprocess.run(
         [sys.executable, str(_PROCESS), name, str(place / "arrays.npz")],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(place)},

@@ -14,6 +14,7 @@ from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.ask import ask
 from gpucache.probe.codec import device_to_json
 from tests.patience import PATIENCE_S, wait_until
+from tests.pocl import need_pocl
 
 
 def _child(code: str) -> tuple[str, ...]:
@@ -186,14 +187,14 @@ def test_asking_leaves_nothing_in_the_users_cache_of_pocl(
     assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
 
 
-@pytest.mark.skipif(_missing("pocl-binary-distribution"), reason="pocl-binary-distribution is not installed")
 def test_the_real_probe_finds_pocl() -> None:
-    """PoCL from PyPI is found with its toolchain on a machine without a GPU."""
+    """A PoCL that compiles is found on a machine without a GPU, and every PoCL with its toolchain."""
+    need_pocl()
     found = [row for target, row in _here("opencl").items() if target.startswith("opencl:pocl")]
-    assert found
+    assert any(row.available for row in found)
     for row in found:
         assert row.toolchain is not None
-        assert (row.available, row.present, row.toolchain.implementation) == (True, True, "pocl")
+        assert (row.present, row.toolchain.implementation) == (True, "pocl")
         labels = [label for label, _ in row.toolchain.fields]
         assert {"platform name", "platform version", "device name", "driver version"} <= {*labels}
         assert set(row.toolchain.identity) < {*labels}

@@ -172,9 +172,12 @@ def test_devices_show_targets_whole_and_errors_as_sentences() -> None:
     rows = [
         Device(long, "opencl", "NVIDIA GeForce RTX 4090 Laptop GPU", "570.00", True, "a GPU"),
         Device(Target("cuda", "sm_90"), "cuda", "sm_90", "", True, "NVRTC builds for it", present=False),
+        Device(Target("opencl", "pocl/old"), "opencl", "old", "3.0", False, "it compiles nothing; mend it"),
         Device(None, "cuda", "CUDA driver", "", False, "the driver is broken", present=False),
     ]
     text = _text(tables.devices(rows))
+    assert re.search(r"^opencl:pocl/old +old \(not available\) +3\.0\b", text, re.MULTILINE)
+    assert "opencl:pocl/old: it compiles nothing; mend it" in text
     assert str(long) in text and "cuda:sm_90" in text
     assert "CUDA driver: the driver is broken" in text
 

@@ -22,6 +22,7 @@ from gpucache.outcomes import Built, Hit
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
+from tests.pocl import PLATFORM, need_pocl
 
 PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
 _LOGGER = logging.getLogger(__name__)
@@ -184,6 +185,8 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
         backend: str, root: Path, *jobs: Mapping[str, Any], preload: Path | None = None, **more: str
     ) -> list[dict[str, Any]]:
         if backend == "opencl":
+            if any(job["platform"] == PLATFORM for job in jobs):
+                need_pocl()
             more = {**request.getfixturevalue("opencl_environment"), **more}
         else:
             pytest.importorskip("cuda.bindings.nvrtc")

@@ -11,6 +11,8 @@ from random import Random
 
 import pytest
 
+from tests.pocl import need_pocl
+
 pytestmark = pytest.mark.slow
 
 _PROCESS = Path(__file__).with_name("beside_process.py")
@@ -144,6 +146,8 @@ def test_a_program_computes_what_it_computes_without_a_cache(
         pytest.importorskip("cuda.bindings.nvrtc")
         environment = {}
     else:
+        if compiler == "pocl":
+            need_pocl()
         environment = request.getfixturevalue("opencl_environment")
     chosen = states(Random(compiler), compiler, _STATES)
     found = answers(compiler, chosen, tmp_path, environment)

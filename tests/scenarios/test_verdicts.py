@@ -8,19 +8,18 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests.pocl import PLATFORM, SYSTEM_ICD, need_pypi_pocl
 
-_SYSTEM_POCL = Path("/etc/OpenCL/vendors/pocl.icd")
+pytestmark = pytest.mark.slow
 
 _PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
 _HEADED = f'#include "value.h"\n{_PLAIN}'
 _OPENCL = "kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
-_JOB = {"platform": "Portable Computing Language", "source": _OPENCL}
+_JOB = {"platform": PLATFORM, "source": _OPENCL}
 _INTEL = {"platform": "Intel(R) OpenCL", "source": _OPENCL}
 
 
@@ -112,11 +111,12 @@ def _device(parts: Any) -> Any:
 
 
 def _driver(parts: Any) -> Any:
-    if not _SYSTEM_POCL.is_file():
-        pytest.skip(f"no PoCL but that of PyPI is installed: no {_SYSTEM_POCL}")
+    if not SYSTEM_ICD.is_file():
+        pytest.skip(f"no PoCL but that of PyPI is installed: no {SYSTEM_ICD}")
+    need_pypi_pocl()
     parts.program("opencl", parts.root, _JOB)
     parts.gpucache(parts.root, "warm", "--misses", OCL_ICD_VENDORS=str(parts.tmp))
-    parts.program("opencl", parts.root, _JOB, OCL_ICD_VENDORS=str(_SYSTEM_POCL.parent))
+    parts.program("opencl", parts.root, _JOB, OCL_ICD_VENDORS=str(SYSTEM_ICD.parent))
     return parts.last()
 
 

@@ -16,6 +16,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.model import BuildRequest, Program, Target, Toolchain
 from gpucache.sources import SearchRule
 from tests.patience import PATIENCE_S
+from tests.pocl import name_pocl, need_pocl
 
 _PROCESS = Path(__file__).with_name("compiler_process.py")
 
@@ -63,8 +64,15 @@ def _rule(name: str, environ: Mapping[str, str]) -> SearchRule:
     return backend.plan(BuildRequest(program, _TARGET), Toolchain(name, (), ()), environ).rule
 
 
+def _need_package(name: str) -> None:
+    try:
+        distribution(_PACKAGES[name])
+    except PackageNotFoundError:
+        pytest.skip(f"{_PACKAGES[name]} is not installed")
+
+
 _TARGET = Target.parse("cuda:compute_80")
-_PACKAGES = {"pocl": "pocl-binary-distribution", "intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
+_PACKAGES = {"intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
 
 
 @pytest.fixture
@@ -72,11 +80,12 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealCo
     """A real compiler by name; skips where its package is not installed."""
 
     def find(name: str) -> RealCompiler:
-        try:
-            distribution(_PACKAGES[name])
-        except PackageNotFoundError:
-            pytest.skip(f"{_PACKAGES[name]} is not installed")
         vendors = tmp_path_factory.mktemp("vendors")
+        if name == "pocl":
+            need_pocl()
+            name_pocl(vendors)
+        else:
+            _need_package(name)
         if name == "intel":
             library = Path(sysconfig.get_path("data"), "lib", "libintelocl.so")
             (vendors / "intel.icd").write_text(f"{library}\n")

@@ -9,6 +9,7 @@ import hashlib
 import os
 import platform as machine
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -239,19 +240,74 @@ def _numbered(names: list[str]) -> list[str]:
 
 def _row(located: Located) -> Device:
     handle = located.handle
-    compiles = bool(handle.compiler_available)
-    kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
+    problem = _why_not(handle)
     return Device(
         target=located.target,
         backend="opencl",
         name=handle.name.strip(),
         driver_version=handle.driver_version,
-        available=compiles,
-        detail=f"{_kind(handle)}, {handle.platform.name}, {handle.version.strip()}"
-        if compiles
-        else f"{kind} without a compiler: its programs are built elsewhere",
+        available=not problem,
+        detail=problem or f"{_kind(handle)}, {handle.platform.name}, {handle.version.strip()}",
         toolchain=toolchain(handle),
     )
+
+
+def _why_not(handle: Any) -> str:
+    """Why nothing can be compiled for a device, with what mends it; empty where it can."""
+    if not handle.compiler_available:
+        kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
+        return f"{kind} without a compiler: its programs are built elsewhere"
+    if implementation(handle) == POCL and handle.type & cl.device_type.CPU and not _knows_cpu(handle):
+        return (
+            f"PoCL {handle.driver_version} was made with an LLVM that does not know this CPU, so it compiles "
+            "nothing; install a newer PoCL, such as Debian's pocl-opencl-icd, or use another platform"
+        )
+    return ""
+
+
+def _knows_cpu(handle: Any) -> bool:
+    """Whether the LLVM of a PoCL knows this CPU; True where that cannot be told.
+
+    PoCL compiles for the CPU that LLVM names, and LLVM calls one that it does not know ``generic``, which
+    Clang takes for no CPU of x86-64: every build fails. Builds for many CPUs choose one by its
+    instruction sets instead, from PoCL 5.0 and in Debian's 3.1 on; they have ``pocl_get_distro_cpu_name``.
+    """
+    if not sys.platform.startswith("linux") or machine.machine() != "x86_64":
+        return True
+    library = _library_of(handle)
+    if library is None or hasattr(library, "pocl_get_distro_cpu_name"):
+        return True
+    ask = getattr(library, "pocl_get_llvm_cpu_name", None)
+    if ask is None:
+        return True
+    ask.restype = ctypes.c_char_p  # a few bytes of malloc, which nobody frees
+    return ask() != b"generic"
+
+
+class _Symbol(ctypes.Structure):
+    """What dladdr(3) tells of an address."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    ]
+
+
+def _library_of(handle: Any) -> ctypes.CDLL | None:
+    """The driver's library that a device belongs to, of which several may be loaded.
+
+    Whatever the ICD loader hands out begins with the address of the driver's own table of functions.
+    """
+    table = ctypes.c_void_p.from_address(handle.int_ptr)
+    found = _Symbol()
+    if not ctypes.CDLL(None).dladdr(table, ctypes.byref(found)) or not found.file:
+        return None
+    try:
+        return ctypes.CDLL(os.fsdecode(found.file))
+    except OSError:
+        return None
 
 
 def _kind(handle: Any) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,13 @@ from gpucache.caches.pocl.cache import PoclCache
 from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
+from tests.pocl import SYSTEM_ICD, need_pypi_pocl
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("pyopencl")
 
 _RIGHT = {"vecadd": True, "twice": True}
-_SYSTEM_ICD = Path("/etc/OpenCL/vendors/pocl.icd")
 _MINUTE = 60 * 10**9
 
 
@@ -62,12 +61,11 @@ def pocl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """PoCL from PyPI, which PyOpenCL's loader finds by itself, and the system's where there is one."""
     vendors = tmp_path_factory.mktemp("vendors")
     if request.param == "3.0":
-        if find_spec("pocl_binary_distribution") is None:
-            pytest.skip("pocl-binary-distribution is not installed")
+        need_pypi_pocl()
         return Pocl("3.0", vendors)
-    if not _SYSTEM_ICD.is_file():
-        pytest.skip(f"no PoCL of the system: {_SYSTEM_ICD} is not there")
-    shutil.copy(_SYSTEM_ICD, vendors)
+    if not SYSTEM_ICD.is_file():
+        pytest.skip(f"no PoCL of the system: {SYSTEM_ICD} is not there")
+    shutil.copy(SYSTEM_ICD, vendors)
     return Pocl("3.1", vendors)
 
 
