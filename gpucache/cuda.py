@@ -6,9 +6,8 @@ architecture. A program never fails because of the cache. Loads cuda.bindings an
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from cuda.core.utils import ProgramCacheResource
 
 from gpucache import __version__, library
 from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
@@ -25,13 +25,11 @@ from gpucache.engine.prepare import prepare
 from gpucache.errors import (
     CacheMissError,
     CacheUnusableError,
-    CompileError,
-    GpucacheError,
     NoDeviceError,
-    OptionError,
 )
 from gpucache.keys import cache_key, digest
 from gpucache.model import (
+    Artifact,
     ArtifactKind,
     BuildRequest,
     CacheKey,
@@ -99,31 +97,54 @@ def compile_program(
         cwd=library.current_directory(),
         searches_cwd=True,
     )
-    layers = library.layers()
+    layers, toolchain = library.layers(), nvrtc.toolchain(wanted)
+    own = _OwnBuild(request)
     try:
-        prepared = prepare(BACKEND, request, nvrtc.toolchain(wanted), os.environ)
-    except OptionError as error:
-        library.uncached(layers, request.program.name, error)
-        artifact = nvrtc.compile_as_asked(request)
-        return _object_code(request, artifact.payload, dict(artifact.lowered_names))
-    compile_ = partial(nvrtc.compile_source, request, prepared.compilation)
-    try:
-        outcome = get_or_build(layers, prepared, compile_)
-    except (CacheMissError, CompileError):
+        prepared = prepare(BACKEND, request, toolchain, os.environ)
+        own.compilation = prepared.compilation
+        outcome = get_or_build(layers, prepared, own.compile)
+        library.tell(layers, prepared, outcome)
+        if isinstance(outcome, Hit):
+            return _object_code(request, outcome.payload, outcome.head.lowered_names)
+    except CacheMissError:
         raise
-    except (GpucacheError, OSError) as error:
+    except Exception as error:
+        if own.failed:
+            raise  # the compiler's own answer
         library.uncached(layers, request.program.name, error)
-        artifact = compile_()
-        return _object_code(request, artifact.payload, dict(artifact.lowered_names))
-    library.tell(layers, prepared, outcome)
-    if isinstance(outcome, Hit):
-        return _object_code(request, outcome.payload, dict(outcome.head.lowered_names))
-    return _object_code(request, outcome.artifact.payload, dict(outcome.artifact.lowered_names))
+    artifact = own.artifact or own.compile()
+    return _object_code(request, artifact.payload, artifact.lowered_names)
 
 
-def _object_code(request: BuildRequest, payload: bytes, names: dict[str, str]) -> ObjectCode:
+class _OwnBuild:
+    """The compile of one call, made at most once."""
+
+    def __init__(self, request: BuildRequest) -> None:
+        self._request = request
+        self.compilation: Compilation | None = None
+        """How to compile; None for the options as they were given, which is never kept."""
+        self.artifact: Artifact | None = None
+        self.failed = False
+        """Whether NVRTC refused: then its error is what the program gets."""
+
+    def compile(self) -> Artifact:
+        """Ask NVRTC; raises CompileError."""
+        try:
+            if self.compilation is None:
+                self.artifact = nvrtc.compile_as_asked(self._request)
+            else:
+                self.artifact = nvrtc.compile_source(self._request, self.compilation)
+        except BaseException:
+            self.failed = True
+            raise
+        return self.artifact
+
+
+def _object_code(request: BuildRequest, payload: bytes, names: Mapping[str, str]) -> ObjectCode:
+    """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
     maker: Any = _MAKERS[request.artifact_kind]
-    return maker(payload, name=request.program.name, symbol_mapping=names)
+    lowered = {expression: name.encode() for expression, name in names.items()}
+    return maker(payload, name=request.program.name, symbol_mapping=lowered)
 
 
 def _target(text: str | None) -> Target:

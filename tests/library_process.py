@@ -73,7 +73,10 @@ def _cuda(compiler: Compiler) -> Callable[[Job], Outcome]:
 
     def build(job: Job) -> Outcome:
         built = compile_program(job["source"], **job.get("arguments", {}))
-        return {"code": hashlib.sha256(built.code).hexdigest(), "names": dict(built.symbol_mapping)}
+        return {
+            "code": hashlib.sha256(built.code).hexdigest(),
+            "names": {name: lowered.decode() for name, lowered in built.symbol_mapping.items()},
+        }
 
     return build
 

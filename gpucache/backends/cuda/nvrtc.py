@@ -66,8 +66,9 @@ def check_target(target: Target) -> None:
 
 def compile_as_asked(request: BuildRequest) -> Artifact:
     """Compile with options that no plan accepts, which is never kept; raises CompileError."""
+    linked = ("-dlto",) if request.artifact_kind is ArtifactKind.LTOIR else ()
     folders = (f"-I{directory}" for directory in request.include_dirs)
-    return _compile(request, (f"-arch={request.target.name}", *request.options, *folders))
+    return _compile(request, (f"-arch={request.target.name}", *linked, *request.options, *folders))
 
 
 def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact:
