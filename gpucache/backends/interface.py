@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpucache.backends.installation import Installation
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 from gpucache.sources import SearchRule
@@ -116,6 +117,10 @@ class Backend(Protocol):
 
     def toolchain(self, target: Target) -> Toolchain:
         """Who compiles for a target in this process; raises TargetError or NoDeviceError."""
+        ...
+
+    def installation(self, target: Target) -> Installation:
+        """The files of the compiler of a target here; raises TargetError or NoDeviceError."""
         ...
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:

@@ -36,6 +36,8 @@ _BUILDS = {
     "NVRTC build id": "another build of NVRTC",
     "NVRTC builtins build id": "another build of NVRTC's builtins library",
     "driver UUID": "another build of the driver",
+    "compiler build": "another build of the compiler under the same version",
+    "compiler built-ins": "the compiler's own headers or built-in functions changed",
     "resolution of includes": "the same headers are reached another way",
     "source": "the source changed",
     "CPU features": "the CPU has other instruction sets",

@@ -268,13 +268,6 @@ def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch
     assert order == ["rpath", "environment", "runpath", "beside"]
 
 
-def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
-    """What does not read as ELF gives no build id, which never equals a real one."""
-    (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF and nothing more")
-    for name in ("libnvrtc.so", "absent.so"):
-        assert libraries.read_library(tmp_path / name).build_id == libraries.NOT_FOUND
-
-
 def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where NVRTC does not load the error says what to install."""
 

@@ -38,13 +38,14 @@ def test_a_slug_is_short_and_plain(text: str, slug: str) -> None:
     assert platforms.slug(text) == slug
 
 
-def test_what_is_no_regular_file_is_no_configuration(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device or a pipe called cl.cfg, which might never end, is not read."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "cl.cfg").symlink_to(os.devnull)
-    assert platforms._configuration(tmp_path) is None
+    assert platforms._configuration() is None
     (tmp_path / "cl.cfg").unlink()
     (tmp_path / "cl.cfg").write_bytes(b"A = 1\n")
-    assert platforms._configuration(tmp_path) == digest(b"A = 1\n")
+    assert platforms._configuration() == digest(b"A = 1\n")
 
 
 def _device(name: str, driver: str = "1.0") -> SimpleNamespace:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GPU_STACK = ("pyopencl", "cuda.bindings", "cuda.core", "cuda.pathfinder", "numpy")
 # Help and completion answer at once: nothing that reads caches, draws tables or starts workers.
-BEFORE_ANY_WORK = (*GPU_STACK, "rich", "pebble", "elftools", "multiprocessing")
+BEFORE_ANY_WORK = (*GPU_STACK, "rich", "pebble", "multiprocessing")
 FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "--help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
     "warm --help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),

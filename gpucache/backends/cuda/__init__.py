@@ -7,6 +7,7 @@ this loads no GPU stack.
 from collections.abc import Mapping
 
 from gpucache.backends.cuda import options
+from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
@@ -45,6 +46,12 @@ class CUDABackend:
         from gpucache.backends.cuda import nvrtc
 
         return nvrtc.toolchain(target)
+
+    def installation(self, target: Target) -> Installation:  # noqa: ARG002 - one NVRTC for all targets
+        """The files of NVRTC; raises NoDeviceError."""
+        from gpucache.backends.cuda import nvrtc
+
+        return nvrtc.installation()
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
         """Compile with NVRTC; raises CompileError with its log."""

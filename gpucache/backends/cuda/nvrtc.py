@@ -9,10 +9,12 @@ import time
 from functools import cache
 from typing import Any
 
-from gpucache.backends.cuda.libraries import nvrtc_build_ids
+from gpucache.backends.cuda.libraries import nvrtc_libraries
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
+from gpucache.backends.installation import Installation, mark
 from gpucache.backends.interface import Compilation
 from gpucache.errors import CompileError, NoDeviceError, TargetError
+from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolchain
 
 _TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
@@ -44,12 +46,17 @@ def toolchain(target: Target) -> Toolchain:
 @cache
 def _compiler_fields() -> tuple[tuple[str, str], ...]:
     major, minor = version()
-    nvrtc, builtins = nvrtc_build_ids((major, minor))
+    nvrtc, builtins = (NOT_FOUND if path is None else mark(path) for path in nvrtc_libraries((major, minor)))
     return (
         ("NVRTC version", f"{major}.{minor}"),
         ("NVRTC build id", nvrtc),
         ("NVRTC builtins build id", builtins),
     )
+
+
+def installation() -> Installation:
+    """The files of NVRTC as this process runs it; raises NoDeviceError where there is none."""
+    return Installation(tuple(path for path in nvrtc_libraries(version()) if path is not None))
 
 
 def check_target(target: Target) -> None:

@@ -7,6 +7,7 @@ no GPU stack.
 from collections.abc import Mapping
 from functools import partial
 
+from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Session
 from gpucache.backends.opencl import options
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
@@ -42,6 +43,12 @@ class OpenCLBackend:
         from gpucache.backends.opencl import platforms
 
         return platforms.toolchain(platforms.find(target))
+
+    def installation(self, target: Target) -> Installation:
+        """The files of the implementation that a device here belongs to; raises TargetError."""
+        from gpucache.backends.opencl import platforms
+
+        return platforms.installation(platforms.find(target))
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
         """Compile in a context of its own; raises CompileError with the compiler's log."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import pyopencl as cl
 
-from gpucache.backends.loaded import loaded
+from gpucache.backends.installation import Installation
 from gpucache.backends.opencl import vendors
+from gpucache.backends.opencl.installations import installation_of
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
-from gpucache.keys import NOT_FOUND
 from gpucache.model import Device, Target, Toolchain
 
 _SHORT_NAMES = {
@@ -123,16 +123,27 @@ def toolchain(handle: Any) -> Toolchain:
     uuid = _driver_uuid(handle)
     if uuid is not None:
         fields.append(("driver UUID", uuid))
+    fields += _build(platform)
     if implementation(handle) == INTEL:
-        fields += _intel_configuration()
+        fields += _early_configuration()
     if handle.type & cl.device_type.CPU:
         fields.append(("CPU features", cpu_features()))
     return Toolchain(implementation(handle), tuple(fields), _IDENTITY)
 
 
-def _configuration(folder: str | Path) -> str | None:
-    """Digest of the file that Intel's runtime reads its settings from; None where there is none."""
-    path = Path(folder, "cl.cfg")
+def installation(handle: Any) -> Installation:
+    """The files of a device's compiler."""
+    return installation_of(handle.platform.int_ptr)
+
+
+@lru_cache(maxsize=16)
+def _build(platform: Any) -> tuple[tuple[str, str], ...]:
+    return installation_of(platform.int_ptr).fields()
+
+
+def _configuration() -> str | None:
+    """Digest of the file in the current directory that Intel's runtime reads; None where there is none."""
+    path = Path("cl.cfg")
     try:
         if not path.is_file():
             return None  # reading a pipe would wait
@@ -142,20 +153,18 @@ def _configuration(folder: str | Path) -> str | None:
         return None
 
 
-_AT_IMPORT = _configuration("")
+_AT_IMPORT = _configuration()
 
 
-def _intel_configuration() -> list[tuple[str, str]]:
-    """The settings beside Intel's library, and those of the current directory when it was loaded.
+def _early_configuration() -> list[tuple[str, str]]:
+    """The settings in the current directory when Intel's library was loaded.
 
     The runtime reads some of them, such as the CPU to compile for, when it is loaded, which nobody can
     look back at: it was in the directory of now or of when this module was imported. Those that are
     read at each build are covered with the headers.
     """
-    library = loaded("libintelocl.so")
-    fields = [("configuration", (library and _configuration(library.parent)) or NOT_FOUND)]
-    early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration("")) if found)
-    return fields + [("configuration at the start", found) for found in early]
+    early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration()) if found)
+    return [("configuration at the start", found) for found in early]
 
 
 def implementation(handle: Any) -> str:

@@ -1,0 +1,72 @@
+"""Which files an OpenCL implementation is made of, told from the library that a platform belongs to.
+
+PoCL and Intel's CPU runtime were traced: what they open is here, which a test holds. What the others
+load only when they first compile is listed as their sources or packages have it, and was not traced;
+of those and of any further one there are the library and what was loaded with it. Left out are the
+linker that PoCL runs and what that reads (libgcc.a and the like): they are the system's. Loads no PyOpenCL.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+from gpucache.backends.installation import Installation, matching, with_needed
+from gpucache.backends.libraries import library_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One implementation; patterns are meant from the folder of its library."""
+
+    name: str
+    """How the names of its library begin."""
+    libraries: tuple[str, ...] = ()
+    """Libraries that it loads when it needs them."""
+    builtins: tuple[str, ...] | None = None
+    folders: tuple[str, ...] = ("",)
+    """Where its built-ins may lie: the first of these that holds any."""
+    configuration: str | None = None
+    """A file beside its library that it configures itself from."""
+
+
+_SHARES = ("../share", "../../share", "/usr/local/share", "/usr/share")
+_KINDS = (
+    _Kind(
+        "libpocl",
+        libraries=("pocl/libpocl-devices-*.so",),
+        builtins=("*.bc", "include/**/*"),
+        folders=tuple(f"{share}/pocl" for share in ("../../pocl_binary_distribution/.libs/share", *_SHARES)),
+    ),
+    _Kind(
+        "libintelocl",
+        libraries=("libocl_svml_*.so",),
+        builtins=("clbltfn*.rtl", "cllibrary*.rtl", "cllibrary*.o"),
+        configuration="cl.cfg",
+    ),
+    _Kind("libigdrcl", libraries=("libig[cd]*.so.*", "../libig[cd]*.so.*", "../libopencl-clang*.so.*")),
+    _Kind("libamdocl", libraries=("libamd_comgr.so.*",)),
+    _Kind("libnvidia-opencl", libraries=("libnvidia-nvvm*.so.*", "libnvidia-compiler*.so.*")),
+    *(
+        _Kind(name, builtins=("*.spv", "*.bc"), folders=tuple(f"{share}/clc" for share in _SHARES))
+        for name in ("libRusticlOpenCL", "libMesaOpenCL")
+    ),
+)
+
+
+def installation_of(platform: int) -> Installation:
+    """The files behind a ``cl_platform_id``, given as an address.
+
+    Its first field is the implementation's table of functions (cl_khr_icd), which lies in its library. A
+    table that lies elsewhere tells nothing, and is not followed.
+    """
+    table = ctypes.c_void_p.from_address(platform).value if platform else None
+    library = library_at(table) if table else None
+    if library is None:
+        return Installation(())
+    kind = next((kind for kind in _KINDS if library.name.startswith(kind.name)), _Kind(""))
+    folder = library.parent
+    found = (matching(folder / place, kind.builtins or ()) for place in kind.folders)
+    return Installation(
+        (*with_needed(library), *matching(folder, kind.libraries)),
+        None if kind.builtins is None else next(filter(None, found), ()),
+        None if kind.configuration is None else matching(folder, (kind.configuration,)),
+    )

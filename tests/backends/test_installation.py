@@ -1,0 +1,177 @@
+"""A compiler that was rebuilt under the same version is another one, wherever it is installed."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends import installation, libraries
+from gpucache.backends.installation import Installation
+from gpucache.keys import NOT_FOUND
+from tests.patience import PATIENCE_S
+
+_BUILD, _READ = "compiler build", "compiler built-ins"
+_POCL = Path("/usr/lib/x86_64-linux-gnu/libpocl.so.2.10.0")
+_POCL_READS = Path("/usr/share/pocl")
+_FIELDS = """
+import json, sys
+import pyopencl
+from gpucache.backends.opencl import platforms
+print(json.dumps({
+    str(platforms.installation(each.handle).libraries[0]): dict(platforms.toolchain(each.handle).fields)
+    for each in platforms.devices()
+}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_mark_is_remembered() -> None:
+    """Files of one name change within a test."""
+    installation.mark.cache_clear()
+
+
+def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
+    """What does not read as ELF gives no build id, which never equals a real one."""
+    (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF\x02\x01 and nothing more")
+    for name in ("libnvrtc.so", "absent.so"):
+        assert libraries.read_library(tmp_path / name) == libraries.Library()
+
+
+def test_a_library_without_a_build_id_is_told_by_its_content(tmp_path: Path) -> None:
+    """A large one is not read whole, and a byte that came in anywhere is seen all the same."""
+    content = os.urandom(4 * 1024**2)
+    marks = []
+    for number, data in enumerate((content, content, content[:2_000_000] + b"!" + content[2_000_000:])):
+        library = tmp_path / str(number) / "libcompiler.so"
+        library.parent.mkdir()
+        library.write_bytes(data)
+        marks.append(installation.mark(library))
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_what_cannot_be_read_is_a_value_of_its_own(tmp_path: Path) -> None:
+    """It raises nothing, and equals no compiler that can be read, nor one that was not found."""
+    (tmp_path / "empty.h").write_bytes(b"")
+    kinds = [
+        Installation((tmp_path / "absent.so",), (tmp_path / "absent.h",)),
+        Installation((tmp_path / "empty.h",), (tmp_path / "empty.h",)),
+        Installation((), ()),
+    ]
+    fields = [dict(kind.fields()) for kind in kinds]
+    assert fields[2] == {_BUILD: NOT_FOUND, _READ: NOT_FOUND}
+    for label in (_BUILD, _READ):
+        assert len({each[label] for each in fields}) == 3
+
+
+def test_a_library_is_told_by_an_address_in_it() -> None:
+    """An address of nobody's gives none."""
+    if sys.platform != "linux":
+        pytest.skip("what is loaded is told on Linux only")
+    library = libraries.loaded("libc.so")
+    assert library is not None
+    assert library.samefile(_of_printf() or "/")
+    assert libraries.library_at(8) is None
+
+
+def _of_printf() -> Path | None:
+    import ctypes
+
+    address = ctypes.cast(ctypes.CDLL(None).printf, ctypes.c_void_p).value
+    return libraries.library_at(address or 0)
+
+
+def _copied(folder: Path) -> Path:
+    """PoCL copied below a folder with all that it reads of its own, and a vendors folder that names it."""
+    if not (_POCL.is_file() and _POCL_READS.is_dir()):
+        pytest.skip(f"PoCL of Debian is not installed: no {_POCL}")
+    inside = folder / "lib" / "here"
+    inside.mkdir(parents=True)
+    shutil.copy(_POCL, inside)
+    shutil.copytree(_POCL.parent / "pocl", inside / "pocl")
+    shutil.copytree(_POCL_READS, folder / "share" / "pocl")
+    (folder / "vendors").mkdir()
+    (folder / "vendors" / "pocl.icd").write_text(f"{inside / _POCL.name}\n", encoding="utf-8")
+    return folder
+
+
+def _environment(copy: Path) -> Mapping[str, str]:
+    return {**os.environ, "OCL_ICD_VENDORS": str(copy / "vendors"), "POCL_CACHE_DIR": str(copy / "kcache")}
+
+
+def _fields(copy: Path) -> Mapping[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _FIELDS],
+        env=_environment(copy),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return next(found[library] for library in found if library.startswith(str(copy)))
+
+
+def _edit(file: Path, old: bytes, new: bytes) -> None:
+    data = file.read_bytes()
+    assert old in data
+    assert len(old) == len(new)
+    file.write_bytes(data.replace(old, new, 1))
+
+
+@pytest.mark.slow
+def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> None:
+    """Not by its place, but by its library, a library that it loads, a header or a bitcode of its own."""
+    original = _copied(tmp_path / "original")
+    before = _fields(original)
+    assert NOT_FOUND not in (before[_BUILD], before[_READ])
+    copy = _copied(tmp_path / "elsewhere" / "and deeper")
+    assert _fields(copy) == before
+    edits = {
+        "lib/here/libpocl.so.2.10.0": _BUILD,
+        "lib/here/pocl/libpocl-devices-pthread.so": _BUILD,
+        "share/pocl/include/_kernel.h": _READ,
+        "share/pocl/kernel-x86_64-pc-linux-gnu-avx2.bc": _READ,
+    }
+    for name, label in edits.items():
+        file = copy / name
+        kept = file.read_bytes()
+        build_id = libraries.read_library(file).build_id
+        old = bytes.fromhex(build_id) if build_id != NOT_FOUND else kept[len(kept) // 2 :][:64]
+        _edit(file, old, bytes([old[0] ^ 1]) + old[1:])
+        after = _fields(copy)
+        assert {field for field in before if before[field] != after[field]} == {label}, name
+        file.write_bytes(kept)
+
+
+def _gpucache(copy: Path, root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
+        env=_environment(copy),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) -> None:
+    """The unchanged copy elsewhere hits."""
+    original, copy = _copied(tmp_path / "original"), _copied(tmp_path / "copy")
+    (tmp_path / "k.cl").write_text("kernel void k(global int *o) { *o = 7; }\n", encoding="ascii")
+    devices = json.loads(_gpucache(original, tmp_path / "root", "--json", "devices"))
+    names = [row["target"] for row in devices["outcomes"] if "3.1+debian" in row["driver_version"]]
+    ask = ("warm", str(tmp_path / "k.cl"), "--target", names[0])
+    assert "1 built" in _gpucache(original, tmp_path / "root", *ask)
+    assert "1 hit" in _gpucache(copy, tmp_path / "root", *ask, "--check")
+    _edit(copy / "share" / "pocl" / "include" / "_kernel.h", b"pocl", b"POCL")
+    told = re.sub(r"\s+", " ", _gpucache(copy, tmp_path / "root", *ask, "--check"))
+    assert "the compiler's own headers or built-in functions changed" in told
