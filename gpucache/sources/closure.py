@@ -55,10 +55,9 @@ def read_closure(
         walk.force(forced)
         walk.cover_named(named_headers)
         walk.follow()
-        walk.refuse_pastes()
         while not named_headers and walk.sweep():
             walk.follow()
-            walk.refuse_pastes()
+        walk.refuse_pastes(named=bool(named_headers))
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
     return walk.closure()
@@ -144,14 +143,22 @@ class _Walk:
                 self._resolve(file, mention)
         self._pending.clear()
 
-    def refuse_pastes(self) -> None:
-        """A probe or a clock that is put together by the preprocessor can be neither seen nor ruled out."""
-        pasted = can_paste([file.text for file in self._scanned if file.text])
-        if pasted and self.uncacheable is None:
-            self.uncacheable = (
-                f"the program may put {pasted} together with ##, where it cannot be followed; write such a "
-                "name out, or rename its parts"
-            )
+    def refuse_pastes(self, *, named: bool) -> None:
+        """A probe or a clock that is put together by the preprocessor can be neither seen nor ruled out.
+
+        Where headers are ``named`` by hand, those that a probe asks for are among them.
+        """
+        texts = [file.text for file in self._scanned if file.text]
+        paste = can_paste(texts, clocks_only=named)
+        if paste is None or self.uncacheable is not None:
+            return
+        place = next(file.name for file in self._scanned if file.text and paste.chain in file.text.chains)
+        macro, name = (each.decode(errors="replace") for each in (paste.chain.macro, paste.name))
+        remedy = "build it without gpucache" if paste.clock else self._name_them
+        self.uncacheable = (
+            f"the macro {macro} in {place} may put {name} together with ##, where it cannot be followed; "
+            f"rename its parts, or {remedy}"
+        )
 
     def sweep(self) -> bool:
         """Cover the files that includes through macros may lead to; False where nothing is left to cover."""

@@ -14,14 +14,16 @@ Three things go through macros and cannot be followed by text:
   macro is called; any other use is told by ``probed_by_macro`` once all texts are known.
 
 A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` tells
-which texts hold the parts of one.
+whether some texts can make one.
 
 Must not touch files.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+
+from gpucache.sources.pastes import PARTS, Chain, Paste, find_paste, read_pastes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class Scan:
     """The operands of ``#if`` and ``#elif``, one per line."""
     definitions: bytes
     """The operands of ``#define``, one per line."""
-    pastes: bool
-    """Whether ``##`` stands in it."""
+    chains: tuple[Chain, ...]
+    """What it puts together with ``##`` that may be a part of a probe's or a clock's name."""
     parts: frozenset[bytes]
-    """Words that the name of a probe or of a clock could be put together from."""
+    """Other words that a macro can see and that such a name could be put together from."""
 
 
 _BLANK = rb"[ \t\v\f\0]"
@@ -93,6 +95,14 @@ _DIRECTIVE = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
     rb"(include(?:_next)?|import|embed|if|elif|define)\b" + _BLANK + rb"*([^\n]*)"
 )
+# No macro sees these: directives with their literal headers, and messages. Definitions with ## are read
+# apart.
+_UNSEEN = re.compile(
+    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
+    rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
+    rb"|define\b[^\n]*?(?:##|%:%:)[^\n]*)"
+)
+_STRING = re.compile(_QUOTED, re.MULTILINE)
 _HEADER = re.compile(rb'<([^>\n]+)>|"([^"\n]+)"')
 _CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?:<([^>\n]+)>|\"([^\"\n]+)\")")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
@@ -100,15 +110,6 @@ _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
-_PASTED = (*sorted(_PROBES, reverse=True), b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
-# Pieces of one or two letters are left out: they stand everywhere.
-_PARTS = frozenset(
-    part
-    for name in _PASTED
-    for start in range(len(name))
-    for end in range(start + 1, len(name) + 1)
-    if len(part := name[start:end]) >= 3 or part.startswith(b"_")
-) - {*_PASTED}
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
 
@@ -125,7 +126,7 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         frozenset(found.probe_macros),
         b"\n".join(found.conditions),
         b"\n".join(found.definitions),
-        found.pastes,
+        tuple(found.chains),
         frozenset(found.parts),
     )
 
@@ -151,28 +152,15 @@ def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
     return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
 
 
-def can_paste(texts: Collection[Scan]) -> str | None:
+def can_paste(texts: Sequence[Scan], *, clocks_only: bool = False) -> Paste | None:
     """A probe or a clock whose name these texts may put together with ``##``."""
-    if not any(text.pastes for text in texts):
-        return None
-    parts = {part for text in texts for part in text.parts}
-    return next((name.decode() for name in _PASTED if _is_pasted(name, parts)), None)
 
+    def macros() -> set[bytes]:
+        return {head[1] for text in texts for head in _HEAD.finditer(text.definitions)}
 
-def _is_pasted(name: bytes, parts: Collection[bytes], most: int = 3) -> bool:
-    """Whether a name is a row of a few parts: of more, CCCL's ``_``, ``has`` and ``include`` would do."""
-    if not most or not name:
-        return not name
-    return any(name.startswith(part) and _is_pasted(name[len(part) :], parts, most - 1) for part in parts)
-
-
-def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
-    """Whether a word is a row of pieces and digits."""
-    ends = {0}
-    for end in range(1, len(word) + 1):
-        if any(word[start:end] in pieces or word[start:end].isdigit() for start in ends):
-            ends.add(end)
-    return len(word) in ends
+    chains = [*dict.fromkeys(chain for text in texts for chain in text.chains)]
+    words = {part for text in texts for part in text.parts}
+    return find_paste(chains, words, macros, clocks_only=clocks_only)
 
 
 class _Found:
@@ -181,7 +169,7 @@ class _Found:
     def __init__(self) -> None:
         self.mentions: dict[Mention, None] = {}
         self.asked: dict[bytes, None] = {}
-        self.pastes = False
+        self.chains: dict[Chain, None] = {}
         self.parts: set[bytes] = set()
         self.clock: str | None = None
         self.probe_macros: set[bytes] = set()
@@ -196,8 +184,9 @@ class _Found:
                 self._condition(operand)
             elif operand:
                 self._include(kind, operand)
-        self.pastes = self.pastes or b"##" in text or b"%:%:" in text
-        self.parts |= _PARTS.intersection(_WORD.findall(text))
+        code = _UNSEEN.sub(b"", text)
+        if not PARTS.isdisjoint(_WORD.findall(code)):
+            self.parts |= PARTS.intersection(_WORD.findall(_STRING.sub(b" ", code)))
         if self.clock is None and _CLOCK.search(text):
             tokens = (match["clock"] for match in _CLOCK_TOKEN.finditer(text))
             self.clock = next((token.decode() for token in tokens if token), None)
@@ -224,6 +213,10 @@ class _Found:
 
     def _define(self, operand: bytes) -> None:
         self.definitions.append(operand)
+        if b"##" in operand or b"%:%:" in operand:
+            chains, others = read_pastes(operand)
+            self.chains |= dict.fromkeys(chains)
+            self.parts |= PARTS.intersection(others)
         if b"__has_" not in operand or (head := _HEAD.match(operand)) is None:
             return
         # Where the macro is used, a quoted name may mean another file, and a macro in <name> is replaced.

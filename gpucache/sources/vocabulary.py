@@ -9,14 +9,12 @@ functions, which puts ``_cl_`` before a word.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-
-from gpucache.sources.scan import is_composed
 
 # Compilers take a dollar sign and letters beyond ASCII for letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
-_DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
+DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
 _FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
 _RENAMED = b"_cl_"
 
@@ -56,7 +54,7 @@ def vocabulary(asked: Iterable[bytes], definitions: Iterable[bytes], names: Iter
     """
     bodies: dict[bytes, list[tuple[frozenset[bytes], bytes]]] = {}
     for text in definitions:
-        for name, parameters, body in _DEFINITION.findall(text):
+        for name, parameters, body in DEFINITION.findall(text):
             bodies.setdefault(name, []).append((frozenset(WORD.findall(parameters)), body))
     words: set[bytes] = {_RENAMED}
     reached: list[bytes] = []
@@ -76,3 +74,12 @@ def vocabulary(asked: Iterable[bytes], definitions: Iterable[bytes], names: Iter
     dots = (text.strip(b' \t"<>()') for text in reached)
     upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
     return Vocabulary(frozenset(words), signs, upward)
+
+
+def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
+    """Whether a word is a row of pieces and digits."""
+    ends = {0}
+    for end in range(1, len(word) + 1):
+        if any(word[start:end] in pieces or word[start:end].isdigit() for start in ends):
+            ends.add(end)
+    return len(word) in ends

@@ -303,6 +303,34 @@ def test_the_clock_in_a_header_makes_a_program_uncacheable(tree: Tree) -> None:
     assert "'x.h' uses __TIME__" in closure.uncacheable and "-D" in closure.uncacheable
 
 
+def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree: Tree) -> None:
+    """The reason names the macro and its header, and the remedy works without a change of that header."""
+    root = tree({"a/x.h": b"#define CAT(a, b) a##b\n#if CAT(__has_, include)(<y.h>)\n#endif", "a/y.h": b"y"})
+    reason = _closure(b"#include <x.h>", root, "a").uncacheable
+    assert reason is not None
+    assert "the macro CAT in 'x.h' may put __has_include together" in reason
+    assert "headers = [...]" in reason
+    cured = read_closure(
+        b"#include <x.h>",
+        rule=RULE,
+        include_dirs=[str(root / "a")],
+        cwd=None,
+        named_headers=[str(root / "a/y.h")],
+    )
+    assert cured.uncacheable is None
+    assert Include("y.h", digest(b"y")) in cured.includes
+
+
+def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:
+    """A clock that may be put together stays uncacheable whatever headers are named."""
+    root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__TI, ME__);"})
+    named = [str(root / "a/x.h")]
+    reason = read_closure(
+        b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], cwd=None, named_headers=named
+    ).uncacheable
+    assert reason is not None and "may put __TIME__ together" in reason
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_never_read(tree: Tree) -> None:
     """A name that leads to something else than a file is uncacheable instead of a hang."""

@@ -140,19 +140,46 @@ def test_a_macro_around_a_probe_is_judged_by_its_uses(use: bytes, unclear: bool)
     assert bool(asked) is unclear
 
 
+_CAT = b"#define C(a, b) a##b\n"
+
+
 @pytest.mark.parametrize(
     ("texts", "name"),
     [
-        ([b"#define C(a, b) a##b\nC(__has_,include)(<x.h>)"], "__has_include"),
-        ([b"#define C(a, b) a %:%: b", b"#define A __TI\n#define B ME__"], "__TIME__"),
-        ([b"#define C(a) __##a", b"C(DATE__)"], "__DATE__"),
-        ([b"C(__TI, ME__)"], None),
-        ([b"#define C(a, b) a##b\n__TIMER __has_x time __h has include next _ __"], None),
+        ([_CAT + b"C(__has_,include)(<x.h>)"], b"__has_include"),
+        ([b"#define C(a, b) a %:%: b", b"#define A __TI\n#define B ME__"], b"__TIME__"),
+        ([b"#define C(a) __##a", b"C(DATE__)"], b"__DATE__"),
+        ([b"#define D __##DATE##__"], b"__DATE__"),
+        ([b"#define C(b) __T##b##E__", b"C(C(_, IM))"], None),
+        ([b"#define C(b) __T##b##E__\n#define D(b) I##b", b"C(D(M))\n_M"], None),
+        ([b"#define C(b) __T##b##E__\n#define D(b) I##M##b", b"C(D())"], b"__TIME__"),
+        ([b"#define C(x...) __VA_OPT__(__TI) ## x", b"C(ME__)"], b"__TIME__"),
+        ([_CAT + b"C(C(__,has),C(_,C(include,_next)))"], b"__has_include_next"),
+        ([_CAT + b"#define HAS(m) has_##m", b"C(__, HAS(include))"], b"__has_include"),
+        ([_CAT + b"#define HAS(m) EMPTY has_##m\n#define EMPTY", b"C(__, HAS(embed))"], b"__has_embed"),
+        ([_CAT + b"#define HAS(m) x(1, has_##m)", b"C(__, HAS(embed))"], b"__has_embed"),
     ],
 )
-def test_a_probe_or_clock_put_together_is_told(texts: list[bytes], name: str | None) -> None:
-    """Where names are pasted and the parts of such a name stand anywhere, it counts as used."""
-    assert can_paste([scan(text) for text in texts]) == name
+def test_a_probe_or_clock_put_together_is_told(texts: list[bytes], name: bytes | None) -> None:
+    """Where names are pasted and the parts of such a name can meet, in any number of steps, it counts."""
+    paste = can_paste([scan(text) for text in texts])
+    assert (paste.name if paste else None) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"C(__TI, ME__)",
+        _CAT + b"__TIMER __has_x time __h include next _ __",
+        _CAT + b'#include <has/__x.h>\n#error __ has_include\nchar *s = "__ has_include";',
+        _CAT + b"#define H <x.h>\n#include H\nbool __, has_;",
+        b"#define HAS(m) has_##m\nint __, include;",
+        _CAT + b"#define HAS(m) template <class T> struct has_##m<T> {}; bool b = has_##m<T>\nC(__, embed)",
+    ],
+)
+def test_parts_that_cannot_meet_are_no_name(text: bytes) -> None:
+    """Directives and strings are not pasted, and what stands behind another word is put behind no part."""
+    assert can_paste([scan(text)]) is None
 
 
 def test_how_a_header_is_asked_for_is_kept() -> None:

@@ -1,0 +1,133 @@
+"""Which names of probes and clocks the preprocessor can put together with ``##``. Pure.
+
+The operands beside ``##`` are either words that stand there, or parameters, which can be any word that
+stands in the texts or is put together itself. From this grammar follow all pieces of such a name that a
+program can make, through as many macros as it likes. Two things narrow it:
+
+* What no macro ever sees is no word: strings, directives, names of headers, messages of ``#error``.
+* A parameter beside ``##`` gives the first or the last word of its argument. So ``struct has_##member``
+  makes nothing that could be put behind ``__``: the word ``struct`` comes first, wherever it is used.
+
+Words of one or two letters that do not begin with ``_`` are left out where they are arguments, as they
+stand everywhere.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from gpucache.sources.vocabulary import DEFINITION, WORD, is_composed
+
+CLOCKS = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
+_NAMES = (b"__has_include_next", b"__has_include", b"__has_embed", *CLOCKS)
+_SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
+_PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
+PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
+"""Words that, beside ``##``, may be a part of such a name."""
+_BEGINNINGS = frozenset(name[:end] for name, start, end in _SPANS if start == 0)
+_PASTE = rb"(?:##|%:%:)"
+_PASTES = re.compile(_PASTE)
+_OPERAND = rb"[\w$\x80-\xff]*"
+_CHAIN = re.compile(_OPERAND + rb"(?:\s*" + _PASTE + rb"\s*" + _OPERAND + rb")+")
+_LAST_WORD = re.compile(WORD.pattern + rb"\Z")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+_Operands = tuple[bytes | None, ...]
+"""What stands beside ``##``, in order; None for a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Operands that are put together in one place of a definition."""
+
+    macro: bytes
+    operands: _Operands
+    before: bytes | None
+    """The word that stands before them, empty for a sign; None where an argument may begin with them."""
+
+    def makes(self, piece: bytes, words: Collection[bytes]) -> bool:
+        """Whether a piece comes out where each parameter is one of some words, or nothing."""
+        ends = {0}
+        for operand in self.operands:
+            if operand is None:
+                ends |= {end + len(word) for end in ends for word in words if piece.startswith(word, end)}
+            else:
+                ends = {end + len(operand) for end in ends if piece.startswith(operand, end)}
+        return len(piece) in ends
+
+
+@dataclass(frozen=True, slots=True)
+class Paste:
+    """A name that can be put together, and the macro that puts its last two parts together."""
+
+    name: bytes
+    chain: Chain
+
+    @property
+    def clock(self) -> bool:
+        """Whether the name is a clock's, and not a probe's."""
+        return self.name in CLOCKS
+
+
+def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
+    """What the operand of a ``#define`` puts together that may be a piece of a name, and its other words."""
+    if (head := DEFINITION.match(definition.replace(b"\0", b" "))) is None:
+        return [], set()
+    macro, body = head[1], _STRING.sub(b'""', head[3]) if b'"' in head[3] else head[3]
+    if b"__VA_OPT__" in body:  # what stands beside ## may be anything in its parentheses
+        return [Chain(macro, (None, None), None)], {*WORD.findall(body)}
+    parameters = {*WORD.findall(head[2] or b""), b"__VA_ARGS__"}
+    chains: list[Chain] = []
+    for match in _CHAIN.finditer(body):
+        words = map(bytes.strip, _PASTES.split(match[0]))
+        operands = [None if word in parameters else word for word in words]
+        # An argument of several words ends what is put together before it, and begins anew after it.
+        for start, end in combinations(range(len(operands) + 1), 2):
+            part = (*operands[start:end],)
+            whole = (start == 0 or part[0] is None) and (end == len(operands) or part[-1] is None)
+            if whole and part != (None,) and all(not operand or operand in _PIECES for operand in part):
+                before = _before(body[: match.start()], parameters) if start == 0 else None
+                chains.append(Chain(macro, part, before))
+    return chains, {*WORD.findall(_CHAIN.sub(b" ", body))}
+
+
+def find_paste(
+    chains: Sequence[Chain],
+    words: Iterable[bytes],
+    macros: Callable[[], Collection[bytes]],
+    *,
+    clocks_only: bool = False,
+) -> Paste | None:
+    """The first name that can be put together; None where none can.
+
+    ``words`` are those of ``PARTS`` that macros see, but for the operands of ``chains``. ``macros`` gives
+    every name that is defined.
+    """
+    names = CLOCKS if clocks_only else _NAMES
+    available = {*words}
+    literals = {operand for chain in chains for operand in chain.operands if operand}
+    if not chains or not any(is_composed(name, available | literals) for name in names):
+        return None  # as nearly always: the rest tells which parts never meet
+    defined = macros()
+    before = -1
+    while len(available) > before:
+        before = len(available)
+        for chain in chains:
+            inner = chain.before is not None and chain.before not in defined
+            candidates = _BEGINNINGS if inner else _PIECES
+            available |= {piece for piece in candidates - available if chain.makes(piece, available)}
+    made = (Paste(name, chain) for name in names for chain in chains if chain.makes(name, available))
+    return next(made, None)
+
+
+def _before(text: bytes, parameters: Collection[bytes]) -> bytes | None:
+    """What stands in front; None where that is nothing, or may come to nothing."""
+    text = text.rstrip()
+    if not text or text[-1:] in b"(,)":
+        return None
+    word = _LAST_WORD.search(text)
+    if word is None:
+        return b""
+    # Compilers define names of their own, all of which begin so.
+    return None if word[0] in parameters or word[0].startswith(b"_") else word[0]
