@@ -30,7 +30,7 @@ from gpucache.engine.trials import try_load, try_rebuild
 from gpucache.engine.verify import Try
 from gpucache.engine.warm import Build, Job
 from gpucache.errors import CacheUnusableError
-from gpucache.model import Artifact, Device, Target
+from gpucache.model import Artifact, BuildRequest, Device, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Location, Sample
 from gpucache.settings import Settings, other_roots
 from gpucache.store import (
@@ -224,7 +224,7 @@ def bench_workers() -> Workers:
 
 def load_trial(cache: Rebuildable) -> Try:
     """What ``verify --load`` does with an entry."""
-    return partial(try_load, cache, _load)
+    return partial(try_load, cache, _load, _load_other)
 
 
 def rebuild_trial(cache: Rebuildable, devices: Sequence[Device]) -> Try:
@@ -257,6 +257,16 @@ def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
 def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:
     artifact, target = item
     return load_backend(target.backend).load(artifact, target)
+
+
+def _load_other(target: Target) -> tuple[str, ...]:
+    """Build and load a program that does nothing."""
+    backend = load_backend(target.backend)
+    kind = 'extern "C" __global__' if backend.language is Language.CUDA_CPP else "kernel"
+    program = Program("empty", backend.language, f"{kind} void empty() {{}}\n".encode())
+    request = BuildRequest(program, target, artifact_kind=backend.artifact_kind(target))
+    compilation = backend.plan(request, backend.toolchain(target), os.environ)
+    return backend.load(backend.compile(request, compilation), target)
 
 
 def _rebuild(job: Job) -> Artifact:

@@ -106,6 +106,15 @@ def test_a_repaired_leftover_does_not_hide_damage() -> None:
     assert summarise_verify([Checked("k", findings)]).exit_code(strict=False) is ExitCode.FINDINGS
 
 
+def test_what_could_not_be_checked_has_its_exit_code() -> None:
+    """It is neither sound nor a finding: exit 4, unless something else is wrong."""
+    summary = summarise_verify([Checked("a"), Checked("b", unchecked="no memory")])
+    assert (summary.checked, summary.sound, summary.unchecked) == (1, 1, 1)
+    assert summary.exit_code(strict=True) is ExitCode.NOTHING_ATTEMPTED
+    wrong = Checked("c", (_finding(FindingKind.CORRUPT),), unchecked="no memory")
+    assert summarise_verify([wrong]).exit_code(strict=False) is ExitCode.FINDINGS
+
+
 def test_verify_counts_entries_and_findings() -> None:
     """Leftovers are no entries, and what is only worth knowing leaves an entry sound."""
     summary = summarise_verify(

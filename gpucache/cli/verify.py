@@ -32,7 +32,8 @@ def verify(
     """Check every entry, or those of WHAT (programs, targets, first digits of keys).
 
     Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
-    with --strict): stale, superseded, orphan, leftover, locked, unsupported.
+    with --strict): stale, superseded, orphan, leftover, locked, unsupported. Not checked (exit 4): with
+    --load, where the machine is so short of processes, memory or descriptors that nothing loads.
     """
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify

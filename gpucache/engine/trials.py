@@ -25,18 +25,29 @@ _LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
 
 
 def try_load(
-    cache: Rebuildable, load: Callable[[tuple[Artifact, Target]], tuple[str, ...]], entry: CacheEntry
+    cache: Rebuildable,
+    load: Callable[[tuple[Artifact, Target]], tuple[str, ...]],
+    load_other: Callable[[Target], object],
+    entry: CacheEntry,
 ) -> Trial:
-    """Load an entry on the device of its target."""
+    """Load an entry on the device of its target; ``load_other`` builds and loads a program of its own there.
+
+    An entry is at fault only where that succeeds: a driver that gets no thread, memory or descriptor dies
+    of any binary. Raises WorkersError where no process can be started.
+    """
     try:
         artifact, target = cache.artifact(entry), Target.parse(entry.target)
     except (GpucacheError, ValueError) as error:
         return Trial(note=f"not loaded: {error}")
     answer = _in_child(load, (artifact, target))
-    if isinstance(answer, CompileError):
+    if isinstance(answer, CompileError | Died):
+        other = _in_child(load_other, target)
+        if isinstance(other, BaseException | Died):
+            why = other.reason if isinstance(other, Died) else str(other).partition("\n")[0]
+            return Trial(unchecked=f"no other program can be loaded for {target} now either: {why}")
+        if isinstance(answer, Died):
+            return Trial(problem=f"loading it failed: {answer.reason}")
         return Trial(problem=answer.message)
-    if isinstance(answer, Died):
-        return Trial(problem=f"loading it failed: {answer.reason}")
     if isinstance(answer, BaseException):
         return Trial(note=f"not loaded: {answer}")
     return Trial()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpucache.caches.interface import Cache
 from gpucache.engine.policy import is_stale, superseded
+from gpucache.errors import WorkersError
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 
@@ -21,6 +22,8 @@ class Trial:
     """What is wrong; empty where nothing is."""
     note: str = ""
     """What could not be told, and why."""
+    unchecked: str = ""
+    """Why nothing can be tried now, whatever the entry."""
 
 
 Try = Callable[[CacheEntry], Trial]
@@ -36,10 +39,15 @@ def run_verify(
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Each entry checked, then what belongs to no entry; ``whole`` is False for a selection of entries."""
     old = superseded(entries)
+    stopped = ""
     for entry in entries:
         checked = cache.check(entry)
         if not checked.findings and checked.counts:
-            checked = _tried(checked, entry, trials)
+            try:
+                checked = replace(checked, unchecked=stopped) if stopped else _tried(checked, entry, trials)
+            except WorkersError as error:  # the next one would not start either, each after a while
+                stopped = str(error)
+                checked = replace(checked, unchecked=stopped)
         yield _known(checked, entry, old, toolchains), entry
     if whole:
         yield from ((leftover, None) for leftover in cache.leftovers())
@@ -58,6 +66,8 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
             checked = replace(checked, findings=(*checked.findings, finding))
         if trial.note:
             checked = replace(checked, notes=(*checked.notes, trial.note))
+        if trial.unchecked:
+            checked = replace(checked, unchecked=trial.unchecked)
     return checked
 
 

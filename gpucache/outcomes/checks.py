@@ -63,6 +63,8 @@ class Checked:
     """What was tried and could not be told, such as ``not comparable``."""
     counts: bool = True
     """False for what is no entry (a leftover), which is not counted as checked."""
+    unchecked: str = ""
+    """Why it could not be checked, where that is no fault of it: the machine is short of something."""
 
     def mended(self) -> "Checked":
         """The same with every finding marked as repaired."""
@@ -71,7 +73,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """How many entries were checked, how many are sound, and what was found."""
+    """How many entries were checked, how many are sound, what was found, and how many nobody could check."""
 
     checked: int
     sound: int
@@ -80,22 +82,27 @@ class VerifySummary:
     repaired: int
     notes: int
     wrong_repaired: int = 0
+    unchecked: int = 0
 
     def exit_code(self, *, strict: bool) -> ExitCode:
-        """3 for anything wrong that was not repaired; with strict for any finding."""
+        """3 for anything wrong that was not repaired, with strict for any finding; else 4 if unchecked."""
         open_findings = self.findings - self.repaired if strict else self.wrong - self.wrong_repaired
-        return ExitCode.FINDINGS if open_findings > 0 else ExitCode.DONE
+        if open_findings > 0:
+            return ExitCode.FINDINGS
+        return ExitCode.NOTHING_ATTEMPTED if self.unchecked else ExitCode.DONE
 
 
 def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
     """The summary of a run of verify."""
-    checked = sound = found = wrong = repaired = notes = wrong_repaired = 0
+    checked = sound = found = wrong = repaired = notes = wrong_repaired = unchecked = 0
     for outcome in outcomes:
-        checked += outcome.counts
-        sound += outcome.counts and not any(finding.kind.wrong for finding in outcome.findings)
+        told = outcome.counts and not outcome.unchecked
+        checked += told
+        unchecked += bool(outcome.unchecked)
+        sound += told and not any(finding.kind.wrong for finding in outcome.findings)
         found += len(outcome.findings)
         wrong += sum(finding.kind.wrong for finding in outcome.findings)
         repaired += sum(finding.repaired for finding in outcome.findings)
         wrong_repaired += sum(finding.repaired and finding.kind.wrong for finding in outcome.findings)
         notes += len(outcome.notes)
-    return VerifySummary(checked, sound, found, wrong, repaired, notes, wrong_repaired)
+    return VerifySummary(checked, sound, found, wrong, repaired, notes, wrong_repaired, unchecked)

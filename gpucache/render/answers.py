@@ -137,6 +137,7 @@ ANSWERS = (
             Key("wrong", "number", "Those that give exit 3."),
             Key("repaired", "number", "Those that --repair mended."),
             Key("notes", "list of note", "What was tried and could not be told."),
+            Key("unchecked", "list of note", "What could not be checked, for a reason outside of it."),
         ),
     ),
     Answered(

@@ -191,13 +191,15 @@ def finding(one: Finding) -> dict[str, Any]:
 
 def verify_summary(summary: VerifySummary, outcomes: Iterable[Checked]) -> dict[str, Any]:
     """Counts, and what was tried and could not be told."""
+    told = list(outcomes)
     return {
         "checked": summary.checked,
         "sound": summary.sound,
         "findings": summary.findings,
         "wrong": summary.wrong,
         "repaired": summary.repaired,
-        "notes": [{"entry": one.entry, "note": note} for one in outcomes for note in one.notes],
+        "notes": [{"entry": one.entry, "note": note} for one in told for note in one.notes],
+        "unchecked": [{"entry": one.entry, "note": one.unchecked} for one in told if one.unchecked],
     }
 
 

@@ -262,7 +262,7 @@ def verify(
 ) -> Iterator[RenderableType]:
     """A row for each finding, then what could not be told, then the sum; what is sound if ``whole``."""
     for outcome in outcomes if whole else ():
-        if outcome.counts and not outcome.findings:
+        if outcome.counts and not outcome.findings and not outcome.unchecked:
             yield plain(f"{_brief(outcome.entry)}: sound", "green")
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
@@ -291,12 +291,25 @@ def verify(
     notes = [f"{_brief(outcome.entry)}: {note}" for outcome in outcomes for note in outcome.notes]
     yield from (plain(note, "dim") for note in notes[:ROWS_SHOWN])
     yield from _more(len(notes), "note")
+    yield from _unchecked(outcomes)
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
+    unchecked = f", {summary.unchecked} not checked" if summary.unchecked else ""
     yield plain(
         f"\n{summary.checked} checked, {summary.sound} sound, "
-        f"{_count(summary.findings, 'finding')}{repaired}",
+        f"{_count(summary.findings, 'finding')}{repaired}{unchecked}",
         "bold",
     )
+
+
+def _unchecked(outcomes: Iterable[Checked]) -> Iterator[RenderableType]:
+    """What could not be checked, once for all that share the reason."""
+    why: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.unchecked:
+            why.setdefault(outcome.unchecked, []).append(_brief(outcome.entry))
+    for reason, named in why.items():
+        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        yield plain(f"{', '.join(named[:NAMED])}{more}: not checked: {reason}", "yellow")
 
 
 def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableType]:

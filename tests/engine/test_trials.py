@@ -1,0 +1,72 @@
+"""Entries that are tried for real, in real child processes, with drivers that live or die as told."""
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpucache.engine.trials import try_load
+from gpucache.engine.verify import Trial, run_verify
+from gpucache.errors import CompileError, WorkersError
+from gpucache.model import Artifact, ArtifactKind
+from gpucache.outcomes import CacheEntry, Checked
+
+ENTRY = CacheEntry("gpucache", "ab" * 32, "/cache/entry", 9, 0, 0, "show", "opencl:intel/cpu")
+_CACHE: Any = SimpleNamespace(artifact=lambda _: Artifact(ArtifactKind.OPENCL_BINARY, b"code", "", 0))
+
+
+def loads(_: object) -> tuple[str, ...]:
+    return ("show",)
+
+
+def dies(_: object) -> tuple[str, ...]:
+    os.abort()
+
+
+def rejects(_: object) -> tuple[str, ...]:
+    raise CompileError("the driver rejected the binary (INVALID_BINARY)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("load", "other", "trial"),
+    [
+        (loads, dies, Trial()),
+        (dies, loads, Trial(problem="loading it failed: its compiler process died of SIGABRT")),
+        (rejects, loads, Trial(problem="the driver rejected the binary (INVALID_BINARY)")),
+        (
+            dies,
+            dies,
+            Trial(
+                unchecked="no other program can be loaded for opencl:intel/cpu now either: "
+                "its compiler process died of SIGABRT"
+            ),
+        ),
+        (
+            rejects,
+            rejects,
+            Trial(
+                unchecked="no other program can be loaded for opencl:intel/cpu now either: "
+                "the driver rejected the binary (INVALID_BINARY)"
+            ),
+        ),
+    ],
+)
+def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any, trial: Trial) -> None:
+    """A driver that loads nothing at all, as it gets no thread or memory, says nothing of an entry."""
+    assert try_load(_CACHE, load, other, ENTRY) == trial
+
+
+def test_without_workers_the_rest_is_not_tried() -> None:
+    """One start that fails is enough: every entry is checked by its bytes, and told as not checked beyond."""
+    tried = []
+
+    def unstartable(entry: CacheEntry) -> Trial:
+        tried.append(entry)
+        raise WorkersError("no worker process can be started (no memory)")
+
+    cache: Any = SimpleNamespace(check=lambda entry: Checked(entry.key), leftovers=lambda: ())
+    found = [checked for checked, _ in run_verify(cache, [ENTRY, ENTRY], trials=[unstartable])]
+    assert [one.unchecked for one in found] == ["no worker process can be started (no memory)"] * 2
+    assert len(tried) == 1
