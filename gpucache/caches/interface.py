@@ -93,6 +93,10 @@ class Rebuildable(Cache, Protocol):
         """What an entry holds, fully checked; raises FormatError when it is not sound."""
         ...
 
+    def unread(self) -> Sequence[str]:
+        """Folders of entries that scans could not list so far, a sentence each."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Isolation:

@@ -36,6 +36,10 @@ class OwnCache:
         """Every entry, heads only."""
         return (_entry(scanned) for scanned in self._store.scan())
 
+    def unread(self) -> list[str]:
+        """Folders of entries that scans could not list, a sentence each."""
+        return self._store.unread()
+
     def find(self, prefix: str) -> list[CacheEntry]:
         """Entries whose key begins with some hex digits."""
         found = (self._store.look_at(key) for key in self._store.find(prefix))

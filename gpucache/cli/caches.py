@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from gpucache.cli.globals import given
+from gpucache.cli.globals import given, leave
+from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ class Opened:
         if self.own is None or named > 1 or len(self.owns) < len(self.caches):
             raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
         return self.own
+
+
+def finish(opened: Opened, code: int) -> None:
+    """End a verb; folders of our own entries that could not be listed are told, and exit 5 for none worse."""
+    from gpucache.outcomes import ExitCode
+
+    unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
+    for sentence in unread:
+        complain(f"gpucache: {sentence}; entries in it are not counted")
+    leave(ExitCode.CACHE_UNUSABLE if unread and code == ExitCode.DONE else code)
 
 
 class CacheName(click.ParamType[str]):

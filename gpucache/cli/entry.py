@@ -137,7 +137,8 @@ def _failed(own: Sequence[str], error: OSError) -> int:
         return _fail(own, "the current folder is gone; go to another one", 2)
     if error.errno not in _OF_THE_MACHINE:
         return _unexpected(own, error)
-    place = f"{error.filename} cannot be used" if error.filename else "the operating system refused"
+    named = error.filename if isinstance(error.filename, str) else ""  # else an open file's number
+    place = f"{named} cannot be used" if named else "the operating system refused"
     return _fail(own, f"{place} ({error.strerror}); mend that and ask again", 1)
 
 

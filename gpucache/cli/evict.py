@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, open_named
-from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.cli.streams import complain
 from gpucache.errors import UsageError
@@ -87,7 +87,7 @@ def evict(
         rows = (document.removal(one, tried=False) for one in expected)
         given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
         given().show(tables.evict_plan(plan, whole=given().verbose > 0))
-        leave(ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
+        finish(opened, ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     if everything and not yes and plan.removals:
@@ -101,7 +101,7 @@ def evict(
     given().show(tables.evict(outcomes, summary, whole=given().verbose > 0))
     for sentence in settled:
         given().say(sentence)
-    leave(ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
+    finish(opened, ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
 
 
 def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":

@@ -18,7 +18,7 @@ EXIT_STATUS = {
     1: "unexpected: a defect of gpucache",
     2: "usage: what was asked for cannot be meant",
     3: "findings, failures, or with --check misses",
-    4: "nothing could be attempted: no usable device or compiler, or no process for it",
+    4: "nothing could be attempted: no usable device, compiler or worker process",
     5: "the cache cannot be used",
     130: "interrupted",
 }

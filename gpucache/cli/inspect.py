@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.cli.caches import Opened, OwnOpened, cache_option, open_named, open_others, open_unused
+from gpucache.cli.caches import (
+    Opened,
+    OwnOpened,
+    cache_option,
+    finish,
+    open_named,
+    open_others,
+    open_unused,
+)
 from gpucache.cli.entries import extract as extract_entry
 from gpucache.cli.entries import show_entries
 from gpucache.cli.globals import given, global_options
@@ -101,6 +109,7 @@ def inspect(
         show_entries(opened, what, targets)
     else:
         _show_states(opened, brief=False)
+    finish(opened, 0)
 
 
 def _check(
@@ -188,6 +197,7 @@ def _everything() -> None:
         given().show(caches.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
     _show_states(replace(own, caches=(*own.caches, *others)), brief=True)
+    finish(own, 0)
 
 
 def _show_foreign(cache: "Cache", one: "CacheState") -> None:

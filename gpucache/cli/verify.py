@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, open_named
-from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def verify(
         )
     )
     given().show(tables.verify(outcomes, summary, whole=given().verbose > 0))
-    leave(summary.exit_code(strict=strict))
+    finish(opened, summary.exit_code(strict=strict))
 
 
 def _run(

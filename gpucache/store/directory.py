@@ -56,6 +56,7 @@ class DirectoryStore:
         self._journal = Journal(self._ground)
         self._missed = Missed(self._ground)
         self._quarantine = Quarantine(self._ground, self._history)
+        self._unread: dict[Path, str] = {}
 
     @property
     def root(self) -> Path:
@@ -145,8 +146,15 @@ class DirectoryStore:
         )
 
     def scan(self) -> Iterator[ScannedEntry]:
-        """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError."""
-        return scan.scan(self._ground)
+        """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError.
+
+        A folder of entries that cannot be listed is passed over, see ``unread``.
+        """
+        return scan.scan(self._ground, self._unread.setdefault)
+
+    def unread(self) -> list[str]:
+        """Why folders of entries could not be listed, a sentence for each that scans came upon so far."""
+        return list(self._unread.values())
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
         """The entry of one key as a scan sees it; None where there is none."""

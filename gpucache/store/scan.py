@@ -6,8 +6,9 @@ one: it is somebody else's. Must not change anything, nor know what a program or
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
@@ -18,13 +19,23 @@ from gpucache.store.ground import Ground
 from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
+Unread = Callable[[Path, str], object]
+"""Is told a folder that could not be listed, and why in a sentence."""
+
+
+def _ignored(_: Path, __: str) -> None: ...
+
+
 UNREADABLE = FileIdentity(inode=0, size_bytes=0, mtime_ns=-1)
 """Matches no file, so that what a failing disk or server hides is neither moved nor removed."""
 
 
-def scan(ground: Ground) -> Iterator[ScannedEntry]:
-    """Every entry, sound or not; raises CacheUnusableError where the root or ``entries/`` cannot be read."""
-    for folder, name, stray in walk(ground):
+def scan(ground: Ground, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
+    """Every entry, sound or not; raises CacheUnusableError where the root or ``entries/`` cannot be read.
+
+    A folder of entries that cannot be listed is told to ``unread``, and passed over.
+    """
+    for folder, name, stray in walk(ground, unread):
         if not stray and (scanned := _scanned(folder, name)) is not None:
             yield scanned
 
@@ -36,27 +47,38 @@ def look_at(ground: Ground, key: CacheKey) -> ScannedEntry | None:
     return None
 
 
-def walk(ground: Ground) -> Iterator[tuple[Folder, str, bool]]:
+def walk(ground: Ground, unread: Unread = _ignored) -> Iterator[tuple[Folder, str, bool]]:
     """Every name below ``entries/`` with its open folder, and whether it is a stray."""
     with ExitStack() as stack:
         try:
             entries = stack.enter_context(ground.open(*layout.ENTRIES))
+            listed = list(entries.entries())
         except FileNotFoundError:
             return
         except OSError as error:
-            place = ground.root.joinpath(*layout.ENTRIES)
-            raise CacheUnusableError(
-                f"{place} cannot be read: {error.strerror or error}; check whose it is and its disk"
-            ) from error
-        for found in entries.entries():
-            folder = _opened(entries, found)
+            raise CacheUnusableError(_unlisted(ground.root.joinpath(*layout.ENTRIES), error)) from error
+        for found in listed:
+            try:
+                folder = entries.folder(found.name) if found.is_dir(follow_symlinks=False) else None
+            except OSError as error:
+                if layout.is_prefix(found.name) and not isinstance(error, FileNotFoundError):
+                    unread(entries.path / found.name, _unlisted(entries.path / found.name, error))
+                    continue
+                folder = None
             if folder is None:
                 in_the_way = found.is_symlink() and layout.is_prefix(found.name)
                 yield entries, found.name, not in_the_way and _is_stray(entries, found.name)
                 continue
             with folder:
-                for inner in folder.entries():
-                    yield folder, inner.name, _is_stray(folder, inner.name)
+                try:
+                    for inner in folder.entries():
+                        yield folder, inner.name, _is_stray(folder, inner.name)
+                except OSError as error:
+                    unread(folder.path, _unlisted(folder.path, error))
+
+
+def _unlisted(place: Path, error: OSError) -> str:
+    return f"{place} cannot be read: {error.strerror or error}; check whose it is and its disk"
 
 
 def allocated_bytes(ground: Ground) -> int:
@@ -92,13 +114,6 @@ def is_marked(ground: Ground) -> bool:
 def identity_of(status: os.stat_result) -> FileIdentity:
     """What tells whether a file is still the one that has this status."""
     return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _opened(entries: Folder, found: os.DirEntry[str]) -> Folder | None:
-    with suppress(OSError):
-        if found.is_dir(follow_symlinks=False):
-            return entries.folder(found.name)
-    return None
 
 
 def _is_stray(folder: Folder, name: str) -> bool:

@@ -72,6 +72,21 @@ say(store.quarantine(scanned, "odd"))
     assert said[-1] == "False"
 
 
+def test_a_folder_of_another_user_is_told_by_a_scan(start: Start, open_place: Path) -> None:
+    """A folder of entries that may not be opened is passed over and named; the others are scanned."""
+    if os.geteuid() == 0:
+        os.chown(open_place, NOBODY, NOBODY)
+    script = """
+for seed in "abc":
+    store.publish(build_entry(seed))
+closed = min((root / "v1" / "entries").iterdir())
+closed.chmod(0)
+say(len(list(store.scan())))
+say(store.unread() == [f"{closed} cannot be read: Permission denied; check whose it is and its disk"])
+"""
+    assert _said(start(_DROP + script, open_place / "cache")) == ["2", "True"]
+
+
 @needs_root
 @pytest.mark.parametrize(("shared", "result"), [(True, "Found"), (False, "Absent")])
 def test_root_of_the_administrator(

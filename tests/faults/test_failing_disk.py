@@ -1,0 +1,91 @@
+"""Disks and servers that fail while they are read: the rest is told, and nothing is lost or claimed."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
+
+needs_strace = pytest.mark.skipif(
+    shutil.which("strace") is None, reason="strace is not installed, which makes system calls fail"
+)
+pytestmark = [pytest.mark.slow, needs_strace]
+
+
+@pytest.fixture
+def root(tmp_path: Path, make_entry: Callable[..., Entry]) -> Path:
+    """A cache of three entries, each in a folder of its own."""
+    store = DirectoryStore(tmp_path / "root", writable=True)
+    for seed in "abc":
+        store.publish(make_entry(seed))
+    return store.root
+
+
+def _failing(
+    place: Path, call: str, error: int, *words: object, root: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run gpucache on a root while a system call on one place always fails."""
+    name = errno.errorcode[error]
+    tracer = ("strace", "-f", "-qq", "-o", os.devnull, "-P", place, "-e", f"inject={call}:error={name}")
+    return subprocess.run(
+        [*map(str, tracer), sys.executable, "-m", "gpucache", "--root", str(root), *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted((root / "v1" / "entries").iterdir())
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("inspect", "--list"), 5, lambda answer: len(answer["outcomes"]) == 2),
+        (("inspect",), 5, lambda answer: answer["summary"]["entries"] == 2),
+        (("verify",), 3, lambda answer: answer["summary"]["wrong"] == 2),  # their keys are made up
+        (("verify", "--repair"), 5, lambda answer: answer["summary"]["checked"] == 2),
+        (("evict", "--all", "--yes"), 5, lambda answer: answer["summary"]["removed"] == 2),
+    ],
+)
+def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
+    root: Path, error: int, words: tuple[str, ...], code: int, told: Callable[[Any], bool]
+) -> None:
+    """The other entries are answered for, the folder is named on stderr, and exit 5 says so if nothing is wrong."""
+    folder = _folders(root)[0]
+    done = _failing(folder, "getdents64", error, *words, "--json", root=root)
+    assert (done.returncode, told(json.loads(done.stdout))) == (code, True), done
+    assert f"{folder} cannot be read: {os.strerror(error)}; check whose it is and its disk" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
+def test_a_folder_of_all_entries_that_cannot_be_listed_is_one_sentence(root: Path, error: int) -> None:
+    """Nothing can be said of the cache then, and neither the answer nor gpucache is blamed."""
+    entries = root / "v1" / "entries"
+    done = _failing(entries, "getdents64", error, "inspect", "--list", root=root)
+    assert (done.returncode, done.stdout) == (5, "")
+    sentence = f"{entries} cannot be read: {os.strerror(error)}; check whose it is and its disk"
+    assert done.stderr == f"gpucache: {sentence}\n"
+
+
+def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
+    """Each entry stays, with the reason and the remedy, and the exit code is 3."""
+    done = _failing(_folders(root)[0], "unlinkat", errno.EROFS, "evict", "--all", "--yes", root=root)
+    assert done.returncode == 3
+    assert f"was not removed: {root} is on a read-only file system; mount it writable" in done.stdout
+    assert "2 entries removed" in done.stdout and "1 stay" in done.stdout
