@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
@@ -15,6 +18,8 @@ import pytest
 from gpucache.keys import cache_key
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore
+from tests.faults.conftest import build_entry
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Filled, Run
@@ -222,3 +227,17 @@ def test_a_cache_that_is_named_twice_is_one(run: Run, cache: Path) -> None:
     assert once == twice and {one["cache"] for one in once} >= {"gpucache"}
     state = run("inspect", "--json", "--cache", "gpucache", "--cache", "all").document["summary"]
     assert state["cache"] == "gpucache" and "gpucache" not in [one["cache"] for one in state["caches"]]
+
+
+@pytest.mark.slow
+def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
+    """What the other one removed meanwhile is neither counted twice nor kept, and both end well."""
+    store = DirectoryStore(tmp_path, writable=True)
+    for number in range(300):
+        store.publish(build_entry(str(number)))
+    command = [sys.executable, "-m", "gpucache", "--root", str(tmp_path), "--json", "evict", "--all", "--yes"]
+    both = [Popen(command, stdout=PIPE, text=True) for _ in range(2)]
+    said = [json.loads(one.communicate(timeout=PATIENCE_S)[0])["summary"] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert (sum(one["removed"] for one in said), [one["kept"] for one in said]) == (300, [0, 0])
+    assert list(store.scan()) == []

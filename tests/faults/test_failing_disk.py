@@ -64,7 +64,7 @@ def _folders(root: Path) -> list[Path]:
 def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
     root: Path, error: int, words: tuple[str, ...], code: int, told: Callable[[Any], bool]
 ) -> None:
-    """The other entries are answered for, the folder is named on stderr, and exit 5 says so if nothing is wrong."""
+    """The other entries are answered for, the folder is named, and exit 5 says so if nothing is wrong."""
     folder = _folders(root)[0]
     done = _failing(folder, "getdents64", error, *words, "--json", root=root)
     assert (done.returncode, told(json.loads(done.stdout))) == (code, True), done
