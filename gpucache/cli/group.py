@@ -18,7 +18,7 @@ EXIT_STATUS = {
     1: "unexpected: a defect of gpucache",
     2: "usage: what was asked for cannot be meant",
     3: "findings, failures, or with --check misses",
-    4: "nothing could be attempted: no usable device, compiler or worker process",
+    4: "nothing could be attempted: no usable device, compiler or process",
     5: "the cache cannot be used",
     130: "interrupted",
 }
