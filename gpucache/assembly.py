@@ -24,11 +24,13 @@ from gpucache.engine.bench import Prepare, Timed, Workers
 from gpucache.engine.evict import trim
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, find, get_or_build, incomplete
-from gpucache.engine.prepare import prepare
+from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.samples import take_sample
 from gpucache.engine.trials import try_load, try_rebuild
+from gpucache.engine.uncovered import uncovered
 from gpucache.engine.verify import Try
 from gpucache.engine.warm import Build, Job
+from gpucache.engine.witness import WITNESS
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Artifact, BuildRequest, Device, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Location, Sample
@@ -250,8 +252,17 @@ def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
         sizes = (*found.head.local_sizes, *job.request.local_sizes)  # those that were there stay
         prepared = prepare(backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ)
         found = miss
+    return build(layers, prepared, partial(_compile_watched, backend, prepared), found, wait_s=job.wait_s)
+
+
+def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
+    """Compile, and say what of the files that were read the key does not cover, where somebody looks."""
     compile_ = partial(backend.compile, prepared.request, prepared.compilation)
-    return build(layers, prepared, compile_, found, wait_s=job.wait_s)
+    artifact, opened = WITNESS.watch(compile_)
+    if opened is None:
+        return artifact
+    own = partial(backend.own_files, prepared.compilation.inputs.toolchain)
+    return replace(artifact, uncovered=uncovered(opened, prepared.closure.files, own))
 
 
 def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:

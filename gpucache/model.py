@@ -183,6 +183,8 @@ class Artifact:
     compile_ns: int = 0
     lowered_names: Mapping[str, str] = field(default_factory=dict)
     """Name expression to lowered (mangled) name; empty for OpenCL."""
+    uncovered: tuple[str, ...] = ()
+    """Files that the compiler was seen to read and the key does not cover, so that it may not be kept."""
 
 
 @dataclass(frozen=True, slots=True)

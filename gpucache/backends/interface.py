@@ -127,6 +127,14 @@ class Backend(Protocol):
         """Compile; raises CompileError with the compiler's log, NoDeviceError where it cannot be tried."""
         ...
 
+    def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """What may be read while it compiles and is no program's, told in a process that has compiled.
+
+        The files of its installation and what else it looks at: paths of files, and with a slash at
+        their end of folders with all that is in them.
+        """
+        ...
+
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Load on the target's device and name its kernels; raises CompileError when rejected."""
         ...

@@ -15,6 +15,7 @@ from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
+from gpucache.engine.uncovered import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import Difference, digest, format_local_size
 from gpucache.model import Artifact, CacheKey, Closure, Entry, EntryDetail, EntryHead
@@ -24,7 +25,6 @@ from gpucache.store.interface import Damaged, EntryStore, Event, Found
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
-_NAMED = 3
 
 
 def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
@@ -164,6 +164,12 @@ def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | Non
 
 
 def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+    if artifact.uncovered:
+        unseen = (
+            f"the compiler read {name_some(artifact.uncovered)}, which the key does not cover; "
+            f"{prepared.request.name_headers}"
+        )
+        return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen)
     changed = _changed(prepared.closure, closure_of(prepared.request, prepared.compilation), store.root)
     if changed is not None:
         return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")
@@ -195,8 +201,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     moved = {path for path, _ in {*before.stamps} ^ {*now.stamps}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))
     if files:
-        more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-        return f"the header{'s' * (len(files) > 1)} {', '.join(files[:_NAMED])}{more} changed"
+        return f"the header{'s' * (len(files) > 1)} {name_some(files)} changed"
     place = root.resolve()
     folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
     if folders:

@@ -9,12 +9,13 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -22,6 +23,7 @@ from typing import Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.interrupts import held
+from gpucache.engine.witness import WITNESS, watching
 from gpucache.engine.workers import Spawning, at_item, startable, unstartable
 from gpucache.errors import GpucacheError
 
@@ -64,6 +66,8 @@ class Bounds:
     memory_bytes: int | None = None
     fresh: bool = False
     """A new process for every item."""
+    watched: bool = False
+    """Whether ``WITNESS`` in a worker can tell which files it reads, where the system allows that."""
 
 
 def run_isolated(
@@ -118,12 +122,12 @@ def _run_pool(
     """Take what is answered out of ``left``, until nothing is or the pool breaks; what broke it."""
     futures: dict[int, Future[R]] = {}
     spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
-    with held() as check_interrupt:
+    with held() as check_interrupt, _door(bounds) as door:
         pool = ProcessPool(
             max_workers=max(1, min(bounds.jobs, len(left))),
             max_tasks=1 if bounds.fresh else 0,
             initializer=_begin,
-            initargs=(str(place), os.getpid(), bounds.memory_bytes),
+            initargs=(str(place), os.getpid(), bounds.memory_bytes, door),
             context=spawning,
         )
         why = None
@@ -159,6 +163,18 @@ def _run_pool(
 def _cause(error: BaseException) -> OSError | None:
     cause = error if isinstance(error, OSError) else error.__cause__
     return cause if isinstance(cause, OSError) else None
+
+
+@contextmanager
+def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
+    """Where workers ask to be watched; None where they are not to be."""
+    if not bounds.watched:
+        yield None
+        return
+    with ExitStack() as stack:
+        with _deaf_children():
+            door = stack.enter_context(watching())
+        yield door
 
 
 def _has_begun(future: "Future[R] | None") -> bool:
@@ -262,7 +278,7 @@ def _free_bytes() -> int:
     return free
 
 
-def _begin(place: str, parent: int, memory_bytes: int | None) -> None:
+def _begin(place: str, parent: int, memory_bytes: int | None, door: socket.socket | None) -> None:
     """Start of a worker: an empty directory of its own, silence, limits, and no life after its parent."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -280,6 +296,7 @@ def _begin(place: str, parent: int, memory_bytes: int | None) -> None:
         if os.getppid() != parent:
             os._exit(1)  # the parent went before the signal was armed
     _limit_memory(memory_bytes)
+    WITNESS.ask_at(door, place)
 
 
 def _limit_memory(memory_bytes: int | None) -> None:

@@ -274,6 +274,7 @@ def _compile(
 def _round(
     pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
 ) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
+    bounds = replace(bounds, watched=True)
     # A compiler that builds late is told the local sizes through a variable that PoCL reads once in a
     # process, so each of its programs gets a process of its own.
     for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
@@ -320,7 +321,10 @@ def _answered(
         return _hit(item, prepared, answer.value)
     built = answer.value
     if built.key is None:
-        return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=f"it compiled, but {built.note}")
+        uncacheable = built.miss.verdict is Verdict.UNCACHEABLE
+        reason = built.note if uncacheable else f"it compiled, but {built.note}"
+        verdict = built.miss.verdict if uncacheable else None
+        return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
     return WarmOutcome(
         item.program,
         item.target,

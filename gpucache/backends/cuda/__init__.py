@@ -59,6 +59,12 @@ class CUDABackend:
 
         return nvrtc.compile_source(request, compilation)
 
+    def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:  # noqa: ARG002 - one NVRTC for all targets
+        """The files of NVRTC, which reads nothing beside."""
+        from gpucache.backends.cuda import nvrtc
+
+        return tuple(map(str, nvrtc.installation().files))
+
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Load on the first GPU of the target's architecture; raises CompileError or NoDeviceError."""
         from gpucache.backends.cuda import devices

@@ -63,6 +63,12 @@ class OpenCLBackend:
             large_grids=partial(large_grids.compile_apart, request, compilation),
         )
 
+    def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """The files of all platforms here, and what else their compilers look at."""
+        from gpucache.backends.opencl import own_files, platforms
+
+        return own_files.own_files(toolchain.implementation, platforms.installations())
+
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Create the program and its kernels from the binary; raises CompileError when rejected."""
         from gpucache.backends.opencl import compiler, platforms

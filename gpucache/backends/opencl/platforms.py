@@ -136,6 +136,11 @@ def installation(handle: Any) -> Installation:
     return installation_of(handle.platform.int_ptr)
 
 
+def installations() -> list[Installation]:
+    """The files of every platform's compiler."""
+    return [installation_of(platform.int_ptr) for platform in _platforms()]
+
+
 @lru_cache(maxsize=16)
 def _build(platform: Any) -> tuple[tuple[str, str], ...]:
     return installation_of(platform.int_ptr).fields()

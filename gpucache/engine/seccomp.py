@@ -1,0 +1,148 @@
+"""The kernel's notice of every file that a process opens for reading, to be answered by another process.
+
+Owns the filter, and how Linux is spoken to; must not know what the files are for. Needs no privilege,
+Linux 5.7, and x86-64 or aarch64. Sources: seccomp(2), seccomp_unotify(2), process_vm_readv(2), and of the
+kernel's headers linux/seccomp.h, linux/filter.h and linux/audit.h.
+
+Not told are folders, paths without a file (``O_PATH``), files that are opened to be written as well, and
+what 32-bit processes open.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import select
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# Of each machine its audit architecture and its numbers of seccomp, open, openat and openat2. Where there
+# is no open, openat stands for it.
+_MACHINES = {
+    "x86_64": (0xC000003E, 317, 2, 257, 437),
+    "aarch64": (0xC00000B7, 277, 56, 56, 437),
+}
+_SET_MODE_FILTER = 1
+# A kernel that knows TSYNC_ESRCH can also CONTINUE. SPEC_ALLOW: older ones would slow the process down.
+_TSYNC, _SPEC_ALLOW, _NEW_LISTENER, _TSYNC_ESRCH = 1, 4, 8, 16
+_NOTIFY, _ALLOW = 0x7FC00000, 0x7FFF0000
+_PR_SET_NO_NEW_PRIVS = 38
+_CONTINUE = 1
+_AT_FDCWD = -100
+_PAGE_BYTES = 4096
+
+_LOAD, _EQUAL, _ANY_BIT, _GO, _RETURN = 0x20, 0x15, 0x45, 0x05, 0x06
+_NUMBER, _ARCHITECTURE, _SECOND, _THIRD = 0, 4, 24, 32
+_INSTRUCTION = struct.Struct("=HBBI")
+_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
+_RECEIVE = 0xC0002100 | _NOTIFICATION.size << 16
+_SEND = 0xC0002101 | _RESPONSE.size << 16
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def install() -> int:
+    """Have every open of this process, its threads and its children wait until it is answered.
+
+    Returns the descriptor at which they are told. While nobody reads there they wait, and when it is
+    closed they fail with ENOSYS. Raises OSError where the kernel, or what this process runs in, refuses.
+    """
+    if sys.platform != "linux" or sys.maxsize < 2**32 or platform.machine() not in _MACHINES:
+        raise OSError("opens cannot be told on this system")
+    architecture, seccomp, *opens = _MACHINES[platform.machine()]
+    program = _program(architecture, *opens)
+    given = _Filter(len(program) // _INSTRUCTION.size, program)
+    library = ctypes.CDLL(None, use_errno=True)
+    flags = _TSYNC | _SPEC_ALLOW | _NEW_LISTENER | _TSYNC_ESRCH
+    words = (*map(ctypes.c_ulong, (seccomp, _SET_MODE_FILTER, flags)), ctypes.byref(given))
+    if library.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
+        raise OSError(ctypes.get_errno(), "no_new_privs is refused")
+    listener: int = library.syscall(*words)
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "a seccomp filter with a listener is refused")
+    return listener
+
+
+def _program(architecture: int, open_: int, openat: int, openat2: int) -> bytes:
+    """The filter in instructions of classic BPF, with what to skip where the answer is yes and no."""
+    silent = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
+    return b"".join(
+        _INSTRUCTION.pack(*line)
+        for line in (
+            (_LOAD, 0, 0, _ARCHITECTURE),
+            (_EQUAL, 0, 9, architecture),
+            (_LOAD, 0, 0, _NUMBER),
+            (_EQUAL, 6, 0, openat2),
+            (_EQUAL, 3, 0, openat),
+            (_EQUAL, 0, 5, open_),
+            (_LOAD, 0, 0, _SECOND),
+            (_GO, 0, 0, 1),
+            (_LOAD, 0, 0, _THIRD),
+            (_ANY_BIT, 1, 0, silent),
+            (_RETURN, 0, 0, _NOTIFY),
+            (_RETURN, 0, 0, _ALLOW),
+        )
+    )
+
+
+class Listener:
+    """The answering side: lets every open go on, and tells what it was of."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._open = _MACHINES[platform.machine()][2]
+        self._read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+        self._path = ctypes.create_string_buffer(2 * _PAGE_BYTES)
+        self._here = (_Span * 1)(_Span(ctypes.addressof(self._path), len(self._path)))
+        # The rest of one page, and the next: what follows may not be there, and is then not read.
+        self._there = (_Span * 2)(_Span(0, 0), _Span(0, _PAGE_BYTES))
+
+    def serve(self, tell: Callable[[bytes], object]) -> None:
+        """Until no process is left that could open: ``tell`` the absolute path of each, then let it go on.
+
+        A path that cannot be read is told as empty. Raises OSError where the kernel cannot be asked.
+        """
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        while poll.poll()[0][1] & select.POLLIN:
+            notification = bytearray(_NOTIFICATION.size)
+            if self._control(_RECEIVE, notification):
+                number, process, _, call, _, _, first, second, *_ = _NOTIFICATION.unpack(notification)
+                folder, at = (_AT_FDCWD, first) if call == self._open else (first, second)
+                tell(self._absolute(process, folder, at))
+                self._control(_SEND, bytearray(_RESPONSE.pack(number, 0, 0, _CONTINUE)))
+
+    def _control(self, request: int, words: bytearray) -> bool:
+        """Ask the kernel; False where the process went on by itself, being killed or told a signal."""
+        try:
+            fcntl.ioctl(self._descriptor, request, words)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return False
+        return True
+
+    def _absolute(self, process: int, folder: int, at: int) -> bytes:
+        self._there[0].start, self._there[0].length = at, _PAGE_BYTES - at % _PAGE_BYTES
+        self._there[1].start = at + self._there[0].length
+        if self._read(process, self._here, 1, self._there, 2, 0) <= 0:
+            return b""
+        path = self._path.value
+        if path.startswith(b"/"):
+            return path
+        number = ctypes.c_int(folder).value
+        link = f"/proc/{process}/cwd" if number == _AT_FDCWD else f"/proc/{process}/fd/{number}"
+        try:
+            return os.fsencode(Path(link).readlink()) + b"/" + path
+        except OSError:
+            return b""

@@ -1,0 +1,152 @@
+"""Which files a compiler really opens: told by the kernel to the process that started the worker.
+
+Owns who watches whom, and when. A worker puts a seccomp filter upon itself before its first compile;
+each open of its threads and children then waits until a thread of the worker's parent has written the path
+into a file in memory that both have open. The worker reads it when the compile has ended. Where the kernel
+refuses, nobody looks, and nothing else changes.
+
+The parent, since Yama lets only ancestors read another process, and since a thread of the worker itself
+could not answer: CPython holds its lock during some opens, such as that of ``dlopen``. The worker dies
+with its parent, and ends itself where it finds that nobody answers any more, as its opens fail then.
+
+It costs some 20 us for each open. Tried and left: ``strace -f --seccomp-bpf``, which is not installed
+everywhere, is refused in many containers, and stops the compiler twice for each open; inotify, which
+sees only what lies in folders that are known beforehand; fanotify, which needs a privilege; a preloaded
+library, which would be native code and does not see what calls the kernel by itself. Not seen by any of
+them: files that were opened before the compile began or that another process reads for the compiler,
+and what is asked of a name without an open, such as whether it exists.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from gpucache.engine import seccomp
+
+R = TypeVar("R")
+
+_UNANSWERED = 1
+
+
+@contextmanager
+def watching() -> Iterator[socket.socket | None]:
+    """A door at which workers that are started meanwhile ask to be watched; None where nobody can look.
+
+    The threads that watch hear the signals that the calling thread hears now.
+    """
+    if sys.platform != "linux":
+        yield None
+        return
+    inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with inside, outside:
+        admitting = threading.Thread(target=_admit, args=(inside,), daemon=True)
+        admitting.start()
+        try:
+            yield outside
+        finally:
+            inside.shutdown(socket.SHUT_RDWR)
+            admitting.join()
+
+
+def _admit(inside: socket.socket) -> None:
+    """Give each worker that asks a thread of its own: where one is killed, its thread may be left waiting."""
+    room = socket.CMSG_SPACE(2 * 4)
+    while True:
+        asked, handed, _, _ = inside.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+        if not asked:
+            return
+        descriptors = memoryview(handed[0][2]).cast("i").tolist()
+        try:
+            threading.Thread(target=_watch, args=descriptors, daemon=True).start()
+        except RuntimeError:  # no thread can be started
+            _close(*descriptors)
+
+
+def _watch(listener: int, log: int) -> None:
+    """Write down what a worker and its children open until none of them is left.
+
+    If this ends before, their opens fail.
+    """
+    try:
+        with suppress(OSError):
+            seccomp.Listener(listener).serve(lambda path: os.write(log, path + b"\0"))
+    finally:
+        _close(listener, log)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+class Witness:
+    """In a worker: what its compiles open, where somebody looks."""
+
+    def __init__(self) -> None:
+        self._door: socket.socket | None = None
+        self._own: tuple[str, ...] = ()
+        self._log: int | None = None
+
+    def ask_at(self, door: socket.socket | None, place: str) -> None:
+        """Be watched from the next compile on; what lies in ``place`` is this process's own, and not told."""
+        self._door, self._own = door, (f"{place}/", f"{os.path.realpath(place)}/")
+
+    def watch(self, function: Callable[[], R]) -> tuple[R, frozenset[str] | None]:
+        """What a function gives, and the absolute paths that were meanwhile to be read, also in vain.
+
+        None in their place where nobody could look.
+        """
+        if self._door is not None:
+            self._log = _install(self._door)
+            self._door = None
+        if self._log is None:
+            return function(), None
+        os.ftruncate(self._log, 0)
+        try:
+            result = function()
+        finally:
+            _require_answer()
+        told = _told(self._log)
+        return result, told and frozenset(path for path in told if not path.startswith(self._own))
+
+
+def _install(door: socket.socket) -> int | None:
+    """The file in which opens of this process are written down from now on; None where that is refused."""
+    log = os.memfd_create("opened")
+    fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
+    try:
+        listener = seccomp.install()
+    except OSError:
+        os.close(log)
+        return None
+    with suppress(OSError):  # of a parent that is going
+        socket.send_fds(door, [b"?"], [listener, log])
+    os.close(listener)
+    _require_answer()
+    return log
+
+
+def _require_answer() -> None:
+    """Open a file as compilers do, and end this process where nobody answers: its compile failed of that."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            os._exit(_UNANSWERED)
+
+
+def _told(log: int) -> frozenset[str] | None:
+    """All that was written down; None where a path could not be read, or none could."""
+    paths = os.pread(log, os.fstat(log).st_size, 0).split(b"\0")[:-1]
+    seen = frozenset(map(os.fsdecode, paths))
+    return seen if os.devnull in seen and "" not in seen else None
+
+
+WITNESS = Witness()
+"""That of this process."""
