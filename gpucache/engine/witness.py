@@ -118,7 +118,10 @@ class Witness:
 
 def _install(door: socket.socket) -> int | None:
     """The file in which opens of this process are written down from now on; None where that is refused."""
-    log = os.memfd_create("opened")
+    try:
+        log = os.memfd_create("opened")
+    except OSError:
+        return None
     fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
     try:
         listener = seccomp.install()

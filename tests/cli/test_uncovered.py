@@ -1,0 +1,99 @@
+"""``gpucache warm`` keeps nothing of a program whose compiler read what its key does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.net import require_net
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Answer, Run
+
+Write = Callable[..., Path]
+Files = Callable[[Path], list[Path]]
+# Which header it is can be told by the compiler alone, and the user named another one.
+CHOSEN = "#define TEXT(x) #x\n#define NAME(x) TEXT(x)\n#include NAME(CHOSEN)\n"
+CHOSEN_CU = CHOSEN + 'extern "C" __global__ void k(int *a) { *a = VALUE; }\n'
+CHOSEN_CL = CHOSEN + "__kernel void k(__global int *a) { *a = VALUE; }\n"
+# An assembler reads this file. The directive is written so that no reader of text sees it.
+EMBEDS_CL = """\
+__asm__(".section .rodata\\n" "\\056incbin \\"{file}\\"\\n" ".text\\n");
+__kernel void k(__global int *a) {{ *a = 1; }}
+"""
+MANIFEST = """\
+[[program]]
+source = "{source}"
+targets = ["{target}"]
+options = ["-DCHOSEN=b.h"]
+include = ["include"]
+headers = ["include/{header}"]
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def looking() -> None:
+    require_net()
+
+
+@pytest.fixture
+def chosen(write: Write) -> Path:
+    """Programs that include the second of two headers through a macro."""
+    headers = {f"include/{name}.h": f"#define VALUE {name!r}\n" for name in "ab"}
+    return write({"chosen.cu": CHOSEN_CU, "chosen.cl": CHOSEN_CL, **headers})
+
+
+def _refused(answer: Answer, file: Path) -> bool:
+    (row,) = answer.document["outcomes"]
+    expected = f"the compiler read {file}, which the key does not cover; name the headers"
+    return bool(row["verdict"] == "uncacheable" and row["reason"].startswith(expected) and answer.code == 3)
+
+
+def _warm(run: Run, sources: Path, target: str, header: str) -> Answer:
+    manifest = sources / "gpucache.toml"
+    source = "chosen.cu" if target.startswith("cuda:") else "chosen.cl"
+    manifest.write_text(MANIFEST.format(source=source, target=target, header=header), encoding="ascii")
+    return run("--json", "warm", "--manifest", manifest)
+
+
+def test_nvrtc_reads_a_header_that_nobody_named(run: Run, chosen: Path, nvrtc: str) -> None:
+    """It is named with the remedy, on every run, and the remedy helps."""
+    file = chosen / "include" / "b.h"
+    for _ in range(2):
+        assert _refused(_warm(run, chosen, nvrtc, "a.h"), file)
+    answer = _warm(run, chosen, nvrtc, "b.h")
+    assert (answer.code, answer.document["outcomes"][0]["result"]) == (0, "built")
+
+
+def test_nothing_is_kept_of_it(run: Run, root: Path, chosen: Path, nvrtc: str, entries: Files) -> None:
+    """The program was compiled, and no entry is there."""
+    _warm(run, chosen, nvrtc, "a.h")
+    assert entries(root) == []
+
+
+def test_intel_reads_a_header_that_nobody_named(run: Run, chosen: Path, intel: str) -> None:
+    """The same of a compiler that runs with threads of its own."""
+    assert _refused(_warm(run, chosen, intel, "a.h"), chosen / "include" / "b.h")
+    assert _warm(run, chosen, intel, "b.h").code == 0
+
+
+@pytest.mark.slow
+def test_pocl_reads_a_header_that_nobody_named(run: Run, chosen: Path, pocl: str) -> None:
+    """The same of a compiler that starts processes."""
+    assert _refused(_warm(run, chosen, pocl, "a.h"), chosen / "include" / "b.h")
+    assert _warm(run, chosen, pocl, "b.h").code == 0
+
+
+@pytest.mark.parametrize("which", ["intel", pytest.param("pocl", marks=pytest.mark.slow)])
+def test_an_assembler_reads_a_file(
+    run: Run, write: Write, tmp_path: Path, which: str, request: pytest.FixtureRequest
+) -> None:
+    """No closure can tell what an assembler is made to read; that it read it is seen."""
+    file = tmp_path / "blob"
+    file.write_text("blob", encoding="ascii")
+    sources = write({"embeds.cl": EMBEDS_CL.format(file=file)})
+    target = request.getfixturevalue(which)
+    assert _refused(run("--json", "warm", sources / "embeds.cl", "--target", target), file)
