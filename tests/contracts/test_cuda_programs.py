@@ -23,4 +23,6 @@ def test_a_program_compiles_as_without_a_cache(tmp_path: Path) -> None:
     assert {name for name, one in compared.items() if not one.compiles} == _REFUSED
     assert all(one.opened for one in compared.values() if one.compiles)
     assert len(compared["cub.cu"].opened) >= 400
-    assert len(compared["cub.cu"].covered) <= 3 * len(compared["cub.cu"].opened)
+    wide = {name for name, one in compared.items() if len(one.covered) > 1.1 * len(one.opened) + 16}
+    assert wide <= {"cub.cu"}  # which reaches the headers of every system that Thrust can run on
+    assert len(compared["cub.cu"].covered) <= 2.5 * len(compared["cub.cu"].opened)
