@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import settings
 import gpucache
 from tests.pocl import name_pocl
 
+# Workers and the programs that tests start, of which there are hundreds, share what Python has compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
 # The same examples in every run, however slow the machine; nothing is written beside the sources.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=60)
@@ -41,11 +45,20 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders, one for each test; made without looking at all that are there, as ``mktemp`` does."""
+    place = tmp_path_factory.mktemp("homes")
+    return (place / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A home and a cache directory for this test alone."""
-    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("xdg-cache")))
+    place = next(homes)
+    for name, folder in (("HOME", place / "home"), ("XDG_CACHE_HOME", place / "xdg-cache")):
+        folder.mkdir(parents=True)
+        monkeypatch.setenv(name, str(folder))
 
 
 @pytest.fixture(scope="session")

@@ -75,19 +75,19 @@ _ROOMS = frozenset(name for name in ALLOWED if "." not in name)
 
 
 @cache
-def _modules() -> Mapping[str, ast.Module]:
+def _modules() -> Mapping[str, Path]:
     """Every module below the package by its name without ``gpucache.``; the package itself is empty."""
     found = {}
     for path in sorted(_ROOT.rglob("*.py")):
         parts = path.relative_to(_ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def _path(module: str) -> Path:
-    place = _ROOT.joinpath(*module.split(".")) if module else _ROOT
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+@cache
+def _tree(module: str) -> ast.Module:
+    path = _modules()[module]
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def _package(module: str, level: int) -> str:
@@ -95,13 +95,13 @@ def _package(module: str, level: int) -> str:
     if not level:
         return ""
     own = ["gpucache", *module.split(".")] if module else ["gpucache"]
-    leaving = level - 1 if _path(module).name == "__init__.py" else level
+    leaving = level - 1 if _modules()[module].name == "__init__.py" else level
     return ".".join(own[: len(own) - leaving])
 
 
 def _imports(module: str) -> Iterator[str]:
     """What a module imports anywhere in it, by full name."""
-    for node in ast.walk(_modules()[module]):
+    for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -157,7 +157,7 @@ def test_the_table_has_no_way_back() -> None:
 
 def test_the_package_imports_nothing_at_once() -> None:
     """Importing gpucache alone loads none of its rooms."""
-    top = [node for node in _modules()[""].body if isinstance(node, ast.Import | ast.ImportFrom)]
+    top = [node for node in _tree("").body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in top]
     assert [name for name in names if name and name.startswith("gpucache")] == []
 
@@ -205,7 +205,7 @@ def _begins_a_process(module: str, node: ast.stmt) -> bool:
 )
 def test_nothing_below_the_command_line_talks(module: str) -> None:
     """Nothing below cli prints, prompts, exits or reads argv, but where a child process begins."""
-    body = [node for node in _modules()[module].body if not _begins_a_process(module, node)]
+    body = [node for node in _tree(module).body if not _begins_a_process(module, node)]
     talking = [
         node.lineno for part in body for node in ast.walk(part) if isinstance(node, ast.expr) and _talks(node)
     ]
@@ -213,9 +213,9 @@ def test_nothing_below_the_command_line_talks(module: str) -> None:
 
 
 _HOLDS: Mapping[str, Callable[[str], bool]] = {
-    "has a docstring": lambda module: bool(ast.get_docstring(_modules()[module])),
+    "has a docstring": lambda module: bool(ast.get_docstring(_tree(module))),
     "is short enough": lambda module: (
-        len(_path(module).read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
+        len(_modules()[module].read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
     ),
 }
 

@@ -193,7 +193,7 @@ SCENARIOS = {
     "device": Scenario(
         _device,
         "never-built",
-        ("another platform: Intel(R) OpenCL -> Portable Computing Language", "another device: Intel"),
+        ("another platform: Intel(R) OpenCL -> Portable Computing Language", "another device: "),
         ("platform name", "device name"),
     ),
     "driver-version": Scenario(
