@@ -208,6 +208,8 @@ class EntryHead:
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
     """Failure table of GPU checks; empty where none were compiled in."""
+    place: str = ""
+    """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
 
 
 @dataclass(frozen=True, slots=True)

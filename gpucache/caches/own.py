@@ -187,6 +187,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         artifact_kind=head.artifact_kind,
         variant=_variant(head),
         unique=head.located or not head.language,
+        place=head.place,
         toolchain=head.toolchain,
         toolchain_identity=head.toolchain_identity,
         payload_sha256=head.payload_sha256,

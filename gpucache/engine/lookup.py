@@ -4,6 +4,7 @@ Owns the order in which a program is looked for and kept; every miss leaves with
 The library calls it once, warm calls it for many. Must not know how anything is compiled or stored.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -245,10 +246,15 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
         lowered_names=artifact.lowered_names,
         toolchain=inputs.toolchain.fields,
         toolchain_identity=inputs.toolchain.identity,
+        place=_place(request.program.path),
     )
     fields = prepared.located if located else prepared.fields
     detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))
     return Entry(prepared.located_key if located else prepared.key, head, detail, artifact.payload)
+
+
+def _place(path: Path | None) -> str:
+    return "" if path is None else digest(os.fsencode(os.path.realpath(path)))[:16]
 
 
 def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:

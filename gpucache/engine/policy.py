@@ -61,20 +61,28 @@ def plan(
 
 
 def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
-    """Keys of entries with a newer one for the same program, target and variant."""
-    newest: dict[tuple[str, str, str, str], CacheEntry] = {}
-    older: set[str] = set()
-    for entry in entries:
-        if entry.damage or entry.unique or not entry.program:
-            continue
-        identity = (entry.program, entry.target, entry.artifact_kind, entry.variant)
-        rival = newest.setdefault(identity, entry)
-        if rival is entry:
-            continue
-        loser, winner = sorted((rival, entry), key=lambda one: one.created_ns)
-        newest[identity] = winner
-        older.add(loser.key)
-    return frozenset(older)
+    """Keys of entries with a newer one for the same program, target and variant.
+
+    Sources in two places are two programs whatever they are called, as every project has its ``main.cl``;
+    an entry of an unknown place is compared with all.
+    """
+    known = [entry for entry in entries if entry.program and not (entry.damage or entry.unique)]
+    known.sort(key=lambda one: one.created_ns)
+    newest: dict[tuple[str, ...], int] = {}
+    for age, entry in enumerate(known):
+        newest[_identity(entry)] = newest[*_identity(entry), entry.place] = age
+
+    def is_older(age: int, entry: CacheEntry) -> bool:
+        program = _identity(entry)
+        if not entry.place:
+            return newest[program] > age
+        return max(newest[*program, entry.place], newest.get((*program, ""), 0)) > age
+
+    return frozenset(entry.key for age, entry in enumerate(known) if is_older(age, entry))
+
+
+def _identity(entry: CacheEntry) -> tuple[str, ...]:
+    return entry.program, entry.target, entry.artifact_kind, entry.variant
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:

@@ -34,6 +34,8 @@ class CacheEntry:
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
+    place: str = ""
+    """Tells where its source lies from other places; empty where that is not known."""
     handle: object = field(default=None, compare=False, repr=False)
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 

@@ -44,6 +44,7 @@ def decode_head(data: bytes) -> EntryHead:
         toolchain=_pairs(values["toolchain"]),
         toolchain_identity=_texts(values["toolchain_identity"]),
         failures=_pairs(values["failures"]),
+        place=_of(str, values.get("place", "")),  # heads of before there were places have none
     )
 
 

@@ -53,6 +53,19 @@ def test_what_stands_side_by_side_is_not_superseded(
     assert len(before) == 2 and entries(root) == before
 
 
+def test_programs_of_two_projects_are_not_superseded(run: Run, write: Write, nvrtc: str) -> None:
+    """Each has its own ``main.cu``; an edited one supersedes its own older version alone."""
+    text = 'extern "C" __global__ void k(int *a) { *a = 1; }\n'
+    for name, now in (("one", text), ("other", text.replace("1", "2")), ("one", text.replace("1", "3"))):
+        source = write({"main.cu": now}, name) / "main.cu"
+        assert run("warm", source, "--target", nvrtc).code == 0
+    (oldest, *_) = sorted(
+        run("inspect", "--list", "--json").document["outcomes"], key=lambda one: one["created"]
+    )
+    answer = run("--json", "evict", "--superseded")
+    assert [row["key"] for row in answer.document["outcomes"]] == [oldest["key"]]
+
+
 @pytest.mark.parametrize("repair", [[], ["--repair"]])
 def test_an_edited_header_cannot_be_rebuilt(
     run: Run, root: Path, write: Write, entries: Files, nvrtc: str, repair: list[str]

@@ -158,6 +158,18 @@ def test_superseded_is_what_has_a_newer_twin() -> None:
     assert _removed(plan([*twins, *others], Limits(superseded=True), NOW_NS)) == ["b", "a"]
 
 
+def test_sources_in_two_places_are_two_programs() -> None:
+    """Two projects' ``main.cl`` are no versions of each other; an entry of an unknown place is one of all."""
+    ages = {"a": ("one", 1), "b": ("other", 2), "c": ("one", 3), "d": ("third", 6)}
+    placed = [
+        _entry(key, program="main.cl", place=place, created_ns=age) for key, (place, age) in ages.items()
+    ]
+    assert superseded(placed) == {"a"}
+    old, new = (_entry(key, program="main.cl", created_ns=age) for key, age in (("old", 4), ("new", 5)))
+    assert superseded([old, *placed]) == {"a", "b", "c", "old"}
+    assert superseded([new, *placed, old]) == {"a", "b", "c", "old", "new"}
+
+
 def test_damaged_and_nameless_entries_supersede_nothing() -> None:
     """An entry that cannot be read, or whose program is unknown, is no twin of another."""
     entries = [

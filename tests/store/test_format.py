@@ -175,16 +175,25 @@ _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
 
 @pytest.mark.parametrize("name", _HEAD_FIELDS)
 def test_head_of_other_types_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry], name: str) -> None:
-    """A head with a field of another type, or without it, is refused though its checksum matches."""
+    """A head with a field of another type, or without one of old, is refused though its checksum matches."""
     entry = make_entry()
     fields = json.loads(encode_head(entry.head))
     values = [None, 1.5, {"a": 1}, [1], [["a"]], [[["a"]]], -1, 2**63, [[-1]], [["a", "b", "c"]]]
     values += [True] if name != "located" else [1]
     heads = [fields | {name: value} for value in values]
-    heads.append({key: value for key, value in fields.items() if key != name})
+    if name != "place":
+        heads.append({key: value for key, value in fields.items() if key != name})
     for head in heads:
         data = _assemble(entry, json.dumps(head).encode(), b"{}")
         assert _damage(tmp_path / "entry", data, entry) is Damage.CORRUPT
+
+
+def test_a_head_of_before_there_were_places_is_read() -> None:
+    """It has none, and everything else of it counts."""
+    head = EntryHead("show", "cuda:sm_90", "cubin", 1, 2, "")
+    fields = json.loads(encode_head(head))
+    del fields["place"]
+    assert decode_head(json.dumps(fields).encode()) == head
 
 
 @pytest.mark.parametrize(
