@@ -118,6 +118,7 @@ def test_nothing_is_counted_where_nothing_may_be_written(
     assert not root.exists()
 
 
+@pytest.mark.slow
 def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root: Path) -> None:
     """Eight processes at once append misses and counts, and every line reads."""
     children = [
@@ -137,6 +138,7 @@ def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root:
     assert counted and all((line["hits"], line["misses"]) == (75, 25) for line in counted)
 
 
+@pytest.mark.slow
 def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """GPUCACHE_LOG=info prints one line for each hit or miss on stderr, warning none."""
     miss, hit = run(1, GPUCACHE_LOG="info").stderr.splitlines()
@@ -161,6 +163,7 @@ def test_a_program_that_logs_gets_each_line_once(
     assert [line.split()[:2] for line in lines] == [["own:", "miss"], ["own:", "hit"]]
 
 
+@pytest.mark.slow
 def test_a_required_hit_raises_in_the_program(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

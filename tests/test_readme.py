@@ -27,11 +27,23 @@ def kernels(tmp_path: Path) -> Path:
     return folder
 
 
+def _snippets() -> dict[str, str]:
+    return dict(_SNIPPET.findall(_README.read_text(encoding="utf-8")))
+
+
+def test_the_programs_of_the_readme_compile() -> None:
+    """The README has a snippet for the shell and two that are Python."""
+    snippets = _snippets()
+    assert set(snippets) == {"warm", "opencl", "cuda"}
+    for name in ("opencl", "cuda"):
+        compile(snippets[name], f"README.md, {name}", "exec")
+
+
+@pytest.mark.slow
 def test_the_snippets_end_in_hits(kernels: Path, opencl_environment: Mapping[str, str]) -> None:
     """The programs of the README find what its commands built, where a miss would be an error."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    snippets = dict(_SNIPPET.findall(_README.read_text(encoding="utf-8")))
-    assert set(snippets) == {"warm", "opencl", "cuda"}
+    snippets = _snippets()
     environment = {
         **os.environ,
         **opencl_environment,

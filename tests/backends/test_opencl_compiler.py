@@ -48,6 +48,7 @@ def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) ->
     return run
 
 
+@pytest.mark.slow
 def test_options_reach_the_compiler_as_written(run: Any, platform: str, tmp_path: Path) -> None:
     """Defines and folders arrive with the spaces in them, and a binary gives all its kernels back."""
     spaced = tmp_path / ("with space" if platform == "intel" else "plain")  # PoCL takes none in folders
@@ -78,6 +79,7 @@ def test_messages_carry_the_name_of_the_program(run: Any) -> None:
     assert "tempfile" not in failed["log"] + warned["log"]
 
 
+@pytest.mark.slow
 def test_local_sizes_are_built_without_a_trace(run: Any, platform: str, tmp_path: Path) -> None:
     """PoCL builds declared and required sizes in for both kinds of grid; the environment is as before."""
     required = "kernel __attribute__((reqd_work_group_size(8, 4, 1))) void fixed(global int *out) { }"

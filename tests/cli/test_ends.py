@@ -132,6 +132,7 @@ def test_an_early_interrupt_is_one_document(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (130, "interrupted")
 
 
+@pytest.mark.slow
 def test_an_interrupted_bench_shows_what_it_has(tmp_path: Path) -> None:
     """Ctrl-C between the starts of a command is exit 130 with the pairs that were whole."""
     starts = tmp_path / "starts"

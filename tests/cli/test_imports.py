@@ -59,7 +59,13 @@ def _modules(file: Path, arguments: list[str], environment: Mapping[str, str]) -
     return done.returncode, set(file.read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize("command", FORBIDDEN)
+# These ask the drivers, each in a child.
+_SLOW = ("verify --strict --repair", "evict --dry-run --stale", "devices")
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(one, marks=[pytest.mark.slow] if one in _SLOW else []) for one in FORBIDDEN]
+)
 def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path, command: str) -> None:
     """A verb that compiles nothing loads nothing of the GPU stack into its own process."""
     environment = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(mixed.root)}

@@ -100,6 +100,7 @@ def test_warm(mixed: Filled) -> None:
         assert re.fullmatch(r"[0-9a-f]{64}", row["key"])
 
 
+@pytest.mark.slow
 def test_warm_by_a_command(run: Run, write: Write, tmp_path: Path, nvrtc: str) -> None:
     """Outcomes of warm with a command are its runs; the summary says whether they came to rest."""
     command = (sys.executable, "-m", "gpucache", "warm", write({"f.cu": SOURCE}), "--target", nvrtc)
@@ -117,6 +118,7 @@ def test_inspect_of_a_cache(run: Run, mixed: Filled, write: Write, nvrtc: str) -
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row["created"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_inspect_after_misses(run: Run, write: Write, nvrtc: str) -> None:
     """Misses, processes and advice stand in the summary; the misses alone are outcomes."""
     source = write({"f.cu": SOURCE})
@@ -181,6 +183,7 @@ def test_evict(run: Run, cache: Path) -> None:
     assert (summary["removed"], summary["kept"]) == (4, 0)
 
 
+@pytest.mark.slow
 def test_bench(run: Run, write: Write, nvrtc: str) -> None:
     """Outcomes of bench are cases: spreads in ms, a ratio of pairs, phases and the samples behind them."""
     source = write({"f.cu": SOURCE})

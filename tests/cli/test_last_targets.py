@@ -31,6 +31,7 @@ def test_garbage_is_replaced(run: Run, cache: Path, nvrtc: str, content: str) ->
     assert nvrtc in map(str, load_last(cache))
 
 
+@pytest.mark.slow
 def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> None:
     """A named pipe in place of the file neither stops the command nor is kept."""
     (cache / LAST).unlink(missing_ok=True)

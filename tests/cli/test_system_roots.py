@@ -41,6 +41,7 @@ def test_inspect_shows_system_roots(run: Run, system: Path) -> None:
     assert str(system) in run("inspect", "--list").out
 
 
+@pytest.mark.slow
 def test_without_a_home_system_roots_are_inspected_and_verified(
     run: Run, system: Path, homeless: None
 ) -> None:

@@ -195,6 +195,7 @@ def test_verifying_is_no_use(run: Run, cache: Path, entries: Files) -> None:
     assert [entry.stat().st_mtime_ns for entry in entries(cache)] == before
 
 
+@pytest.mark.slow
 def test_entries_load_on_their_devices(run: Run, mixed: Filled) -> None:
     """PoCL and Intel load what they built."""
     answer = run("--json", "verify", "twice.cl", "--load", at=mixed.root)
@@ -220,6 +221,7 @@ def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: 
     assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(entry.key))])
 
 
+@pytest.mark.slow
 def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, pocl: str, intel: str) -> None:
     """NVRTC gives the same bytes again; PoCL never does, and Intel for a worker's first program alone."""
     answer = run("--json", "verify", "--rebuild", at=mixed.root)
@@ -231,6 +233,7 @@ def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, poc
     assert pocl in {row["target"] for row in rows} <= {pocl, intel}
 
 
+@pytest.mark.slow
 def test_rebuilding_finds_bytes_of_another_program(run: Run, root: Path, write: Write, nvrtc: str) -> None:
     """An entry that holds a sound cubin of another source differs from what its source compiles to."""
     sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})

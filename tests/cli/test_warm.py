@@ -175,6 +175,7 @@ variants = { N = [2, 3] }
     assert len({row["key"] for row in rows}) == 2
 
 
+@pytest.mark.slow
 def test_the_command_line_adds_to_every_program(run: Run, write: Write, nvrtc: str) -> None:
     """-D, -I and --option reach the compiler, and each of them makes another key."""
     source = '#include "n.h"\nextern "C" __global__ void f(int *a) { *a = N + M; }\n'
@@ -242,6 +243,7 @@ def test_a_bound_is_kept_after_publishing(
     assert left["program"] == "vector.cu"
 
 
+@pytest.mark.slow
 def test_each_program_gets_its_own_local_sizes(run: Run, write: Write, pocl: str, root: Path) -> None:
     """A worker that built for one local size builds the next program for the sizes that one declares."""
     folder = write(

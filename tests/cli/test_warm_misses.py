@@ -34,6 +34,7 @@ def store(root: Path, pocl: str) -> DirectoryStore:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("probed")
 def test_misses_are_built_and_forgotten(run: Run, store: DirectoryStore) -> None:
     """Each note is an item as any other: what was built is forgotten, what failed stays and is told."""
@@ -79,6 +80,7 @@ def test_misses_are_built_by_one_process(run: Run, store: DirectoryStore) -> Non
     assert "another process builds the misses of" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("probed")
 def test_what_is_noted_meanwhile_is_built_too(
     run: Run, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch

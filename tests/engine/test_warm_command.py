@@ -78,6 +78,7 @@ def test_a_place_that_only_the_command_knows_is_named(tmp_path: Path) -> None:
     assert summary.missed[0] == f"it also caches in {tmp_path / 'pinned'}, which was not moved"
 
 
+@pytest.mark.slow
 def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
     """It works as hard as ever, and that is told with both times, below a folder and in place."""
     hard = "sum(i * i for i in range(3_000_000))"
@@ -86,6 +87,7 @@ def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
     assert _warm(tmp_path, None, hard).missed == ("nothing was warmed: it wrote into no cache that is known",)
 
 
+@pytest.mark.slow
 def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
     """In place a command that adds nothing was warm if it fills empty caches, but for those that are off."""
     assert _warm(tmp_path, None).settled

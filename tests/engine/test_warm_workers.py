@@ -111,6 +111,7 @@ def test_a_worker_that_dies_once_is_forgiven(warming: Warming, tmp_path: Path) -
     assert warming(items, ABORT)["bad.cu"].result is WarmResult.HIT
 
 
+@pytest.mark.slow
 def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_path: Path) -> None:
     """A poisoned item is not tried again, unless told to; once built it is a hit like any other."""
     items = warming.items("bad.cu")
@@ -124,6 +125,7 @@ def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_pa
     assert warming(items, ABORT)["bad.cu"].result is WarmResult.HIT
 
 
+@pytest.mark.slow
 def test_another_source_is_not_poisoned(warming: Warming, devices: Sequence[Device]) -> None:
     """The list is kept by key: a program that changed gets to try."""
     warming(warming.items("bad.cu"), ABORT)
@@ -132,6 +134,7 @@ def test_another_source_is_not_poisoned(warming: Warming, devices: Sequence[Devi
     assert warming(items, "real(job)")["bad.cu"].result is WarmResult.BUILT
 
 
+@pytest.mark.slow
 def test_an_exception_is_not_poison(warming: Warming) -> None:
     """An item whose worker raised fails with what was raised, and is tried again at the next run."""
     items = warming.items("bad.cu", "one.cu")
@@ -142,6 +145,7 @@ def test_an_exception_is_not_poison(warming: Warming) -> None:
     assert warming(items, "real(job)")["bad.cu"].result is WarmResult.BUILT
 
 
+@pytest.mark.slow
 def test_an_answer_that_cannot_travel_fails_its_item_alone(warming: Warming) -> None:
     """A worker whose answer cannot be sent back is a failure of that item."""
     outcomes = warming(warming.items("bad.cu", "one.cu"), "(lambda: None)")
