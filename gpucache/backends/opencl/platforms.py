@@ -316,7 +316,8 @@ def _library_of(handle: Any) -> ctypes.CDLL | None:
     """
     table = ctypes.c_void_p.from_address(handle.int_ptr)
     found = _Symbol()
-    if not ctypes.CDLL(None).dladdr(table, ctypes.byref(found)) or not found.file:
+    tell = getattr(ctypes.CDLL(None), "dladdr", None)  # an old libc has it elsewhere
+    if tell is None or not tell(table, ctypes.byref(found)) or not found.file:
         return None
     try:
         return ctypes.CDLL(os.fsdecode(found.file))
