@@ -78,7 +78,8 @@ def warm(
 
     Without --target, OpenCL programs are built for every OpenCL device here and CUDA programs for
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
-    hit. Each source's own folder is searched for headers, as if given with -I.
+    hit. Each source's own folder is searched for headers, as if given with -I. On Linux it is seen which
+    files the compiler opens; nothing is kept of a program that read one which its key does not cover.
 
     With --misses the programs are those that a library call missed: a compiler that builds late
     (PoCL) is not waited for in the program itself, and what was wanted is noted until it is built here.

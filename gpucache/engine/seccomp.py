@@ -10,7 +10,6 @@ what 32-bit processes open.
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import select
@@ -18,6 +17,9 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+if sys.platform == "linux":
+    import fcntl
 
 # Of each machine its audit architecture and its numbers of seccomp, open, openat and openat2. Where there
 # is no open, openat stands for it.

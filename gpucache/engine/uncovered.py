@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 _SYSTEM = (
-    *("/proc/", "/sys/", "/dev/", "/etc/", "/run/"),
-    *("/usr/lib/locale/", "/usr/share/locale/", "/usr/share/zoneinfo/", "/usr/lib/os-release"),
+    *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
+    *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
 )
-# Shared objects, which may be text that names others; the list of OpenCL drivers; Python and what it
-# reads as it starts.
+# Shared objects, which may be text that names others, and what a linker is told by; the list of OpenCL
+# drivers; names of devices; locales; Python and what it reads as it starts.
 _NAMES = re.compile(
-    r".*(\.so(\.[\w.-]+)?|/gconv-modules(\.cache|\.d/.*)?|\.icd|\.pyc?|\.pth|/pyvenv\.cfg|\.dist-info/[^/]+)",
+    r".*(\.so(\.[\w.-]+)?|/ldscripts/.*|\.icd|\.ids(\.gz)?|/(lib\w*|share)/locale/.*|/gconv-modules(\.cache|\.d/.*)?"
+    r"|\.pyc?|\.pth|/pyvenv\.cfg|\.(dist|egg)-info/[^/]+|/openssl\.cnf)",
     re.DOTALL,
 )
 _BINARIES = (b"\x7fELF", b"!<arch>\n", b"!<thin>\n")

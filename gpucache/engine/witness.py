@@ -18,7 +18,6 @@ and what is asked of a name without an open, such as whether it exists.
 """
 
 import errno
-import fcntl
 import os
 import socket
 import sys
@@ -43,10 +42,18 @@ def watching() -> Iterator[socket.socket | None]:
     if sys.platform != "linux":
         yield None
         return
-    inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError:
+        yield None
+        return
     with inside, outside:
         admitting = threading.Thread(target=_admit, args=(inside,), daemon=True)
-        admitting.start()
+        try:
+            admitting.start()
+        except RuntimeError:  # no thread can be started
+            yield None
+            return
         try:
             yield outside
         finally:
@@ -108,6 +115,7 @@ class Witness:
         if self._log is None:
             return function(), None
         os.ftruncate(self._log, 0)
+        os.lseek(self._log, 0, os.SEEK_SET)  # where the watching thread writes, too
         try:
             result = function()
         finally:
@@ -122,7 +130,6 @@ def _install(door: socket.socket) -> int | None:
         log = os.memfd_create("opened")
     except OSError:
         return None
-    fcntl.fcntl(log, fcntl.F_SETFL, os.O_APPEND)
     try:
         listener = seccomp.install()
     except OSError:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyopencl
 import pytest
 
 from tests.net import require_net
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Answer, Run
+    from tests.cli.conftest import Answer, Filled, Run
 
 Write = Callable[..., Path]
 Files = Callable[[Path], list[Path]]
@@ -97,3 +99,41 @@ def test_an_assembler_reads_a_file(
     sources = write({"embeds.cl": EMBEDS_CL.format(file=file)})
     target = request.getfixturevalue(which)
     assert _refused(run("--json", "warm", sources / "embeds.cl", "--target", target), file)
+
+
+def _unkeyed(answer: Answer) -> list[str]:
+    """What was said of each program that is uncacheable; there are others that were built."""
+    rows = answer.document["outcomes"]
+    assert any(row["result"] == "built" for row in rows)
+    return [row["reason"] for row in rows if row["verdict"] == "uncacheable"]
+
+
+@pytest.mark.slow
+def test_keys_cover_all_that_is_read_for_the_examples(example: Filled) -> None:
+    """Each compiler reads for the programs that come along nothing but what their keys cover."""
+    assert _unkeyed(example.answer) == []
+
+
+@pytest.mark.slow
+def test_keys_cover_all_that_is_read_of_cuda_headers(filling: Run, nvrtc: str, tmp_path: Path) -> None:
+    """NVRTC reads of CUB, libcu++ and CUDA's own headers nothing but what keys cover."""
+    include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
+    if not (include / "cccl").is_dir():
+        pytest.skip("nvidia-cuda-cccl is not installed")
+    programs = Path(__file__).parents[1] / "contracts" / "cuda"
+    folders = ("-I", include, "-I", include / "cccl")
+    assert _unkeyed(filling(programs, "--target", nvrtc, *folders, "--root", tmp_path / "root")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["intel", "pocl"])
+def test_keys_cover_all_that_is_read_of_pyopencl(
+    filling: Run, write: Write, tmp_path: Path, which: str, request: pytest.FixtureRequest
+) -> None:
+    """OpenCL's compilers read of the headers that PyOpenCL ships nothing but what keys cover."""
+    headers = Path(pyopencl.__file__).parent / "cl"
+    names = [path.relative_to(headers) for path in headers.rglob("*") if path.suffix in (".h", ".cl")]
+    kernel = "#include <{}>\n__kernel void k(__global int *a) {{ *a = 1; }}\n"
+    sources = write({f"{number}.cl": kernel.format(name) for number, name in enumerate(names)})
+    target = request.getfixturevalue(which)
+    assert _unkeyed(filling(sources, "--target", target, "--root", tmp_path / "root")) == []
