@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
 
 TIMEOUT_S = 60.0
+_READ_S = 1.0
+"""At least so long an answer is read for that was given while another child was waited for."""
 _POCL_CACHE = "POCL_CACHE_DIR"
 # -P: what lies in the current directory is not imported.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
@@ -41,7 +44,8 @@ def ask(
         environ = {**os.environ, **_redirected(ends)} if names else {}
         with _undisturbed():
             asked = [(name, _start([*command, name], environ, ends)) for name in names]
-        return [device for name, child in asked for device in _answer(name, child, timeout_s)]
+        end_s = time.monotonic() + timeout_s
+        return [device for name, child in asked for device in _answer(name, child, timeout_s, end_s)]
 
 
 def _redirected(ends: ExitStack) -> Mapping[str, str]:
@@ -99,11 +103,14 @@ def _start(
     return child
 
 
-def _answer(backend: str, child: "subprocess.Popen[bytes] | OSError", timeout_s: float) -> list[Device]:
+def _answer(
+    backend: str, child: "subprocess.Popen[bytes] | OSError", timeout_s: float, end_s: float
+) -> list[Device]:
     if isinstance(child, OSError):
         return [_broken(backend, f"the probe could not be started ({child})")]
     try:
-        out, errors = child.communicate(timeout=timeout_s)
+        # They all run at once, so that several drivers that hang cost one limit.
+        out, errors = child.communicate(timeout=max(_READ_S, end_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         child.kill()
         return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]

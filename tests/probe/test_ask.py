@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -48,6 +49,22 @@ def test_a_child_that_hangs_is_a_row_with_the_limit() -> None:
     """A driver that never answers is given up after the time limit."""
     detail = _broken("import threading\nthreading.Event().wait()", timeout_s=0.5)
     assert detail == "the probe did not answer within 0.5 s; the driver hangs"
+
+
+def test_drivers_that_hang_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are asked at once, so behind the first that hangs the second has no limit of its own."""
+    now_s, waited = [0.0], []
+
+    def hang(_: object, timeout: float) -> None:
+        waited.append(timeout)
+        now_s[0] += timeout
+        raise subprocess.TimeoutExpired("a driver", timeout)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(subprocess.Popen, "communicate", hang)
+    rows = ask(["a", "b"], command=_child(""))
+    assert [row.detail for row in rows] == ["the probe did not answer within 60 s; the driver hangs"] * 2
+    assert waited == [60, 1]
 
 
 _ASKING = """
