@@ -195,9 +195,16 @@ def _warm_misses(
         wanted = (one for one in store.missed() if one.request.target in chosen or not chosen)
         return [one for one in wanted if one.key not in tried]
 
+    # What the driver rejected of a system root would be found there again, so the user's root gets its own.
+    alone_in_root = replace(run, settings=replace(run.settings, system_dirs=()))
+
     def outcomes_of(missed: "list[MissedRequest]") -> "list[WarmOutcome]":
-        items = plan_missed(missed, here.devices, backends(), here.environment, local_sizes)
-        return _outcomes(run, items, here.environment)
+        outcomes: list[WarmOutcome] = []
+        for rejected, how in ((False, run), (True, alone_in_root)):
+            some = [one for one in missed if one.rejected is rejected]
+            items = plan_missed(some, here.devices, backends(), here.environment, local_sizes)
+            outcomes += _outcomes(how, items, here.environment) if items else []
+        return outcomes
 
     tried: set[CacheKey] = set()
     if run.check:

@@ -36,7 +36,8 @@ def leave(
     if layers.target is None or miss.verdict is Verdict.UNCACHEABLE:
         why = why_not_kept(layers, miss)
     elif prepared.compilation.late:
-        noted = layers.target.note_missed(_missed(layers, prepared, environment))
+        rejected = miss.verdict is Verdict.REJECTED
+        noted = layers.target.note_missed(_missed(layers, prepared, environment, rejected=rejected))
         if not noted.is_kept:
             why = (
                 f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
@@ -84,8 +85,11 @@ def forget_built(store: EntryStore, missed: Sequence[MissedRequest], outcomes: S
             store.forget_missed(one.key)
 
 
-def _missed(layers: Layers, prepared: Prepared, environment: Variables) -> MissedRequest:
-    return MissedRequest(prepared.key, time.time_ns(), layers.command, _elsewhere(prepared), environment)
+def _missed(
+    layers: Layers, prepared: Prepared, environment: Variables, *, rejected: bool = False
+) -> MissedRequest:
+    request = _elsewhere(prepared)
+    return MissedRequest(prepared.key, time.time_ns(), layers.command, request, environment, rejected)
 
 
 def _elsewhere(prepared: Prepared) -> BuildRequest:

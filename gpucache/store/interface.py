@@ -130,6 +130,8 @@ class MissedRequest:
     request: BuildRequest
     environment: tuple[tuple[str, str], ...] = ()
     """The variables that were set and reach the compiler."""
+    rejected: bool = False
+    """Whether the driver rejected the entry that answered: one of a system root answers again and again."""
 
 
 class Store(Protocol):

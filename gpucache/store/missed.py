@@ -46,7 +46,8 @@ class Missed:
             known = before.request.local_sizes if before is not None else ()
             sizes = dict.fromkeys((*known, *missed.request.local_sizes))
             recent = before is not None and missed.when_ns - before.when_ns < AGAIN_NS
-            if recent and len(sizes) == len(known):
+            known_as_rejected = before is not None and before.rejected
+            if recent and len(sizes) == len(known) and missed.rejected <= known_as_rejected:
                 return Noted.KNOWN
             data = _encode(missed, tuple(sizes))
             if len(data) > REQUEST_BYTES_CAP:
@@ -125,6 +126,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
         "when_ns": missed.when_ns,
         "command": missed.command,
         "environment": missed.environment,
+        "rejected": missed.rejected,
         "program": request.program.name,
         "language": request.program.language.value,
         "source": request.program.source.decode("utf-8", "surrogateescape"),
@@ -164,7 +166,8 @@ def _decode(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
     if not isinstance(pairs, list):
         raise TypeError("variables are a list")
     environment = tuple((_text(name), _text(value)) for name, value in pairs)
-    return MissedRequest(key, when_ns, _text(values["command"]), request, environment)
+    rejected = values.get("rejected") is True
+    return MissedRequest(key, when_ns, _text(values["command"]), request, environment, rejected)
 
 
 def _text(value: object) -> str:

@@ -11,14 +11,17 @@ import pytest
 from gpucache.engine import missed
 from gpucache.engine.missed import forget_built
 from gpucache.keys import digest
-from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
+from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.conftest import Run
+
+    Write = Callable[..., Path]
 
 _SOURCE = b"kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
 
@@ -62,6 +65,25 @@ def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore
     lines = run("warm", "--misses", "--check").out.splitlines()
     assert lines[0].split() == ["program", "key", "target", "result"]
     assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed()}
+
+
+def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
+    run: Run, write: Write, root: Path, tmp_path: Path, nvrtc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry of the system root answers, and would be rejected at each start: that is no hit here."""
+    source = write({"k.cu": 'extern "C" __global__ void k() {}\n'}) / "k.cu"
+    shared = tmp_path / "shared"
+    assert run("warm", source, "--shared", "--target", nvrtc, at=shared).code == 0
+    monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(shared))
+    program = Program("k.cu", Language.CUDA_CPP, source.read_bytes())
+    request = BuildRequest(program, Target.parse(nvrtc), artifact_kind=ArtifactKind.CUBIN, cwd="/")
+    store, results = DirectoryStore(root, writable=True), []
+    for rejected in (False, True):
+        store.note_missed(MissedRequest(CacheKey(digest(b"k")), 1, "solver.py", request, rejected=rejected))
+        results += [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]
+        assert store.missed() == []
+    assert results == ["hit", "built"]
+    assert len(list(store.scan())) == 1
 
 
 def test_nothing_missed_is_done(run: Run, root: Path) -> None:

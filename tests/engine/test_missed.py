@@ -38,6 +38,15 @@ def test_what_a_late_compiler_was_asked_for_is_noted(
     assert store.journal_tail(1)[0]["noted"] is True
 
 
+def test_what_the_driver_rejected_is_noted_as_such(
+    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+) -> None:
+    """Whoever builds it later knows that an entry which answers is of no use."""
+    leave(layers, ready(b"", implementation="pocl"), Miss(Verdict.REJECTED, "words"), 5)
+    leave(layers, ready(b"// another", implementation="pocl"), _MISS, 5)
+    assert sorted(one.rejected for one in store.missed()) == [False, True]
+
+
 @pytest.mark.parametrize(
     ("layers_", "miss"),
     [
