@@ -58,6 +58,8 @@ def read_closure(
         while not named_headers and walk.sweep():
             walk.follow()
         walk.refuse_pastes(named=bool(named_headers))
+        if not named_headers:
+            walk.refuse_assembly()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
     return walk.closure()
@@ -159,6 +161,16 @@ class _Walk:
             f"the macro {macro} in {place} may put {name} together with ##, where it cannot be followed; "
             f"rename its parts, or {remedy}"
         )
+
+    def refuse_assembly(self) -> None:
+        """What an assembler is made to read is told by macros and escapes, if by any text at all."""
+        found = ((file.name, file.text.assembled) for file in self._scanned if file.text)
+        for name, directive in found:
+            if directive and self.uncacheable is None:
+                self.uncacheable = (
+                    f"{name} has an assembler read a file ({directive}), which cannot be followed; "
+                    f"{self._name_them}"
+                )
 
     def sweep(self) -> bool:
         """Cover the files that includes through macros may lead to; False where nothing is left to cover."""

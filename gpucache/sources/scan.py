@@ -58,6 +58,8 @@ class Scan:
     """What it puts together with ``##`` that may be a part of a probe's or a clock's name."""
     parts: frozenset[bytes]
     """Other words that a macro can see and that such a name could be put together from."""
+    assembled: str | None
+    """A directive in assembly that reads a file, which no text can tell."""
 
 
 _BLANK = rb"[ \t\v\f\0]"
@@ -109,6 +111,7 @@ _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
+_ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
@@ -128,6 +131,7 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         b"\n".join(found.definitions),
         tuple(found.chains),
         frozenset(found.parts),
+        read[1].decode() if b"asm" in data and (read := _ASSEMBLED.search(data)) else None,
     )
 
 

@@ -296,6 +296,26 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
     assert closure.uncacheable is not None and "/nowhere/x.h" in closure.uncacheable
 
 
+@pytest.mark.parametrize("directive", ["incbin", "include"])
+def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: Tree, directive: str) -> None:
+    """A header with assembly that reads a file is told with the remedy; naming the file is one."""
+    text = f'__asm__(".{directive} \\"blob\\"");'
+    other = f"// as in config.{directive}".encode()
+    root = tree({"a/x.h": text.encode(), "blob": b"1", "a/y.h": other})
+    reason = _closure(b"#include <x.h>", root, "a").uncacheable
+    assert reason is not None and f"'x.h' has an assembler read a file (.{directive})" in reason
+    assert "headers = [...]" in reason
+    cured = read_closure(
+        b"#include <x.h>",
+        rule=RULE,
+        include_dirs=[str(root / "a")],
+        cwd=None,
+        named_headers=[str(root / "blob")],
+    )
+    assert cured.uncacheable is None and str(root / "blob") in cured.files
+    assert _closure(b"#include <y.h>", root, "a").uncacheable is None
+
+
 def test_the_clock_in_a_header_makes_a_program_uncacheable(tree: Tree) -> None:
     """The reason names the header as spelled, the macro and the remedy."""
     closure = _closure(b"#include <x.h>", tree({"a/x.h": b"char *s = __TIME__;"}), "a")
