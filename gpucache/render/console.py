@@ -12,7 +12,7 @@ from typing import TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from gpucache.render.grid import PIPE_WIDTH
+from gpucache.render.grid import PIPE_WIDTH, Grid
 
 
 def product() -> Console:
@@ -28,6 +28,9 @@ def talk() -> Console:
 def write(console: Console, renderables: Iterable[RenderableType]) -> None:
     """Each renderable on lines of its own, which end where their text does."""
     for renderable in renderables:
+        if isinstance(renderable, Grid) and renderable.as_lines:
+            console.file.writelines(f"{line}\n" for line in renderable.lines(console.width))
+            continue
         console.print(_Trimmed(renderable), end="")
 
 

@@ -36,7 +36,7 @@ LOG_LINES = 20
 ADVICE_SHOWN = 8
 ROWS_SHOWN = 200
 ROWS_IN_A_TABLE = 2000
-"""A table is drawn whole, and takes some KiB for each row until then."""
+"""A table is drawn whole, and takes some KiB and milliseconds for each row."""
 TARGETS_SHOWN = 2
 NAMED = 3
 """How many of those that share a reason are named."""
@@ -185,16 +185,18 @@ def entries(
 ) -> Iterator[RenderableType]:
     """A row for each entry, sorted by name, with the cache it is in where that is named.
 
-    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows.
+    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
+    several each row is a plain line.
     """
     rows = sorted(found, key=_order)
+    many = len(rows) > ROWS_IN_A_TABLE
     for start in range(0, len(rows), ROWS_IN_A_TABLE):
-        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole)
+        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole, as_lines=many)
     if not rows:
         yield plain("No entry is in it.", "dim")
 
 
-def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool) -> Grid:
+def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool, as_lines: bool) -> Grid:
     grid = Grid(
         (
             Column("cache", whole=True, shared=True),
@@ -208,6 +210,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
             Column("used", numeric=True, spare=3),
         ),
         every=whole,
+        as_lines=as_lines,
     )
     for cache, one in rows:
         grid.add(

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console, RenderableType
@@ -28,7 +29,9 @@ from gpucache.outcomes import (
     summarise_warm,
 )
 from gpucache.render import report, tables
-from gpucache.render.grid import Grid
+from gpucache.render.console import write
+from gpucache.render.grid import PIPE_WIDTH, Grid
+from gpucache.render.tables import ROWS_IN_A_TABLE
 
 WIDTH = 80
 KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
@@ -137,6 +140,31 @@ def test_verify_shows_finding_key_and_detail(kind: FindingKind) -> None:
     assert _column(text, "program") == PROGRAM
     assert _column(text, "what") == f"{detail} (repaired)".replace(" ", "")
     assert "1 checked" in text and "1 finding, 1 repaired" in text
+
+
+@pytest.mark.parametrize("width", [80, PIPE_WIDTH])
+def test_many_entries_are_lines_below_each_other(width: int) -> None:
+    """A list of thousands of entries is drawn row by row: aligned, none broken, what is shared said once."""
+    one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu", "cuda:sm_90", "cubin", "-DN=7")
+    found = [("", replace(one, key=f"{number:012}")) for number in range(ROWS_IN_A_TABLE + 2)]
+    file = io.StringIO()
+    write(Console(file=file, width=width, color_system=None), tables.entries(found, 0))
+    lines = file.getvalue().splitlines()
+    rows = [line for line in lines if "p.cu" in line]
+    assert [row[:12] for row in rows] == [entry.key for _, entry in found]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert ("cuda:sm_90" in rows[0]) is (width == PIPE_WIDTH)
+    assert sum(line.startswith("key ") for line in lines) == 2
+    assert lines[-1] == rows[-1] and rows[-1].split()[:3] == ["000000002001", "p.cu", "-DN=7"]
+
+
+def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table takes milliseconds for each row, minutes for all."""
+    monkeypatch.setattr("gpucache.render.grid.Table.add_row", None)
+    one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu")
+    file = io.StringIO()
+    write(Console(file=file, width=80), tables.entries([("", one)] * (ROWS_IN_A_TABLE + 1), 0))
+    assert file.getvalue().count("p.cu") == ROWS_IN_A_TABLE + 1
 
 
 def test_verify_shows_what_could_not_be_told() -> None:
