@@ -19,12 +19,14 @@ fanotify (needs root). Must not know which caches there are.
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG
+from tempfile import gettempdir
 
 from gpucache.engine.commands import CommandRun
 from gpucache.units import format_duration
@@ -168,7 +170,7 @@ class Watched:
 
 def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
     """The folders of caches outside of ours that were read, each once, shown as people write them."""
-    found: dict[str, None] = {}
+    found: dict[Path, None] = {}
     root_of, ours = cache(watched.root_of), watched.ours.resolve()
     for path in files:
         if path.is_relative_to(ours) or _is_program(path):
@@ -181,8 +183,20 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
             if place is None and status.st_mtime_ns >= watched.begun_ns:
                 place = path.parent
             if place is not None:
-                found[_shown(place)] = None
-    return tuple(found)
+                found[place] = None
+    return tuple(dict.fromkeys(_shown(place) for place in _gathered(tuple(found))))
+
+
+def _gathered(places: Sequence[Path]) -> Iterator[Path]:
+    """Places, and instead of many the folder that they share: Boost.Compute has a folder for each entry.
+
+    A folder that everybody shares, such as the home folder and what it lies in, is nobody's cache.
+    """
+    counts = Counter(parent for place in places for parent in place.parents)
+    everybodys = [Path(gettempdir()), Path("/var/tmp"), Path(os.environ.get("HOME") or "/")]
+    for place in places:
+        many = (parent for parent in place.parents if counts[parent] > _TOLD)
+        yield next((one for one in many if not any(top.is_relative_to(one) for top in everybodys)), place)
 
 
 def _is_program(path: Path) -> bool:

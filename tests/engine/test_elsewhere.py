@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from gpucache.engine.elsewhere import Clues, Homeless, Watched, homeless_places, is_far_more, opened, places
 
 _MS = 1_000_000
@@ -78,3 +80,22 @@ def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
     root_of = {known.parent: tmp_path / "known"}.get
     found = places([known, called], Watched(100, 200, tmp_path / "bench", root_of, ()))
     assert found == (str(tmp_path / "known"), str(tmp_path / ".cache"))
+
+
+def test_a_cache_with_a_folder_for_each_entry_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many places are told by the folder that they share, unless that is the home folder or above it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    kernels = [_file(tmp_path / ".boost_compute" / name[:2] / name / "kernel", 150) for name in _HASHES]
+    own = [_file(tmp_path / name / "kernel", 150) for name in ("a", "b")]
+    watched = Watched(100, 200, tmp_path / "bench", lambda _: None, ())
+    assert places(kernels, watched) == ("~/.boost_compute",)
+    assert places([*kernels[:2], *own], watched) == (
+        *(f"~/.boost_compute/{name[:2]}/{name}" for name in _HASHES[:2]),
+        "~/a",
+        "~/b",
+    )
+
+
+_HASHES = ("50db4bf5", "83007bf5", "a4f1c6d0", "ad945cce")
