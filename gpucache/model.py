@@ -210,6 +210,8 @@ class EntryHead:
     """Failure table of GPU checks; empty where none were compiled in."""
     place: str = ""
     """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
+    has_log: bool = False
+    """Whether the compiler said something: its log is in the detail."""
 
 
 @dataclass(frozen=True, slots=True)

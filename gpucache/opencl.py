@@ -1,30 +1,31 @@
 """What a PyOpenCL program imports: ``build_program``, a build that asks the cache first.
 
 Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
-made from a binary knows less of itself (no source, on Intel no argument info). A compiler that builds
-late is left to build as it does without us, and what was wanted is noted for ``gpucache warm --misses``.
-A program never fails because of the cache: what goes wrong with it ends in a plain build by PyOpenCL.
-Loads PyOpenCL.
+made from a binary knows less of itself. A compiler that builds late is left to build as it does without
+us, and what was wanted is noted for ``gpucache warm --misses``. A program never fails because of the
+cache: what goes wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
 """
 
 import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
+from pyopencl.tools import is_spirv
 
 from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
-from gpucache.backends.opencl.options import as_pyopencl_reads
+from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, check_required, find
+from gpucache.engine.lookup import build, build_log, check_required, find
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.errors import CacheMissError, CompileError
+from gpucache.errors import CacheMissError, CompileError, SourceError
 from gpucache.model import Artifact, BuildRequest, Language, Program
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
@@ -36,19 +37,27 @@ def build_program(
     source: str | bytes,
     *,
     options: str | Sequence[str] | None = (),
+    devices: Sequence[Any] | None = None,
     name: str | None = None,
     include_path: Sequence[str | Path] = (),
     local_sizes: Sequence[Sequence[int] | int] = (),
     headers: Sequence[str | Path] = (),
 ) -> Any:
-    """A built ``pyopencl.Program`` for all devices of a context, from the cache where it is there.
+    """A built ``pyopencl.Program``, from the cache where it is there.
 
-    ``options`` are build options as PyOpenCL takes them; ``include_path`` are folders searched for
-    headers before PyOpenCL's own. ``local_sizes`` are the local (work-group) sizes the program
-    launches with, such as ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in
-    the binary, for grids of under 65,536 work items in each dimension; ``gpucache warm`` adds those
-    for larger ones. ``headers`` are those reached through a macro, named by hand as in a manifest.
-    ``name`` is for people: it is what ``gpucache inspect`` shows.
+    ``options`` are build options as PyOpenCL takes them, ``devices`` those of the context to build for,
+    without it all; ``include_path`` are folders searched for headers before PyOpenCL's own.
+    ``local_sizes`` are the local (work-group) sizes the program launches with, such as
+    ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in the binary, for grids of
+    under 65,536 work items in each dimension; ``gpucache warm`` adds those for larger ones.
+    ``headers`` are those reached through a macro, named by hand as in a manifest. ``name`` is for
+    people: it is what ``gpucache inspect`` shows. SPIR-V as ``source`` is built and not kept.
+
+    After a miss the program is the compiler's own. After a hit it knows its source, its options and
+    what the compiler said, and warns where the compiler did. It is made of a binary, and so its
+    ``kind`` says, its kernels' ``attributes`` are empty (sizes that they require hold, and are
+    answered), and on Intel's driver they answer nothing about their arguments' names and types: with
+    ``-cl-kernel-arg-info`` such a program is not kept.
 
     Raises TypeError or ValueError for an argument that cannot be meant,
     ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
@@ -62,20 +71,27 @@ def build_program(
     named = library.paths("headers", headers, library.current_directory())
     program = Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text)
     layers = library.layers()
-    own = _OwnBuild(context, source, given, folders)
+    call = _Call(context, source, given, folders, devices)
+    if devices is not None and len(call.devices) != len(devices):
+        return call.plain()  # none, one twice or another context's: PyOpenCL answers
     try:
-        prepared = [
-            _prepare(device, program, as_pyopencl_reads(given), folders, sizes, named)
-            for device in context.devices
-        ]
-        return _answer(context, layers, prepared, own)
-    except CacheMissError:
+        if is_spirv(source):
+            raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
+        options = (*as_pyopencl_reads(given), *_of_platform(context))
+        prepared = [_prepare(device, program, options, folders, sizes, named) for device in call.devices]
+        return _answer(layers, prepared, call)
+    except (CacheMissError, Warning):
         raise
     except Exception as error:
-        if own.failed:
+        if call.failed:
             raise  # the compiler's own answer
         library.uncached(layers, program.name, error)
-    return own.program or own.plain()
+    return call.program or call.plain()
+
+
+def _of_platform(context: Any) -> Sequence[str]:
+    """What PyOpenCL adds to every build on a platform, such as after ``pyopencl.enable_debugging``."""
+    return cl._PLAT_BUILD_OPTIONS.get(context.devices[0].platform.name, [])
 
 
 def _prepare(
@@ -100,7 +116,7 @@ def _prepare(
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
 
 
-def _answer(context: Any, layers: Layers, prepared: Sequence[Prepared], own: "_OwnBuild") -> Any:
+def _answer(layers: Layers, prepared: Sequence[Prepared], call: "_Call") -> Any:
     """The program from entries for all devices, or as the compiler gives it, which is then kept."""
     found = [find(layers, one) for one in prepared]
     misses = [(one, answer) for one, answer in zip(prepared, found, strict=True) if isinstance(answer, Miss)]
@@ -108,23 +124,20 @@ def _answer(context: Any, layers: Layers, prepared: Sequence[Prepared], own: "_O
         check_required(layers, one, miss)
     hits = [answer for answer in found if isinstance(answer, Hit)]
     if not misses:
-        return _loaded(context, layers, prepared, hits, own)
+        return _loaded(layers, prepared, hits, call)
     if any(one.compilation.late or one.refusal for one, _ in misses) or layers.target is None:
-        return _left(layers, misses, own)
+        return _left(layers, misses, call)
     outcomes = [
-        answer if isinstance(answer, Hit) else build(layers, one, own.compiler(device, one), answer)
-        for device, one, answer in zip(context.devices, prepared, found, strict=True)
+        answer if isinstance(answer, Hit) else build(layers, one, call.compiler(device, one), answer)
+        for device, one, answer in zip(call.devices, prepared, found, strict=True)
     ]
-    return _given(context, layers, prepared, outcomes, own)
+    return _given(layers, prepared, outcomes, call)
 
 
-def _loaded(
-    context: Any, layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], own: "_OwnBuild"
-) -> Any:
+def _loaded(layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], call: "_Call") -> Any:
     """The program from its entries; what the driver rejects is compiled again."""
-    devices = list(context.devices)
     try:
-        program = _load(context, prepared, hits)
+        program = call.load(layers, hits)
     except CompileError as rejected:
         misses = [(one, Miss(Verdict.REJECTED, str(rejected))) for one in prepared]
         for one, miss in misses:
@@ -132,12 +145,12 @@ def _loaded(
         if layers.target is None or any(one.compilation.late for one in prepared):
             for hit in hits:
                 discard(layers, hit, str(rejected))
-            return _left(layers, misses, own)
+            return _left(layers, misses, call)
         outcomes = [
-            build(layers, one, own.compiler(device, one), miss, useless=hit)
-            for device, (one, miss), hit in zip(devices, misses, hits, strict=True)
+            build(layers, one, call.compiler(device, one), miss, useless=hit)
+            for device, (one, miss), hit in zip(call.devices, misses, hits, strict=True)
         ]
-        return _given(context, layers, prepared, outcomes, own)
+        return _given(layers, prepared, outcomes, call)
     for one, hit in zip(prepared, hits, strict=True):
         library.tell(layers, one, hit)
         library.learn(layers, note_lacking(layers, one, hit, _environment(one)))
@@ -145,30 +158,21 @@ def _loaded(
 
 
 def _given(
-    context: Any,
-    layers: Layers,
-    prepared: Sequence[Prepared],
-    outcomes: Sequence[Hit | Built],
-    own: "_OwnBuild",
+    layers: Layers, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Built], call: "_Call"
 ) -> Any:
     """What the compiler gave, or the program of entries that another process published meanwhile."""
     for one, outcome in zip(prepared, outcomes, strict=True):
         library.tell(layers, one, outcome)
-    if own.program is not None:
-        return own.program
-    return _load(context, prepared, [outcome for outcome in outcomes if isinstance(outcome, Hit)])
+    if call.program is not None:
+        return call.program
+    return call.load(layers, [outcome for outcome in outcomes if isinstance(outcome, Hit)])
 
 
-def _load(context: Any, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> Any:
-    command = prepared[0].compilation.command  # the same for every device
-    return compiler.load_binaries(context, list(context.devices), [hit.payload for hit in hits], command)
-
-
-def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], own: "_OwnBuild") -> Any:
+def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], call: "_Call") -> Any:
     """The program built by PyOpenCL as if gpucache were not there; what a late compiler's wanted is noted."""
-    program = own.plain()
+    program = call.plain()
     for one, miss in misses:
-        plain = leave(layers, one, miss, own.compile_ns, _environment(one))
+        plain = leave(layers, one, miss, call.compile_ns, _environment(one))
         library.tell(layers, one, plain)
         library.learn(layers, plain.noted)
     return program
@@ -178,8 +182,8 @@ def _environment(prepared: Prepared) -> tuple[tuple[str, str], ...]:
     return BACKEND.environment(prepared.compilation.inputs.toolchain, os.environ)
 
 
-class _OwnBuild:
-    """The build from source of one call: made at most once, for all devices of the context."""
+class _Call:
+    """What one call asked for, and its build from source: made at most once, for all its devices."""
 
     def __init__(
         self,
@@ -187,11 +191,14 @@ class _OwnBuild:
         source: str | bytes,
         options: str | Sequence[str],
         include_dirs: Sequence[str],
+        devices: Sequence[Any] | None,
     ) -> None:
         self._context = context
         self._source = source
         self._options = options
         self._include_dirs = include_dirs
+        self._named = devices
+        self.devices = [device for device in context.devices if devices is None or device in devices]
         self.program: Any = None
         self.failed = False
         """Whether the compiler refused: then its error is what the program gets."""
@@ -199,23 +206,40 @@ class _OwnBuild:
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
-        options = self._options
-        if self._include_dirs:
-            given = shlex.split(options) if isinstance(options, str) else options
-            options = [*given, *(text for path in self._include_dirs for text in ("-I", path))]
-        return self._built(lambda: cl.Program(self._context, self._source).build(options=options))
+        program = cl.Program(self._context, self._source)
+        return self._built(lambda: program.build(options=self._as_given(), devices=self._named))
+
+    def load(self, layers: Layers, hits: Sequence[Hit]) -> Any:
+        """The program of entries, one per device; raises CompileError where the driver rejects one."""
+        return compiler.build_binaries_as_pyopencl(
+            self._context,
+            self._source,
+            self._as_given(),
+            self.devices,
+            [hit.payload for hit in hits],
+            [partial(build_log, layers, hit) for hit in hits],
+        )
 
     def compiler(self, device: Any, prepared: Prepared) -> Callable[[], Artifact]:
         """What gives the artifact of one device."""
 
         def compile_() -> Artifact:
-            request, compilation = prepared.request, prepared.compilation
+            request = prepared.request
             if self.program is None:
-                source = request.program.source
-                self._built(lambda: compiler.build_as_pyopencl(self._context, source, compilation))
+                options = for_pyopencl(request)
+                self._built(
+                    lambda: compiler.build_as_pyopencl(self._context, self._source, options, self._named)
+                )
             return compiler.artifact_of(self.program, device, request, self.compile_ns)
 
         return compile_
+
+    def _as_given(self) -> str | Sequence[str]:
+        """The options as the program gave them, with its folders."""
+        if not self._include_dirs:
+            return self._options
+        given = shlex.split(self._options) if isinstance(self._options, str) else self._options
+        return [*given, command_line(tuple(f"-I{path}" for path in self._include_dirs))]
 
     def _built(self, make: Callable[[], Any]) -> Any:
         started = time.perf_counter_ns()

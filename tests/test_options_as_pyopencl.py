@@ -125,6 +125,23 @@ def test_pyopencls_variable_means_what_it_means_to_pyopencl(
     assert ours == theirs == ord("3") * 10 + 2
 
 
+def test_what_the_compiler_refuses_is_refused(beside: Beside) -> None:
+    """A spelling that PoCL's and Intel's compilers do not take is no hit on one that they take."""
+    script = """
+def outcome(build, options):
+    try:
+        return build(options)
+    except Exception as error:
+        return type(error).__name__
+
+listed = [["-I."], ["/I."], ["-DA=1"], ["-DA=1\\n"], ["-DA=1\\x0b-DB=2"], ["-DA=1", "-x"]]
+print(json.dumps([[outcome(ours, options), outcome(theirs, options)] for options in listed]))
+"""
+    pairs = beside("intel", script)
+    assert [mine for mine, _ in pairs] == [others for _, others in pairs]
+    assert pairs[1] == ["RuntimeError", "RuntimeError"]
+
+
 def test_an_open_quote_raises_what_pyopencl_raises(beside: Beside) -> None:
     """Options as a text whose quotes do not match end in PyOpenCL's own error, with folders and without."""
     script = """

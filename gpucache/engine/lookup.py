@@ -71,6 +71,16 @@ def _sizes(sizes: Sequence[Sequence[int]]) -> str:
     return " ".join(map(format_local_size, sizes))
 
 
+def build_log(layers: Layers, hit: Hit) -> str:
+    """What the compiler said when a hit was built; empty where nothing, or where the entry is gone."""
+    if hit.head.has_log:
+        for store in layers.on_disk():
+            detail = store.detail(hit.key)
+            if detail is not None:
+                return detail.build_log
+    return ""
+
+
 def get_or_build(
     layers: Layers, prepared: Prepared, compile_: Callable[[], Artifact], *, wait_s: float = WAIT_S
 ) -> Hit | Built:
@@ -247,6 +257,7 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
         toolchain=inputs.toolchain.fields,
         toolchain_identity=inputs.toolchain.identity,
         place=_place(request.program.path),
+        has_log=bool(artifact.build_log),
     )
     fields = prepared.located if located else prepared.fields
     detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))

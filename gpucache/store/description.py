@@ -45,6 +45,7 @@ def decode_head(data: bytes) -> EntryHead:
         toolchain_identity=_texts(values["toolchain_identity"]),
         failures=_pairs(values["failures"]),
         place=_of(str, values.get("place", "")),  # heads of before there were places have none
+        has_log=_of(bool, values.get("has_log", False)),  # nor do they tell of a log
     )
 
 

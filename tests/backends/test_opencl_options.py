@@ -1,5 +1,6 @@
 """What of a request reaches an OpenCL compiler: options, include directories, environment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.opencl.options import command_line, plan, pyopencl_include_dirs
+from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, plan, pyopencl_include_dirs
 from gpucache.errors import OptionError
 from gpucache.model import BuildRequest, Language, Program, Target, Toolchain
 from gpucache.sources import Place
@@ -64,7 +65,7 @@ def test_options_keep_their_order() -> None:
     assert found.command[: len(options)] == options
 
 
-@pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("-I inc",), ("/Iinc",), ('-I "inc"',)])
+@pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("-I inc",), ('-I "inc"',)])
 def test_include_options_become_directories(options: tuple[str, ...]) -> None:
     """An include option leaves the options and becomes an absolute directory."""
     found = _plan("-w", *options)
@@ -127,6 +128,26 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
     """An option that ends the list where its value should stand is refused with its form."""
     with pytest.raises(OptionError, match=f"'{option}' lacks its value; write {option}VALUE"):
         _plan("-w", option)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["/Iinc"], "'/Iinc' is not one to every compiler; write -I"),
+        (["/I", "inc"], "'/I' is not one to every compiler; write -I"),
+        (["-x", "-w"], "'-x' lacks its value"),
+        ("-w -x", "'-x' lacks its value"),
+        (["\t-DA"], "holds white space or a zero byte"),
+        (["-DA=1\n-DB"], "holds white space or a zero byte"),
+        (["-DA=1\N{NO-BREAK SPACE}"], "holds white space or a zero byte"),
+        (["-DA=1\0-DB"], "holds white space or a zero byte"),
+        (['-DA="1', "-w"], "open a quote; close it"),
+    ],
+)
+def test_what_compilers_read_differently_is_refused(options: str | list[str], words: str) -> None:
+    """Nothing that some compiler refuses, or reads as less, shares a key with what all of them accept."""
+    with pytest.raises(OptionError, match=re.escape(words)):
+        _plan(*as_pyopencl_reads(options))
 
 
 def test_pyopencls_variable_is_split_at_white_space() -> None:

@@ -40,6 +40,7 @@ _HEADS = st.builds(
     toolchain=_PAIRS,
     toolchain_identity=_TEXTS,
     failures=_PAIRS,
+    has_log=st.booleans(),
 )
 _DETAILS = st.builds(
     EntryDetail, st.lists(st.builds(KeyField, _TEXT, _TEXT), max_size=4).map(tuple), _TEXT, _TEXT, _PAIRS
@@ -173,15 +174,22 @@ def test_entry_of_another_key_is_misplaced(tmp_path: Path, make_entry: Callable[
 _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
 
 
+def test_a_head_that_tells_nothing_of_a_log_has_none(make_entry: Callable[..., Entry]) -> None:
+    """Entries written before their heads told of a log are read as they were."""
+    fields = json.loads(encode_head(make_entry().head))
+    del fields["has_log"]
+    assert decode_head(json.dumps(fields).encode()) == make_entry().head
+
+
 @pytest.mark.parametrize("name", _HEAD_FIELDS)
 def test_head_of_other_types_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry], name: str) -> None:
     """A head with a field of another type, or without one of old, is refused though its checksum matches."""
     entry = make_entry()
     fields = json.loads(encode_head(entry.head))
     values = [None, 1.5, {"a": 1}, [1], [["a"]], [[["a"]]], -1, 2**63, [[-1]], [["a", "b", "c"]]]
-    values += [True] if name != "located" else [1]
+    values += [True] if name not in ("located", "has_log") else [1]
     heads = [fields | {name: value} for value in values]
-    if name != "place":
+    if name not in ("place", "has_log"):
         heads.append({key: value for key, value in fields.items() if key != name})
     for head in heads:
         data = _assemble(entry, json.dumps(head).encode(), b"{}")

@@ -1,7 +1,7 @@
 """Compiling OpenCL C to a binary, and loading binaries. Loads PyOpenCL.
 
 Builds go through PyOpenCL's own binding of clBuildProgram, below its cache, which would otherwise
-answer from, and write to, a second cache; workers and loads also below its warning for every build that
+answer from, and write to, a second cache; those of workers also below its warning for every build that
 has a log: the log is kept with the artifact. Must not know of keys or stores.
 
 PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every
@@ -79,20 +79,60 @@ def compile_source(
     )
 
 
-def load_binaries(
-    context: Any, devices: Sequence[Any], payloads: Sequence[bytes], command: tuple[str, ...] = ()
-) -> Any:
-    """A built ``pyopencl.Program`` from binaries, one per device; raises CompileError when rejected.
-
-    With the options that they were built with the program says of itself what PyOpenCL's own would:
-    its build options, and on PoCL about its arguments.
-    """
+def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes]) -> Any:
+    """A built ``pyopencl.Program`` from binaries, one per device; raises CompileError when rejected."""
     try:
         program = cl._cl._Program(context, list(devices), list(payloads))
-        program._build(options=command_line(command).encode(errors="surrogateescape"), devices=list(devices))
+        program._build(options=b"", devices=list(devices))
     except cl.Error as error:
         raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
     return cl.Program(program)
+
+
+class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding has no types
+    """Binaries that answer for the source and the logs of the build that made them."""
+
+    def __init__(
+        self,
+        context: Any,
+        devices: Sequence[Any],
+        payloads: Sequence[bytes],
+        source: str,
+        logs: Sequence[Callable[[], str]],
+    ) -> None:
+        super().__init__(context, devices, payloads)
+        self._text = source
+        self._logs = dict(zip(devices, logs, strict=True))
+
+    def get_info(self, param: Any) -> Any:
+        return self._text if param == cl.program_info.SOURCE else super().get_info(param)
+
+    def get_build_info(self, device: Any, param: Any) -> Any:
+        if param == cl.program_build_info.LOG and device in self._logs:
+            return self._logs[device]()
+        return super().get_build_info(device, param)
+
+
+def build_binaries_as_pyopencl(
+    context: Any,
+    source: str | bytes,
+    options: str | Sequence[str],
+    devices: Sequence[Any],
+    payloads: Sequence[bytes],
+    logs: Sequence[Callable[[], str]],
+) -> Any:
+    """A ``pyopencl.Program`` from binaries that says of itself what one from source would.
+
+    It knows its source, its options and the logs, one per device and read when asked for, and warns as
+    PyOpenCL does of a build that has a log. Raises CompileError where the driver rejects a binary.
+    """
+    program = cl.Program(context, source)
+    text = source if isinstance(source, str) else source.decode(errors="replace")
+    try:
+        program._prg = _OfBinaries(context, list(devices), list(payloads), text, logs)
+        return program.build(options=options, devices=list(devices))
+    except cl.Error as error:
+        raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
 
 
 def kernel_names(program: Any) -> tuple[str, ...]:
@@ -116,11 +156,13 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     return program
 
 
-def build_as_pyopencl(context: Any, source: bytes, compilation: Compilation) -> Any:
-    """A ``pyopencl.Program`` for all devices of a context, built with PyOpenCL's errors and warnings."""
-    program = cl._cl._Program(context, source)
-    program.build(command_line(compilation.command).encode(errors="surrogateescape"))
-    return cl.Program(program)
+def build_as_pyopencl(
+    context: Any, source: str | bytes, options: Sequence[str], devices: Sequence[Any] | None
+) -> Any:
+    """A ``pyopencl.Program`` built from source by PyOpenCL, with its errors and warnings, below its cache."""
+    program = cl.Program(context, source)
+    program._prg = cl._cl._Program(context, source)
+    return program.build(options=options, devices=devices)
 
 
 def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:

@@ -28,8 +28,12 @@ _ADDED_OPTIONS = {
 
 _SPELLINGS = (
     Spelling("-D", ("-D",), ("-D",)),
-    Spelling("-I", ("-I", "/I"), ("-I", "/I")),
+    Spelling("-I", ("-I",), ("-I",)),
 )
+# Another spelling of -I to some compilers, and refused by PoCL and Intel's.
+_SLASH_I = re.compile("/I.*", re.DOTALL)
+# White space that one compiler splits at and another takes as part of an option, and what ends a C string.
+_ODD = re.compile(r"[^\S ]|\0")
 # Written where the compiler writes or reads files that no key covers.
 _SIDE_EFFECTS = re.compile(
     r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
@@ -169,8 +173,27 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
 
 
 def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Options as the driver sees what PyOpenCL is given: joined by a space, then split anew."""
-    return _as_driver_reads(split(options or ()))
+    """Options as the driver sees what PyOpenCL is given: joined by a space, then split anew.
+
+    Raises OptionError for an open quote, and for white space that compilers do not agree on.
+    """
+    tokens = split(options) if isinstance(options, str) else tuple(options or ())
+    for token in tokens:
+        if _ODD.search(token):
+            raise OptionError(
+                f"the build option {token!r} holds white space or a zero byte that compilers read "
+                "differently; write blanks"
+            )
+    if " ".join(tokens).count('"') % 2:
+        raise OptionError(f"the build options {tokens!r} open a quote; close it")
+    return _as_driver_reads(split(tokens))
+
+
+def for_pyopencl(request: BuildRequest) -> list[str]:
+    """The options of a request as PyOpenCL's build is given them: it adds its own folder and variable."""
+    options, dirs = _canonical(split(request.options), request.cwd)
+    own = (absolute(directory, request.cwd) for directory in request.include_dirs)
+    return [_quoted(token) for token in (*options, *(f"-I{directory}" for directory in (*dirs, *own)))]
 
 
 def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
@@ -212,11 +235,16 @@ def pyopencl_include_dirs() -> tuple[str, ...]:
 def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     options: list[str] = []
     dirs: list[str] = []
+    behind = (*tokens[1:], "-")
+    if any(token == "-x" and behind[place].startswith("-") for place, token in enumerate(tokens)):
+        raise OptionError("the build option '-x' lacks its value; write the language behind it")
     for name, value in read(tokens, _SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value.strip('"'), cwd))
         elif value:
             options.append(f"{name}{value}")
+        elif _SLASH_I.fullmatch(name):
+            raise OptionError(f"the build option {name!r} is not one to every compiler; write -I")
         elif _SIDE_EFFECTS.fullmatch(name):
             raise OptionError(
                 f"the build option {name!r} reads or writes files beside the artifact, which a cached "
