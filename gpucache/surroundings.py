@@ -4,6 +4,7 @@ Puts the systems' own knowledge together for warm and bench. Must not run anythi
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpucache.caches import watching
@@ -46,6 +47,14 @@ def used(folder: Path, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...
     full = {name for name, found in held.items() if entries({name: found})}
     groups = redirects(folder, environ)
     return tuple(pair for group in groups if full & set(group.caches) for pair in group.variables)
+
+
+def remove_unused(folder: Path, environ: Mapping[str, str]) -> None:
+    """Remove what was made below a folder for caches that nobody filled."""
+    for value in _variables(folder, environ).values():
+        if Path(value).is_relative_to(folder):
+            with suppress(OSError):
+                Path(value).rmdir()
 
 
 def look(environ: Mapping[str, str], private: bool) -> Snapshot:

@@ -20,7 +20,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
     from gpucache.engine.settle import summarise_settle
     from gpucache.outcomes import ExitCode
     from gpucache.render import document, settling, timings
-    from gpucache.surroundings import notes, used
+    from gpucache.surroundings import notes, remove_unused, used
 
     runs, proof = _run(timeout, into)
     warmed = used(into.absolute(), os.environ) if into is not None else ()
@@ -28,6 +28,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
     summary = summarise_settle(runs, warmed, notes(written, os.environ), proof)
     if into is not None:
         _write(into / ENVIRONMENT_FILE, warmed)
+        remove_unused(into.absolute(), os.environ)
     given().document(
         lambda: document.document("warm", map(settling.settle_run, runs), settling.settle_summary(summary))
     )

@@ -24,6 +24,7 @@ def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) 
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS, at=None)
     assert answer.code == 0, answer.out
     assert (into / "gpucache.env").read_text(encoding="utf-8") == f"TRITON_CACHE_DIR={into / 'triton'}\n"
+    assert {path.name for path in into.iterdir()} == {"gpucache.env", "triton"}
 
 
 def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:
