@@ -22,6 +22,8 @@ from gpucache.model import BuildRequest, CacheKey, Closure, KeyField, Toolchain
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
+SEARCHED = "searched directory"
+"""The label of a place that a located artifact may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def key_fields(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> tu
 
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
     """The portable fields and the places that a located artifact may hold."""
-    places = [KeyField("searched directory", place) for place in inputs.locations]
+    places = [KeyField(SEARCHED, place) for place in inputs.locations]
     return (*fields, *places, KeyField("file name", inputs.file_name))
 
 

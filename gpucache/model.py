@@ -148,6 +148,9 @@ class Closure:
     stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
     """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
     what tells that one was another for a while. Never part of a key."""
+    tells_places: bool = field(default=False, compare=False)
+    """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
+    constant nothing can be found in the artifact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ class Artifact:
     """Name expression to lowered (mangled) name; empty for OpenCL."""
     uncovered: tuple[str, ...] = ()
     """Files that the compiler was seen to read and the key does not cover, so that it may not be kept."""
+    refusal: str | None = None
+    """Why it may not be kept, though another build of the same may; None where it may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,19 @@ _PROCESS = Path(__file__).with_name("library_process.py")
 _SOURCE = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'
 _PLAIN = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"
 _NAMED = "static __device__ int value() { const char *f = __FILE__; return f[threadIdx.x]; }\n"
+_LENGTH = """
+constexpr __device__ int length(const char *s) { return *s ? 1 + length(s + 1) : 0; }
+"""
+_FOLDED = {
+    "size": "static __device__ int value() { return sizeof(__FILE__); }",
+    "macro": "#define HERE() sizeof(__FILE__)\nstatic __device__ int value() { return HERE(); }",
+    "builtin": _LENGTH
+    + "static __device__ int value() { constexpr int n = length(__builtin_FILE()); return n; }",
+    "caller": _LENGTH
+    + "constexpr __device__ int at(const char *s = __builtin_FILE()) { return length(s); }\n"
+    + "static __device__ int value() { constexpr int n = at(); return n; }",
+    "option": "static __device__ int value() { return OPTION; }",
+}
 _PTX = {"target": "compute_80"}
 _LTOIR = {"target": "sm_80", "artifact_kind": "ltoir"}
 
@@ -37,8 +51,9 @@ def nvrtc() -> None:
 def compiled(tmp_path: Path) -> Compile:
     """What became of one source compiled in a program of its own, once with each of some arguments."""
 
-    def run(*arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        jobs = [{"source": _SOURCE, "arguments": one} for one in arguments]
+    def run(*arguments: dict[str, Any], sources: Sequence[str] = ()) -> list[dict[str, Any]]:
+        texts = sources or [_SOURCE] * len(arguments)
+        jobs = [{"source": text, "arguments": one} for text, one in zip(texts, arguments, strict=True)]
         done = subprocess.run(
             [sys.executable, str(_PROCESS), "cuda"],
             input=json.dumps(jobs),
@@ -66,6 +81,94 @@ def folder(tmp_path: Path) -> Callable[[str, str], str]:
         return str(tmp_path / name)
 
     return write
+
+
+@pytest.mark.parametrize("header", [pytest.param(text, id=name) for name, text in _FOLDED.items()])
+def test_a_constant_made_of_a_headers_path_binds_an_artifact(
+    compiled: Compile, folder: Callable[[str, str], str], header: str
+) -> None:
+    """Though nothing of the path is in it: each folder gets what plain NVRTC would give."""
+    places = [folder(name, header) for name in ("first", "the second")]
+    job = {"target": "sm_80", "options": ["-std=c++17", "-DOPTION=sizeof(__FILE__)"]}
+    outcomes = compiled(*({**job, "include_path": [place]} for place in (*places, *places)))
+    assert [outcome["compiled"] for outcome in outcomes] == [1, 1, 0, 0]
+    codes = [outcome["code"] for outcome in outcomes]
+    assert codes[:2] == codes[2:]
+    assert codes[0] != codes[1]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param("#define UNUSED sizeof(__FILE__)\n" + _PLAIN, id="unused"),
+        pytest.param(_PLAIN + '// __FILE__ "__FILE__"\n', id="comment"),
+        pytest.param("#define LAST __FILE_NAME__\n" + _PLAIN, id="last part"),
+        pytest.param(
+            '#define CHECK(x) if (!(x)) printf("%s:%d", __FILE__, __LINE__)\n#ifdef LATER\n'
+            "static __device__ void check() { CHECK(0); }\n#endif\n" + _PLAIN,
+            id="printed nowhere",
+        ),
+    ],
+)
+def test_a_path_that_makes_no_constant_binds_nothing(
+    compiled: Compile, folder: Callable[[str, str], str], header: str
+) -> None:
+    """What is only mentioned, or only printed and not compiled in, leaves an artifact for every folder."""
+    places = [folder(name, header) for name in ("first", "the second")]
+    outcomes = compiled(*({"target": "sm_80", "include_path": [place]} for place in places))
+    assert [outcome["compiled"] for outcome in outcomes] == [1, 0]
+
+
+def test_programs_over_the_cuda_toolkit_are_found_from_anywhere(tmp_path: Path, compiled: Compile) -> None:
+    """CUB, libcu++, cooperative groups, tensor cores and small floats: a second place of the headers hits."""
+    include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
+    if not (include / "crt/mma.h").is_file() or not (include / "cccl").is_dir():
+        pytest.skip("nvidia-cuda-crt and nvidia-cuda-cccl are not installed")
+    for name in ("first", "second"):
+        (tmp_path / name).symlink_to(include)
+    paths = [[str(tmp_path / name), str(tmp_path / name / "cccl")] for name in ("first", "second")]
+    programs = [
+        file.read_text(encoding="utf-8")
+        for file in sorted((Path(__file__).parent / "contracts" / "cuda").glob("*.cu"))
+        if file.name not in ("host_only.cu", "where.cu")
+    ]
+    jobs = [{"target": "sm_90", "include_path": path, "options": ["-std=c++17"]} for path in paths]
+    outcomes = compiled(*(job for job in jobs for _ in programs), sources=programs * 2)
+    assert [outcome["compiled"] for outcome in outcomes] == [1] * len(programs) + [0] * len(programs)
+
+
+@pytest.mark.parametrize("option", ["-G", "--device-debug"])
+def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
+    """Neither the one that it was compiled in: one from elsewhere is a hit, and warm's is as well."""
+    source = 'extern "C" __global__ void show(int *out) { *out = 7; }\n'
+    (tmp_path / "show.cu").write_text(source, encoding="ascii")
+    places = [tmp_path / name for name in ("first", "second")]
+    for place in places:
+        place.mkdir()
+    arguments = {"target": "compute_80", "options": [option]}
+    jobs = [{"source": source, "arguments": arguments, "cwd": str(place)} for place in places]
+    warm = ["warm", str(tmp_path / "show.cu"), "--target", "cuda:compute_80", f"--option={option}"]
+    codes = set()
+    for root, warmed in (("one", False), ("two", True)):
+        environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / root), "GPUCACHE_MEMORY_BYTES": "0"}
+        if warmed:
+            subprocess.run(
+                [sys.executable, "-m", "gpucache", *warm], env=environ, timeout=PATIENCE_S, check=True
+            )
+        done = subprocess.run(
+            [sys.executable, str(_PROCESS), "cuda"],
+            input=json.dumps(jobs),
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_S,
+        )
+        outcomes = json.loads(done.stdout.removeprefix("ready\n"))
+        assert [outcome["error"] for outcome in outcomes] == [None, None]
+        assert [outcome["compiled"] for outcome in outcomes] == [0 if warmed else 1, 0]
+        codes |= {outcome["code"] for outcome in outcomes}
+    assert len(codes) == 1
 
 
 @pytest.mark.parametrize("kind", [pytest.param(_PTX, id="ptx"), pytest.param(_LTOIR, id="ltoir")])

@@ -260,6 +260,9 @@ def test_the_current_directory_is_searched_and_keyed(
             [1, 1, 0],
             id="used",
         ),
+        pytest.param(
+            "inline int v() { return sizeof(__FILE__) ? 7 : 8; }\n#define V v()\n", [], [1, 1, 0], id="folded"
+        ),
         pytest.param(_HEADER, ["-g"], [1, 1, 0], id="debugged"),
     ],
 )
@@ -285,6 +288,15 @@ def test_only_a_path_in_the_artifact_ties_it(
             _build_missed(settings, platform)
     assert _compiled(outcomes) == compiled
     assert [outcome["values"] for outcome in outcomes] == [[[7]]] * 3
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_constant_made_of_the_sources_name_is_not_kept(run: Run, tmp_path: Path, platform: str) -> None:
+    """PoCL calls the source after a temporary file, Intel by a number that rises with each program."""
+    place = _tree(tmp_path / "first", "#define V (sizeof(__FILE__) ? 7 : 8)\n")
+    (outcome,) = run(_job(platform, _FROM_HEADER, include_path=[place]))
+    assert outcome["values"] == [[7]]
+    assert any("makes a constant of the source's file name" in line for line in outcome["log"])
 
 
 def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:

@@ -181,6 +181,8 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
             f"{prepared.request.name_headers}"
         )
         return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen)
+    if artifact.refusal is not None:
+        return Built(artifact, miss, None, note=f"{artifact.refusal}, so it was not kept")
     changed = _changed(prepared.closure, closure_of(prepared.request, prepared.compilation), store.root)
     if changed is not None:
         return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucache.keys import NOT_FOUND, Difference
+from gpucache.keys import NOT_FOUND, SEARCHED, Difference
 
 # What a person would call another program, another machine, or the same one after an update. An
 # update of a driver moves several of the last kind at once, so they weigh little each.
@@ -93,7 +93,7 @@ def _follows(item: Difference, differences: Sequence[Difference]) -> bool:
 def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
     if item.label.startswith("include "):
         yield _header(item, shadows)
-    elif item.label == "searched directory":
+    elif item.label == SEARCHED:
         yield "it holds paths and was built in other directories"
     elif item.label == "option":
         yield from _options(item)

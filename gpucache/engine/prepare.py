@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import cache_key, key_fields, located_fields
+from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, KeyField, Toolchain
 from gpucache.payload import describe, holds_no_kernel
 from gpucache.sources import read_closure
@@ -49,18 +49,31 @@ def prepare(
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation)
     fields = key_fields(request, closure, compilation.inputs)
-    located = located_fields(fields, replace(compilation.inputs, locations=_used(compilation, closure)))
+    used = _used(request, compilation, closure)
+    located = located_fields(fields, replace(compilation.inputs, locations=used))
     return Prepared(request, compilation, closure, fields, cache_key(fields), located, cache_key(located))
 
 
-def _used(compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """The include directories that a header of the closure lies in: others leave no trace in an artifact."""
+def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
+    """The directories that a header of the closure was found in: others leave no trace in an artifact.
+
+    One that lies in none of them, as ``../config.h`` may, was found through any.
+    """
+    places = {place: _below(place) for place in compilation.inputs.locations}
+    strays = [file for file in closure.files if not file.startswith((*places.values(),))]
+    if strays and request.searches_cwd:
+        here = os.path.realpath(request.cwd)
+        places[here] = _below(here)
+    lost = not all(file.startswith((*places.values(),)) for file in strays)
     return tuple(
         place
-        for place in compilation.inputs.locations
-        if ".." in place
-        or any(file.startswith(os.path.normpath(place).rstrip("/") + "/") for file in closure.files)
+        for place, below in places.items()
+        if lost or ".." in place or any(file.startswith(below) for file in closure.files)
     )
+
+
+def _below(place: str) -> str:
+    return os.path.normpath(place).rstrip("/") + "/"
 
 
 def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
@@ -85,13 +98,12 @@ def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
 
 def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     """Whether an artifact may only be reused from the same directories."""
-    if prepared.compilation.holds_paths:
+    if prepared.compilation.holds_paths or prepared.closure.tells_places:
         return True
     compilation = prepared.compilation
-    places = [
-        place.encode(errors="surrogateescape")
-        for place in (*compilation.include_dirs, *compilation.inherited_dirs)
-    ]
+    searched = (item.value for item in prepared.located if item.label == SEARCHED)
+    spelled = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
+    places = [place.encode(errors="surrogateescape") for place in spelled]
     kind = prepared.request.artifact_kind
     if kind is ArtifactKind.LTOIR:  # its strings cannot be read
         return any(include.digest is not None for include in prepared.closure.includes)

@@ -87,8 +87,9 @@ def try_rebuild(
         return Trial()
     if implementation == "intel":
         return Trial(note="not comparable: Intel numbers the programs of a process, and writes that down")
-    if prepared.compilation.holds_paths:
-        return Trial(note="not comparable: debug information names the folder it was compiled in")
+    if answer.refusal or (prepared.compilation.holds_paths and implementation != "nvrtc"):
+        why = answer.refusal or "debug information names the folder it was compiled in"
+        return Trial(note=f"not comparable: {why}")
     return Trial(problem="compiling it again gives other bytes")
 
 

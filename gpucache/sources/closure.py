@@ -11,18 +11,29 @@ appears earlier in the search, or equal files reached differently, change it.
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
 from gpucache.sources.files import File, Headers, UncacheableError
 from gpucache.sources.rules import Limits, Place, SearchRule
-from gpucache.sources.scan import Mention, Scan, can_paste, probed_by_macro, probing_macros, scan
+from gpucache.sources.scan import (
+    Mention,
+    Scan,
+    can_paste,
+    path_macros,
+    probed_by_macro,
+    probing_macros,
+    scan,
+    uses_macro,
+)
 from gpucache.sources.sweep import reachable_files
 from gpucache.sources.vocabulary import Vocabulary, vocabulary
+from gpucache.sources.whereabouts import Whereabouts
 
 _LIMITS = Limits()
+_OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER
 _REMEMBERED_SCANS = 4096
 _scans: dict[tuple[str, bool], Scan] = {}
 
@@ -57,6 +68,7 @@ def read_closure(
         walk.follow()
         while not named_headers and walk.sweep():
             walk.follow()
+        walk.judge_paths()
         walk.refuse_pastes(named=bool(named_headers))
         if not named_headers:
             walk.refuse_assembly()
@@ -87,6 +99,7 @@ class _Walk:
             self._headers.watch(folder)
         self._system = tuple(place for name in rule.system for place in self._placed(name))
         home = os.path.join(os.fsencode(rule.home), b"") if rule.home is not None else b""
+        self._source = source
         self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
@@ -94,12 +107,14 @@ class _Walk:
         self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
+        self._tells_places = False
         self.uncacheable: str | None = None
 
     def closure(self) -> Closure:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
         files, stamps = tuple(self._headers.paths()), tuple(self._headers.stamps())
-        return Closure(includes, self._edges.hexdigest(), self.uncacheable, files, stamps)
+        resolution = self._edges.hexdigest()
+        return Closure(includes, resolution, self.uncacheable, files, stamps, self._tells_places)
 
     def define(self, definitions: Sequence[str]) -> None:
         """Read ``-D`` options as the definitions they are."""
@@ -144,6 +159,31 @@ class _Walk:
             for mention in text.mentions:
                 self._resolve(file, mention)
         self._pending.clear()
+
+    def judge_paths(self) -> None:
+        """Find out whether constants may be made of where a header lies, or of what the source is called.
+
+        Some compilers make the latter up, and call it otherwise in each build.
+        """
+        texts = [(file, file.text) for file in self._scanned if file.text]
+        macros = path_macros([text for _, text in texts])
+        headers = any(file.number for file, _ in texts)
+        for file, text in texts:
+            told = text.whereabouts
+            if macros and not told & Whereabouts.HERE and self._uses(file, macros):
+                told |= Whereabouts.HERE
+            tells = Whereabouts.HERE if file.number else Whereabouts.CALLER
+            self._tells_places = self._tells_places or bool(headers and told & tells)
+            of_source = _OF_SOURCE | Whereabouts.HERE if file is self._main else _OF_SOURCE
+            if told & of_source and not self._rule.names_sources and self.uncacheable is None:
+                self.uncacheable = (
+                    f"{file.name} makes a constant of the source's file name, which this compiler makes up "
+                    "for each build; pass a name with a -D option instead"
+                )
+
+    def _uses(self, file: File, macros: Collection[bytes]) -> bool:
+        data = self._source if file is self._main else self._headers.again(file)
+        return uses_macro(data, macros, trigraphs=self._rule.trigraphs)
 
     def refuse_pastes(self, *, named: bool) -> None:
         """A probe or a clock that is put together by the preprocessor can be neither seen nor ruled out.

@@ -83,6 +83,12 @@ class Headers:
             self._seen[path] = self._find(path, repr(os.fsdecode(name)))
         return self._seen[path]
 
+    def again(self, file: File) -> bytes:
+        """What a file holds, which was scanned and dropped; nothing for what is no file or is gone."""
+        with suppress(OSError), open(file.path, "rb") as stream:
+            return stream.read(self._limits.file_bytes)
+        return b""
+
     def _find(self, path: bytes, shown: str) -> File | None:
         try:
             status = os.stat(path)

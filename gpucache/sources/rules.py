@@ -33,6 +33,8 @@ class SearchRule:
     """For ``Place.SYSTEM``; what is not absolute is meant from the current directory."""
     home: str | None = None
     """Where an implementation that compiles files writes the main source."""
+    names_sources: bool = False
+    """Whether the main source is compiled under one name, and not under one made up for each build."""
     configuration: str | None = None
     """The name of a file that an implementation reads in the current directory, whatever the source."""
 

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucache.sources.pastes import PARTS, Chain, Paste, find_paste, read_pastes
+from gpucache.sources.whereabouts import Whereabouts, whereabouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ class Scan:
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
     """What it puts together with ``##`` that may be a part of a probe's or a clock's name."""
+    whereabouts: Whereabouts
+    """Which paths it may make constants of."""
+    path_macros: frozenset[bytes]
+    """Macros that this text defines, and that may make a constant of the path of a text that uses them."""
     parts: frozenset[bytes]
     """Other words that a macro can see and that such a name could be put together from."""
     assembled: str | None
@@ -104,6 +109,7 @@ _UNSEEN = re.compile(
     rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
     rb"|define\b[^\n]*?(?:##|%:%:)[^\n]*)"
 )
+_DEFINING = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|ifdef|ifndef)\b[^\n]*")
 _STRING = re.compile(_QUOTED, re.MULTILINE)
 _HEADER = re.compile(rb'<([^>\n]+)>|"([^"\n]+)"')
 _CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?:<([^>\n]+)>|\"([^\"\n]+)\")")
@@ -130,6 +136,8 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         b"\n".join(found.conditions),
         b"\n".join(found.definitions),
         tuple(found.chains),
+        found.whereabouts,
+        frozenset(found.path_macros),
         frozenset(found.parts),
         read[1].decode() if b"asm" in data and (read := _ASSEMBLED.search(data)) else None,
     )
@@ -137,16 +145,36 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
 
 def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
     """The macros around a probe, and those around them."""
-    macros = {name for text in texts for name in text.probe_macros}
+    return with_users(texts, {name for text in texts for name in text.probe_macros})
+
+
+def path_macros(texts: Collection[Scan]) -> frozenset[bytes]:
+    """The macros that may make a constant of the path of a text that uses them, and those around them."""
+    return with_users(texts, {name for text in texts for name in text.path_macros})
+
+
+def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
+    """Some macros, and those whose definitions mention one."""
     before = 0
     while len(macros) > before:
         before = len(macros)
-        mention = re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(macros))) + rb")\b")
+        mention = _any_of(macros)
         for text in texts:
             for line in text.definitions.split(b"\n"):
                 if (head := _HEAD.match(line)) and mention.search(line, head.end()):
                     macros.add(head[1])
     return frozenset(macros)
+
+
+def uses_macro(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> bool:
+    """Whether a text mentions one of some macros anywhere but in definitions and in ``#ifdef``."""
+    mention = _any_of(macros)
+    texts = (_DEFINING.sub(b"", b"\n" + text) for text in _readings(data, trigraphs=trigraphs))
+    return any(mention.search(text) for text in texts)
+
+
+def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(words))) + rb")\b")
 
 
 def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
@@ -176,6 +204,8 @@ class _Found:
         self.chains: dict[Chain, None] = {}
         self.parts: set[bytes] = set()
         self.clock: str | None = None
+        self.whereabouts = Whereabouts.NOTHING
+        self.path_macros: set[bytes] = set()
         self.probe_macros: set[bytes] = set()
         self.conditions: list[bytes] = []
         self.definitions: list[bytes] = []
@@ -194,6 +224,9 @@ class _Found:
         if self.clock is None and _CLOCK.search(text):
             tokens = (match["clock"] for match in _CLOCK_TOKEN.finditer(text))
             self.clock = next((token.decode() for token in tokens if token), None)
+        where, macros = whereabouts(text)
+        self.whereabouts |= where
+        self.path_macros |= macros
 
     def _include(self, kind: bytes, operand: bytes) -> None:
         match = _HEADER.match(operand)

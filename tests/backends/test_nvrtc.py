@@ -268,6 +268,27 @@ def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch
     assert order == ["rpath", "environment", "runpath", "beside"]
 
 
+def test_a_debug_build_leaves_the_directory_of_the_process(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is compiled in one of its own; where a thread can have none what it gives is not kept."""
+    source = b'extern "C" __global__ void show() {}'
+    target = Target.parse("cuda:sm_80")
+    program = Program("show", Language.CUDA_CPP, source)
+    request = BuildRequest(program, target, ("-G",), artifact_kind=ArtifactKind.CUBIN)
+    compilation = BACKEND.plan(request, BACKEND.toolchain(target), {})
+    (tmp_path / "debugged").mkdir()
+    monkeypatch.chdir(tmp_path / "debugged")
+    here = os.fsencode(tmp_path / "debugged")
+    artifact = BACKEND.compile(request, compilation)
+    assert Path.cwd() == tmp_path / "debugged"
+    monkeypatch.setattr(nvrtc, "_compile_in_root", lambda *_: None)
+    refused = BACKEND.compile(request, compilation)
+    assert refused.refusal is not None
+    assert here in refused.payload
+    if artifact.refusal is not None:
+        pytest.skip("a sandbox forbids threads a directory of their own")
+    assert here not in artifact.payload
+
+
 def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where NVRTC does not load the error says what to install."""
 

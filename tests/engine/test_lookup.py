@@ -192,6 +192,14 @@ def test_what_is_no_artifact_is_not_kept(
     assert not list(tmp_path.rglob("*.gpc"))
 
 
+def test_what_its_compiler_refuses_is_given_and_not_kept(layers: Layers, ready: Ready, compiler: Any) -> None:
+    """An artifact may be for its own process alone; the next one is built and kept."""
+    built = _built(layers, ready(), lambda: replace(compiler()(), refusal="it holds a directory"))
+    assert (built.key, built.note) == (None, "it holds a directory, so it was not kept")
+    assert built.artifact.payload == compiler().payload
+    assert _built(layers, ready(), compiler()).key is not None
+
+
 def test_a_required_hit_raises(layers: Layers, ready: Ready, compiler: Any) -> None:
     """Where a hit is required a miss names program, target and verdict, and nothing is compiled."""
     compile_ = compiler()

@@ -4,8 +4,13 @@ Must not know of keys or stores. Programs are compiled under one fixed file name
 it into symbols; the program's own name is put back into messages.
 """
 
+import ctypes
+import os
 import re
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,6 +25,10 @@ from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolcha
 _TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
 _IDENTITY = ("architecture",)
 _RESULTS = {ArtifactKind.CUBIN: "CUBIN", ArtifactKind.PTX: "PTX", ArtifactKind.LTOIR: "LTOIR"}
+_CLONE_FS = 0x200
+_IN_A_DIRECTORY = (
+    "its debug information holds the current directory, as threads can have none of their own here"
+)
 _MISSING = "NVRTC is not installed or does not load ({}); 'pip install gpucache[embedded]' brings it"
 
 
@@ -86,7 +95,26 @@ def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact
 
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
-    return _compile(request, compilation.command)
+    if not compilation.holds_paths:
+        return _compile(request, compilation.command)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            artifact = thread.submit(_compile_in_root, request, compilation.command).result()
+    except RuntimeError:  # a program that is ending starts no more threads
+        artifact = None
+    return artifact or replace(_compile(request, compilation.command), refusal=_IN_A_DIRECTORY)
+
+
+def _compile_in_root(request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
+    """Compile with ``/`` as the directory of this thread alone; None where it cannot have one of its own.
+
+    NVRTC writes the current directory into debug information, and no option keeps it out. A sandbox may
+    forbid what this takes, and only Linux has it.
+    """
+    if not sys.platform.startswith("linux") or ctypes.CDLL(None).unshare(_CLONE_FS) != 0:
+        return None
+    os.chdir("/")
+    return _compile(request, command)
 
 
 def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:

@@ -5,6 +5,7 @@ Must not import cuda: the plan of a build is made where no GPU stack is loaded.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import Spelling, absolute, environment, read, split
@@ -41,9 +42,11 @@ _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTA
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
 _LINKED = re.compile(r"-dlto|-dc|--device-c|(-rdc|--relocatable-device-code)=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
-_RULE = SearchRule(quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False)
+_RULE = SearchRule(
+    quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
+)
 _NOT_BESIDE = re.compile("--?no-source-include")
-_RULE_NOT_BESIDE = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), trigraphs=False)
+_RULE_NOT_BESIDE = replace(_RULE, quote=(Place.DIRS,))
 # What NVRTC 13.5 asks for was recorded at every call of getenv. Left out, as they change nothing:
 # CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
 _ENVIRONMENT = (

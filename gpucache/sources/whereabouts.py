@@ -1,0 +1,95 @@
+"""Where a text may make a constant of the path of a file. Pure.
+
+``sizeof(__FILE__)``, or a hash of it that is computed while compiling, changes what is generated with the
+place of a header, and leaves nothing of that place to be found in the artifact. So a mention of the path
+counts, unless it is handed on whole, as an argument or as a part of a literal, to a function that can
+only print it (``printf``, what ``assert`` calls, CUB's ``Debug``) or to the assembler: then the path
+stands in the artifact, where it is found, or nowhere. A mention in a message of a pragma counts for
+nothing. A header that opens one of CCCL's own namespaces by CCCL's own macro is CCCL's: it offers
+``source_location`` to others, and makes nothing of it.
+
+``__FILE_NAME__`` is the last part of the path, which a header's place does not change; ``__BASE_FILE__`` is
+the path of the main source.
+"""
+
+import re
+from enum import Flag
+
+_MENTION = re.compile(
+    rb"(?<!\w)(?:(?P<path>__FILE__)|(?P<main>__BASE_FILE__)|(?P<last>__FILE_NAME__|__builtin_FILE_NAME)"
+    rb"|(?P<call>__builtin_FILE|__builtin_source_location|_CCCL_BUILTIN_FILE|source_location))(?!\w)"
+)
+_LIKELY = (b"FILE", b"source_location")
+_CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
+_INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
+_DEFINE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*define\b[ \t]*(\w*)")
+_STRING = rb'"(?:[^"\\\n]|\\.)*"'
+_TOKEN = re.compile(_STRING + rb"|(?P<name>(?:\b(?:__)?asm(?:__)?\s+)?[\w:]*)\s*(?P<open>\()|\)")
+_PRINTS = re.compile(
+    rb"(?:::|std::)?f?printf|__assert(?:fail|_fail|_rtn|2)|(?:cub|CUB_NS_QUALIFIER)::Debug|(?:__)?asm(?:__)?\s+\w+"
+    rb"|(?:__)?asm(?:__)?"
+)
+_BEFORE = re.compile(rb"[(,\"]\s*\Z")
+_AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
+_FARTHEST = 4096
+
+
+class Whereabouts(Flag):
+    """What a text may make constants of."""
+
+    NOTHING = 0
+    HERE = 1
+    """Its own path, written where it is used."""
+    CALLER = 2
+    """The path of a text that calls one of its functions, by a default argument."""
+    MAIN = 4
+    """The path of the main source."""
+    LAST = 8
+    """The last part of its own path, or of that of a text that uses its macros."""
+
+
+def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
+    """What a text without comments, on logical lines, may make constants of.
+
+    And the macros that it defines which may do so in a text that uses them.
+    """
+    found, macros = Whereabouts.NOTHING, set[bytes]()
+    if not any(word in text for word in _LIKELY) or _CCCL.search(text):
+        return found, macros
+    for mention in _MENTION.finditer(text):
+        line = text.rfind(b"\n", 0, mention.start()) + 1
+        if _INCLUDE.match(text, line) or _is_printed(text, line, mention):
+            continue
+        if mention["main"]:
+            found |= Whereabouts.MAIN
+        elif mention["last"]:
+            found |= Whereabouts.LAST
+        elif definition := _DEFINE.match(text, line):
+            macros.add(definition[1])
+        else:
+            found |= Whereabouts.HERE | (Whereabouts.CALLER if mention["call"] else Whereabouts.NOTHING)
+    return found, macros
+
+
+def _is_printed(text: bytes, line: int, mention: re.Match[bytes]) -> bool:
+    """Whether a mention is handed on whole to what can only print it, or stands in a literal."""
+    begin = line
+    if not _DEFINE.match(text, line):
+        nearest = max(text.rfind(sign, 0, mention.start()) for sign in (b";", b"{", b"}"))
+        begin = max(nearest + 1, mention.start() - _FARTHEST, 0)
+    calls: list[bytes] = []
+    for token in _TOKEN.finditer(text, begin):
+        if token.start() >= mention.end():
+            break
+        if token.end() > mention.start():
+            return False  # what looks like a literal around it may be none
+        if token["open"]:
+            calls.append(token["name"])
+        elif token[0] == b")" and calls:
+            calls.pop()
+    if len(calls) > 1 and calls[-1] == b"message" and calls[-2].endswith(b"PRAGMA"):
+        return True
+    whole = _BEFORE.search(text, begin, mention.start()) and _AFTER.match(text, mention.end())
+    if not calls or (not whole and b"asm" not in calls[-1]):
+        return False
+    return _PRINTS.fullmatch(calls[-1]) is not None

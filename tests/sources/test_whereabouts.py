@@ -1,0 +1,98 @@
+"""Which texts may make constants of paths, and what of that reaches a closure."""
+
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.sources import Place, SearchRule, read_closure
+from gpucache.sources.scan import scan
+
+_NAMED = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), names_sources=True)
+_MADE_UP = replace(_NAMED, names_sources=False)
+_INCLUDE = '#include "h.h"\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [
+        ("int v = sizeof(__FILE__);", True),
+        ("int v = __FILE__[3];", True),
+        ('printf("%c", __FILE__[3]);', True),
+        ('printf("%s", __FILE__ + 3);', True),
+        ('printf("%d", length(__FILE__));', True),
+        ('report("; printf(" , __FILE__ , ")");', True),
+        ("report(__FILE__);", True),
+        ("int v = length(__builtin_FILE());", True),
+        ("int v = length(cuda::std::source_location::current().file_name());", True),
+        ('printf("%s:%d", __FILE__, __LINE__);', False),
+        ("printf(__FILE__);", False),
+        ('printf(__FILE__ ": %d", 1);', False),
+        ('printf("%s %d",\n       __FILE__,\n       __LINE__);', False),
+        ('__assertfail("x", __FILE__, __LINE__, __func__, 1);', False),
+        ('asm volatile("// " __FILE__ NUMBER(__LINE__) "");', False),
+        ("// __FILE__\n/* sizeof(__FILE__) */", False),
+        ("#include <cuda/std/source_location>\n", False),
+        ("int __FILE__x, the__FILE__;", False),
+    ],
+)
+def test_a_path_counts_unless_it_can_only_be_printed(code: str, counts: bool) -> None:
+    """Whatever could compute with it makes a constant; what prints it leaves it in the artifact."""
+    found = scan(f"void f() {{\n{code}\n}}\n".encode())
+    assert bool(found.whereabouts) == counts
+
+
+@pytest.mark.parametrize(
+    ("source", "header", "option", "tells", "refused"),
+    [
+        pytest.param(_INCLUDE, "int v = sizeof(__FILE__);", "", True, False, id="in a header"),
+        pytest.param(_INCLUDE, "#define V sizeof(__FILE__)", "", False, False, id="in an unused macro"),
+        pytest.param(
+            _INCLUDE, "#define V sizeof(__FILE__)\n#define W V\nint v = W;", "", True, False, id="macro"
+        ),
+        pytest.param(
+            _INCLUDE + "int v = V;", "#define V sizeof(__FILE__)", "", False, True, id="macro of a header"
+        ),
+        pytest.param(
+            "#define V sizeof(__FILE__)\n" + _INCLUDE, "int v = V;", "", True, False, id="macro of the source"
+        ),
+        pytest.param(_INCLUDE, "int v = V;", "V=sizeof(__FILE__)", True, False, id="option"),
+        pytest.param(_INCLUDE, "", "V=sizeof(__FILE__)", False, False, id="unused option"),
+        pytest.param(
+            _INCLUDE, "int f(char *s = __builtin_FILE());", "", True, True, id="caller of a function"
+        ),
+        pytest.param("int v = sizeof(__FILE__);", "", "", False, True, id="in the source"),
+        pytest.param(_INCLUDE, "int v = sizeof(__BASE_FILE__);", "", False, True, id="of the source"),
+        pytest.param(_INCLUDE, "int v = sizeof(__FILE_NAME__);", "", False, True, id="last part"),
+    ],
+)
+def test_what_a_constant_is_made_of_ties_to_a_place_or_to_one_build(
+    tmp_path: Path, source: str, header: str, option: str, tells: bool, refused: bool
+) -> None:
+    """A header's path ties to its place; the source's name is refused where a compiler makes it up."""
+    (tmp_path / "h.h").write_text(header, encoding="ascii")
+    for rule in (_NAMED, _MADE_UP):
+        closure = read_closure(
+            source.encode(),
+            rule=rule,
+            include_dirs=[str(tmp_path)],
+            cwd=None,
+            definitions=[option] if option else [],
+        )
+        assert closure.tells_places == tells
+        assert (closure.uncacheable is not None) == (refused and rule is _MADE_UP), closure.uncacheable
+
+
+def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None:
+    """Of all of them, with CUB, Thrust and libcu++: programs that include them may be found from anywhere."""
+    include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
+    if not (include / "cccl").is_dir():
+        pytest.skip("nvidia-cuda-cccl is not installed")
+    likely = [path for path in include.rglob("*") if path.is_file() and b"FILE__" in path.read_bytes()]
+    likely += [include / "cccl/cuda/std/source_location", include / "cccl/cuda/std/__exception/cuda_error.h"]
+    assert len(likely) > 10
+    for path in likely:
+        found = scan(path.read_bytes(), trigraphs=False)
+        assert not found.whereabouts, path
+        assert not found.path_macros, path
