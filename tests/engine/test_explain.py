@@ -13,7 +13,7 @@ from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, get_or_build
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.model import Target
+from gpucache.model import CacheKey, EntryDetail, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 
@@ -352,3 +352,23 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
         "key-changed",
         1,
     )
+
+
+def test_only_builds_that_can_be_nearer_are_read(
+    ready: Ready, layers: Layers, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads tell how far builds are at least, so that of many the details of few are read."""
+    keep(*(ready(KERNEL, options=[f"-DN={number}", *["-DM"] * (number != 3)]) for number in range(6)))
+    keep(ready(KERNEL + b"// edited\n", options=["-DN=3"]))
+    read: list[CacheKey] = []
+    detail = DirectoryStore.detail
+
+    def counted(store: DirectoryStore, key: CacheKey) -> EntryDetail | None:
+        read.append(key)
+        return detail(store, key)
+
+    monkeypatch.setattr(DirectoryStore, "detail", counted)
+    miss = find(layers, ready(KERNEL, options=["-DN=9"]))
+    assert isinstance(miss, Miss)
+    assert miss.detail.startswith("the define N: 3 -> 9")
+    assert read == [miss.nearest]
