@@ -297,8 +297,10 @@ def verify(
     yield from _unchecked(outcomes)
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
     unchecked = f", {summary.unchecked} not checked" if summary.unchecked else ""
+    said = whole or any(one.findings or one.notes or one.unchecked for one in outcomes)
+    gap = "\n" if said else ""
     yield plain(
-        f"\n{summary.checked} checked, {summary.sound} sound, "
+        f"{gap}{summary.checked} checked, {summary.sound} sound, "
         f"{_count(summary.findings, 'finding')}{repaired}{unchecked}",
         "bold",
     )

@@ -167,6 +167,20 @@ def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) 
     assert file.getvalue().count("p.cu") == ROWS_IN_A_TABLE + 1
 
 
+def test_verify_of_what_is_sound_is_one_line() -> None:
+    """Where nothing was found nothing stands before the counts, not even a blank line."""
+    outcomes = [Checked("a")]
+    assert _text(tables.verify(outcomes, summarise_verify(outcomes))) == "1 checked, 1 sound, 0 findings\n"
+
+
+def test_what_was_not_checked_is_told_once_for_each_reason() -> None:
+    """Entries that share a reason share a sentence, and the sum counts them apart."""
+    outcomes = [Checked(key, unchecked="no memory") for key in "abcde"]
+    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    assert text.splitlines()[0] == "a, b, c and 2 more: not checked: no memory"
+    assert text.endswith("0 checked, 0 sound, 0 findings, 5 not checked\n")
+
+
 def test_verify_shows_what_could_not_be_told() -> None:
     """A note stands beside the key of its entry, and the entry counts as sound."""
     outcomes = [Checked(KEYS[0], notes=("not comparable: a temporary path",))]
