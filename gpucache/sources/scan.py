@@ -68,7 +68,7 @@ class Scan:
 
 
 _BLANK = rb"[ \t\v\f\0]"
-_COMMENT = rb"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)"
+_COMMENT = rb"//[^\n]*(?:\n" + _BLANK + rb"*//[^\n]*)*|/\*(?s:.*?)(?:\*/|\Z)"
 _GAP = rb"(?>(?:" + _BLANK + rb"|(?>/\*(?s:.*?)\*/))*)"
 _QUOTED = rb'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*(?:"|\\?$)|' rb"'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*(?:'|\\?$)"
 # Comment signs inside <name> are part of the name; no file has a longer one.
@@ -86,7 +86,8 @@ _C = re.compile(
     rb"(?P<comment>" + _COMMENT + rb")|(?P<bracketed>" + _BRACKETED + rb")|" + _QUOTED, re.MULTILINE
 )
 _CPP = re.compile(rb"(?P<raw>" + _RAW + rb")|" + _C.pattern + rb"|" + _NUMBER, re.MULTILINE)
-_ONLY_CPP = re.compile(rb"R\"|\d\w*'\w")
+_SEPARATOR = re.compile(rb"'(?<=\w')\w")
+_SEPARATED = re.compile(rb"\d\w*'\w")
 
 _STRICT_SPLICE = re.compile(rb"\\(?:\r\n?|\n\r?)")
 _READINGS = (
@@ -278,14 +279,14 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
     texts = {data.removeprefix(b"\xef\xbb\xbf"): None}
     if trigraphs and b"??" in data:
         texts |= dict.fromkeys([_replace_trigraphs(text) for text in texts])
-    for pattern, replacement in _READINGS:
+    for pattern, replacement in _READINGS if not data.isascii() or b"\\" in data or b"??" in data else ():
         texts |= dict.fromkeys([pattern.sub(replacement, text) for text in texts])
     for text in texts:
         logical = _STRICT_SPLICE.sub(b"", text)
         if b"\r" in logical:
             logical = logical.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         yield _C.sub(_without_comment, logical)
-        if _ONLY_CPP.search(logical):
+        if b'R"' in logical or (_SEPARATOR.search(logical) and _SEPARATED.search(logical)):
             yield _CPP.sub(_without_comment, logical)
 
 
