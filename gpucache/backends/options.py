@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from gpucache.errors import OptionError
 
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
@@ -35,23 +37,30 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
         raise OptionError(f"the build options {options!r} do not read ({error}); close the quote") from None
 
 
-def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str]]:
-    """Pairs of canonical option and value; an option without a spelling comes as itself and ''."""
+def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    """Canonical option, value, and the tokens it was written as; one without a spelling is itself and ''."""
     known = tuple(spellings)
     rest = iter(tokens)
     for token in rest:
         found = _match(token, known)
         if found is None:
-            yield token, ""
+            yield token, "", (token,)
             continue
         spelling, value = found
+        written: tuple[str, ...] = (token,)
         if value is None:
             value = next(rest, None)
             if value is None:
                 raise OptionError(
                     f"the build option {token!r} lacks its value; write {spelling.canonical}VALUE"
                 )
-        yield spelling.canonical, value.strip()
+            written = (token, value)
+        yield spelling.canonical, value.strip(), written
+
+
+def with_value(definition: str) -> str:
+    """What ``-D`` defines, with the 1 that a name alone is defined as."""
+    return f"{definition}=1" if _NAME.fullmatch(definition) else definition
 
 
 def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str | None] | None:

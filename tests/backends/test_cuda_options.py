@@ -34,7 +34,21 @@ def _plan(*options: str, environ: Mapping[str, str] | None = None, **changes: ob
             ("-D=X=1",),
             ("--define-macro=X=1",),
             ("--define-macro", "X=1"),
+            ("-DX",),
+            ("-D", "X"),
+            ("--define-macro=X",),
         ],
+        [("-ftz=true",), ("--ftz=true",), ("-ftz", "true"), ("--ftz", "true")],
+        [("-prec-div=false",), ("--prec-div=false",), ("--prec-div", "false")],
+        [("-prec-sqrt=false",), ("--prec-sqrt=false",), ("--prec-sqrt", "false")],
+        [("-fmad=false",), ("--fmad=false",), ("--fmad", "false")],
+        [("-rdc=true",), ("--relocatable-device-code=true",), ("-dc",), ("--device-c",), ("-rdc", "true")],
+        [("-rdc=false",), ("-dw",), ("--device-w",)],
+        [("-use_fast_math",), ("--use_fast_math",)],
+        [("-G",), ("--device-debug",)],
+        [("-lineinfo",), ("--generate-line-info",)],
+        [("-w",), ("--disable-warnings",)],
+        [("-default-device",), ("--device-as-default-execution-space",)],
         [("-UX",), ("-U", "X"), ("-U=X",), ("--undefine-macro=X",), ("--undefine-macro", "X")],
         [("-std=c++17",), ("--std=c++17",), ("  -std=c++17 ", "")],
         [("-maxrregcount=32",), ("--maxrregcount=32",), ("-maxrregcount", "32"), ("--maxrregcount", "32")],
@@ -56,13 +70,37 @@ def test_other_options_are_others(options: tuple[str, ...]) -> None:
     assert _plan(*options).inputs.options != _plan("-DX=1", "-DY=1").inputs.options
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (("-DX",), ("-DX=",)),
+        (("-DX",), ("-DX=01",)),
+        (("-DF(x)",), ("-DF(x)=1",)),
+        (("-DX", "-UX"), ("-UX", "-DX=1")),
+        (("-ftz=true",), ("-ftz=false",)),
+        (("-use_fast_math",), ("-ftz=true", "-prec-sqrt=false", "-prec-div=false", "-fmad=true")),
+        (("-rdc=true",), ("-rdc=false",)),
+        (("-std=c++17",), ("-std", "c++17")),
+    ],
+)
+def test_what_gives_another_cubin_is_another_option(left: tuple[str, ...], right: tuple[str, ...]) -> None:
+    """Only what the compiler takes for the same is: other values, orders, and what it refuses are not."""
+    assert _plan(*left).inputs.options != _plan(*right).inputs.options
+
+
+def test_the_compiler_is_given_options_as_they_were_written() -> None:
+    """One spelling is for the key; a spelling that the compiler refuses reaches it and is refused."""
+    written = ("-DX", "--ftz", "true", "-dc", "-std", "c++17", "--pre-include", "a.h")
+    assert _plan(*written).command[2:] == written
+
+
 def test_the_command_is_complete_and_in_order() -> None:
     """The compiler gets its architecture, a seed, the options, then the directories."""
     found = _plan("-DB", "-Iinc", "-std=c++17", "-DA")
-    assert found.inputs.options == ("-DB", "-std=c++17", "-DA")
+    assert found.inputs.options == ("-DB=1", "-std=c++17", "-DA=1")
     assert found.command == (
         "-arch=sm_90",
-        "-frandom-seed=gpucache-a91b0496287016be",
+        "-frandom-seed=gpucache-c5523ae9ef183e4f",
         "-DB",
         "-std=c++17",
         "-DA",
@@ -77,7 +115,7 @@ def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
     seeds = {_plan(*options).command[1] for options in ((), ("-DA",), ("-DA", "-DB"))}
     assert len(seeds) == 3
     assert _plan("-Iinc").command[1] == _plan("-Iother").command[1]
-    assert _plan("--frandom-seed=7").command == ("-arch=sm_90", "-frandom-seed=7")
+    assert _plan("--frandom-seed=7").command == ("-arch=sm_90", "--frandom-seed=7")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +132,7 @@ def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
 def test_include_options_become_directories(options: tuple[str, ...]) -> None:
     """An include option leaves the options and becomes an absolute directory."""
     found = _plan("-DA", *options)
-    assert found.inputs.options == ("-DA",)
+    assert found.inputs.options == ("-DA=1",)
     assert found.include_dirs == ("/src/inc",)
 
 
@@ -172,7 +210,7 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
 
 def test_the_artifact_kind_gives_its_option() -> None:
     """LTO IR is asked for by the artifact kind, and the option is keyed."""
-    assert _plan("-DA", artifact_kind=ArtifactKind.LTOIR).inputs.options == ("-DA", "-dlto")
+    assert _plan("-DA", artifact_kind=ArtifactKind.LTOIR).inputs.options == ("-DA=1", "-dlto")
 
 
 def test_variables_that_reach_nvrtc_are_keyed() -> None:

@@ -147,6 +147,55 @@ def test_the_current_directory_is_not_in_line_information(
     assert len(payloads) == 1
 
 
+_SPELLINGS = (
+    (("-DX",), ("-DX=1",), ("--define-macro", "X")),
+    (("-UX", "-DX"), ("-UX", "-DX=1")),
+    (("-DX", "-UX"), ("-DX=1", "-UX")),
+    (("-ftz=true",), ("--ftz", "true")),
+    (("-prec-sqrt=false",), ("--prec-sqrt=false",)),
+    (("-prec-div=false",), ("--prec-div=false",)),
+    (("-fmad=false",), ("--fmad", "false")),
+    (("-use_fast_math",), ("--use_fast_math",)),
+    (("-dc",), ("--device-c",), ("-rdc=true",), ("--relocatable-device-code=true",)),
+    (("-dw",), ("--device-w",), ("-rdc=false",)),
+    (("-G",), ("--device-debug",)),
+    (("-lineinfo",), ("--generate-line-info",)),
+    (("-maxrregcount=16",), ("--maxrregcount", "16")),
+    (("-w",), ("--disable-warnings",)),
+    (("-restrict",), ("--restrict",)),
+    (("-ewp",), ("--extensible-whole-program",)),
+    (("-extra-device-vectorization",), ("--extra-device-vectorization",)),
+    (("-default-device",), ("--device-as-default-execution-space",)),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [ArtifactKind.CUBIN, ArtifactKind.PTX])
+def test_spellings_with_one_key_give_one_artifact(kind: ArtifactKind) -> None:
+    """Each way to write an option is one in the key and in what the compiler makes; other options differ."""
+    source = b"""
+        #ifndef X
+        #define X 3
+        #endif
+        extern "C" __global__ void show(float *out, const float *a, float b) {
+            out[threadIdx.x] = sqrtf(a[0]) / b + a[1] * b + X + __sinf(b);
+        }
+    """
+    target = Target.parse("cuda:sm_80")
+    toolchain = BACKEND.toolchain(target)
+    made: dict[tuple[str, ...], bytes] = {}
+    for spellings in _SPELLINGS:
+        for options in spellings:
+            request = BuildRequest(
+                Program("show", Language.CUDA_CPP, source), target, options, artifact_kind=kind
+            )
+            plan = BACKEND.plan(request, toolchain, {})
+            payload = BACKEND.compile(request, plan).payload
+            assert made.setdefault(plan.inputs.options, payload) == payload, options
+    assert len(made) == len(_SPELLINGS)
+    assert len(set(made.values())) > len(_SPELLINGS) // 3
+
+
 def test_messages_carry_the_name_of_the_program() -> None:
     """Errors and warnings speak of the program's own name, not of the fixed one it is compiled under."""
     with pytest.raises(CompileError, match=r"^solver.cu does not compile") as caught:

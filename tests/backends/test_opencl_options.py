@@ -61,8 +61,17 @@ def test_options_keep_their_order() -> None:
     """Options reach key and compiler in the order given, since a later one may undo an earlier."""
     options = ("-w", "-DB", "-cl-std=CL2.0", "-DA", "-DB=2")
     found = _plan(*options)
-    assert found.inputs.options == options
+    assert found.inputs.options == ("-w", "-DB=1", "-cl-std=CL2.0", "-DA=1", "-DB=2")
     assert found.command[: len(options)] == options
+
+
+@pytest.mark.parametrize(("implementation", "one"), [("pocl", True), ("intel", True), ("other", False)])
+def test_a_name_alone_is_defined_as_1_where_that_is_known(implementation: str, one: bool) -> None:
+    """``-DX`` and ``-DX=1`` are one option of clang; of a driver that nobody tried they are two."""
+    found = [_plan(option, implementation=implementation).inputs.options for option in ("-DX", "-DX=1")]
+    assert (found[0] == found[1]) is one
+    others = ("-DX=", "-DX=01", "-DX=2", "-UX")
+    assert all(_plan(option, implementation=implementation).inputs.options not in found for option in others)
 
 
 @pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("-I inc",), ('-I "inc"',)])
@@ -90,7 +99,7 @@ def test_pyopencls_own_headers_are_there() -> None:
 def test_options_of_pyopencls_variable_come_behind() -> None:
     """PYOPENCL_BUILD_OPTIONS adds options and directories at the end, as PyOpenCL does, and no variable."""
     found = _plan("-DA", "-Ia", environ={"PYOPENCL_BUILD_OPTIONS": "-DB -I b"})
-    assert found.inputs.options == ("-DA", "-DB")
+    assert found.inputs.options == ("-DA=1", "-DB=1")
     assert found.include_dirs == ("/src/a", *_OWN, "/src/b")
     assert found.inputs.environment == ()
     assert found.inputs.options == _plan("-DA", "-Ia", "-DB").inputs.options

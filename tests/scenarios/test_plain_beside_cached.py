@@ -42,7 +42,7 @@ _PLACES = (
 )
 _DIRS = ("-I{root}/a", "-I{root}/b", "-I{root}/a/link/..", "-I.", "-Isub", "-I{root}/far")
 _DEFINES = (
-    *("-DP={root}/far", "-DP=../far", "-DP=sub", "-DP=.", "-DP=.gen", "-DP=link/..", "-DA"),
+    *("-DP={root}/far", "-DP=../far", "-DP=sub", "-DP=.", "-DP=.gen", "-DP=link/..", "-DA", "-DA=1", "-UA"),
     *("-DHAS=__has_include(<x.h>)", "-DN=<x.h>", "-DN=<../far/x.h>"),
 )
 _VARIABLES: Mapping[str, tuple[Mapping[str, str], ...]] = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split
+from gpucache.backends.options import Spelling, absolute, environment, read, split, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
@@ -25,13 +25,31 @@ _SPELLINGS = (
     Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U")),
     Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I")),
     Spelling("-include", ("--pre-include=", "-include="), ("--pre-include", "-include")),
-    Spelling("-std=", ("--std=", "-std="), ("--std", "-std")),
+    Spelling("-std=", ("--std=", "-std="), ()),
     Spelling("-arch=", ("--gpu-architecture=", "-arch="), ("--gpu-architecture", "-arch")),
     Spelling("-maxrregcount=", ("--maxrregcount=", "-maxrregcount="), ("--maxrregcount", "-maxrregcount")),
     Spelling("-Xptxas=", ("--ptxas-options=", "-Xptxas="), ("--ptxas-options", "-Xptxas")),
     Spelling("-Xcudafe=", ("-Xcudafe=",), ("-Xcudafe",)),
     Spelling("-frandom-seed=", ("--frandom-seed=", "-frandom-seed="), ()),
+    Spelling("-rdc=", ("--relocatable-device-code=", "-rdc="), ("--relocatable-device-code", "-rdc")),
+    *(
+        Spelling(f"-{name}=", (f"--{name}=", f"-{name}="), (f"--{name}", f"-{name}"))
+        for name in ("ftz", "prec-sqrt", "prec-div", "fmad")
+    ),
 )
+# What NVRTC's documentation calls one option, and what was seen to give the same cubin, PTX and LTO-IR.
+_SAME = {
+    "--device-c": "-rdc=true",
+    "-dc": "-rdc=true",
+    "--device-w": "-rdc=false",
+    "-dw": "-rdc=false",
+    "--device-debug": "-G",
+    "--generate-line-info": "-lineinfo",
+    "--disable-warnings": "-w",
+    "--extensible-whole-program": "-ewp",
+    "--device-as-default-execution-space": "-default-device",
+    **{f"--{name}": f"-{name}" for name in ("use_fast_math", "restrict", "extra-device-vectorization")},
+}
 _SIDE_EFFECTS = re.compile(
     r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep[\w-]*)(=.*)?"
 )
@@ -40,7 +58,7 @@ _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and can name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
-_LINKED = re.compile(r"-dlto|-dc|--device-c|(-rdc|--relocatable-device-code)=true")
+_LINKED = re.compile(r"-dlto|-rdc=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
 _RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
@@ -58,20 +76,26 @@ _ENVIRONMENT = (
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
     options: list[str] = []
+    written: list[str] = []
     dirs: list[str] = []
     forced: list[str] = []
-    for name, value in read(split(request.options), _SPELLINGS):
+    for name, value, tokens in read(split(request.options), _SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value, request.cwd))
-        elif name == "-include":
+            continue
+        if name == "-include":
             forced.append(value)
             options.append(f"-include={value}")
+        elif name == "-D":
+            options.append(f"-D{with_value(value)}")
         else:
             options.append(_checked(name, value))
+        written += tokens
     dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
     include_dirs = tuple(dict.fromkeys(dirs))
     if request.artifact_kind is ArtifactKind.LTOIR:
         options.append("-dlto")
+        written.append("-dlto")
     return Compilation(
         inputs=KeyInputs(
             options=tuple(options),
@@ -85,7 +109,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         command=(
             f"-arch={request.target.name}",
             *_seed(request, options),
-            *options,
+            *written,
             *(f"-I{directory}" for directory in include_dirs),
         ),
         forced_includes=tuple(forced),
@@ -123,7 +147,7 @@ def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _checked(name: str, value: str) -> str:
-    option = f"{name}{value}"
+    option = _SAME.get(name, f"{name}{value}")
     if name == "-arch=":
         raise OptionError(
             f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"

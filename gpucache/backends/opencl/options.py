@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split
+from gpucache.backends.options import Spelling, absolute, environment, read, split, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs
 from gpucache.model import BuildRequest, Toolchain
@@ -126,7 +126,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     everything = (*options, *extra_options)
     return Compilation(
         inputs=KeyInputs(
-            options=everything,
+            options=tuple(_keyed(implementation, option) for option in everything),
             toolchain=toolchain,
             environment=_environment(implementation, environ),
             local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
@@ -141,6 +141,12 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         refusal=_refusal(implementation, everything),
         holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
     )
+
+
+def _keyed(implementation: str, option: str) -> str:
+    """An option as the key has it: for compilers of which this is known, a name alone is defined as 1."""
+    known = implementation in (POCL, INTEL) and option.startswith("-D")
+    return f"-D{with_value(option[2:])}" if known else option
 
 
 def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRule:
@@ -238,7 +244,7 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
     behind = (*tokens[1:], "-")
     if any(token == "-x" and behind[place].startswith("-") for place, token in enumerate(tokens)):
         raise OptionError("the build option '-x' lacks its value; write the language behind it")
-    for name, value in read(tokens, _SPELLINGS):
+    for name, value, _ in read(tokens, _SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value.strip('"'), cwd))
         elif value:
