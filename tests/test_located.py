@@ -193,6 +193,25 @@ def test_ptx_without_a_path_is_found_from_anywhere(
     assert [outcome["compiled"] for outcome in outcomes] == [1, 0]
 
 
+@pytest.mark.parametrize("target", ["sm_80", "compute_80"])
+@pytest.mark.parametrize(
+    ("header", "compilations"),
+    [
+        pytest.param(_PLAIN, [1, 1], id="code"),
+        pytest.param("#define value() 7\nstatic __device__ int unused() { return 8; }\n", [1, 0], id="none"),
+    ],
+)
+def test_line_information_binds_an_artifact_to_headers_that_code_came_from(
+    compiled: Compile, folder: Callable[[str, str], str], target: str, header: str, compilations: list[int]
+) -> None:
+    """With -lineinfo a header of which no code is left gives an artifact that serves a copy elsewhere."""
+    places = [folder(name, header) for name in ("first", "second")]
+    arguments = [{"target": target, "options": "-lineinfo", "include_path": [place]} for place in places]
+    outcomes = compiled(*arguments)
+    assert [outcome["compiled"] for outcome in outcomes] == compilations
+    assert (outcomes[0]["code"] == outcomes[1]["code"]) is (compilations == [1, 0])
+
+
 @pytest.mark.parametrize(
     "kind",
     [

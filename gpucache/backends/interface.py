@@ -34,7 +34,9 @@ class Compilation:
     refusal: str | None = None
     """Why nothing of it may be kept, with the remedy; None where it may."""
     holds_paths: bool = False
-    """Whether debug or line options put paths into the artifact whatever the source says."""
+    """Whether debug options put paths into the artifact whatever the source says."""
+    lists_files: bool = False
+    """Whether line options put in the path of each header that code in the artifact comes from."""
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, and so need hold no kernel."""
 

@@ -105,8 +105,10 @@ def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     spelled = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
     places = [place.encode(errors="surrogateescape") for place in spelled]
     kind = prepared.request.artifact_kind
-    if kind is ArtifactKind.LTOIR:  # its strings cannot be read
+    if kind is ArtifactKind.LTOIR:  # it holds the path of a header that declares a function, enciphered
         return any(include.digest is not None for include in prepared.closure.includes)
+    if compilation.lists_files:
+        places += [os.fsencode(os.path.basename(file)) for file in prepared.closure.files]  # noqa: PTH119
     if kind is ArtifactKind.PTX:  # it writes strings as numbers: {47, 116, 109, 112}
         places += [", ".join(map(str, place)).encode() for place in places]
     return any(place in payload for place in places)

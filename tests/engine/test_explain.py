@@ -60,9 +60,9 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
             {"options": ["-DA"]},
             {"options": ["-DA", "-DB"]},
             "option",
-            "-DA",
-            "-DA -DB",
-            "the option -DB is new",
+            "-DA=1",
+            "-DA=1 -DB=1",
+            "the option -DB=1 is new",
         ),
         (
             {"options": ["-DN=4"]},
@@ -76,8 +76,8 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
             {"options": ["-DA", "-DB"]},
             {"options": ["-DB", "-DA"]},
             "option",
-            "-DA -DB",
-            "-DB -DA",
+            "-DA=1 -DB=1",
+            "-DB=1 -DA=1",
             "the options stand in another order",
         ),
         ({"version": "1.0"}, {"version": "1.1"}, "driver version", "1.0", "1.1", "driver 1.0 -> 1.1"),
@@ -165,9 +165,7 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
     """More than four fields are named by the four weightiest and a number."""
     old = ready(b"int x;", options=["-DA", "-DB"], name_expressions=["f<int>"])
     miss = missed(ready(b"int y;", version="1.1"), old)
-    told = (
-        "the source changed; the option -DA is gone; the option -DB is gone; name expression f<int> -> none"
-    )
+    told = "the source changed; the option -DA=1 is gone; the option -DB=1 is gone; name expression f<int> -> none"
     assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 

@@ -58,7 +58,7 @@ def test_an_entry_says_what_it_is(
     hit, detail = find(layers, prepared), store.detail(key)
     assert isinstance(hit, Hit)
     assert detail is not None
-    assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:compute_90", ("-DA",))
+    assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:compute_90", ("-DA=1",))
     assert hit.head.payload_sha256 == digest(compiler().payload)
     assert hit.head.toolchain == (("device name", "a device"), ("driver version", "1.0"))
     assert cache_key(detail.key_fields) == key

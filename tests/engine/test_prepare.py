@@ -124,8 +124,16 @@ def test_only_a_path_in_the_payload_or_a_debug_option_ties_it(
     plain = ready(b"", implementation=implementation, include_dirs=[include])
     assert not holds_paths(plain, b"compiled")
     assert holds_paths(plain, b"compiled" + os.fsencode(include / "value.h"))
-    debug = "-lineinfo" if implementation == "nvrtc" else "-g"
+    debug = "-G" if implementation == "nvrtc" else "-g"
     assert holds_paths(ready(b"", implementation=implementation, options=[debug]), b"compiled")
+
+
+def test_line_options_tie_it_where_it_names_a_header(ready: Ready, tree: Tree) -> None:
+    """With line options an artifact in which the name of a header stands is tied, however that is reached."""
+    include = tree("include")
+    lines = ready(b"#include <value.h>", options=["-lineinfo"], include_dirs=[f"{include}/../include"])
+    assert holds_paths(lines, b'.file 1 "/elsewhere/value.h"')
+    assert not holds_paths(lines, b'.file 1 "/nonexistent/gpucache/program.cu"')
 
 
 @pytest.mark.parametrize(

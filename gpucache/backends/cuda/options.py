@@ -57,7 +57,7 @@ _LTO = re.compile(r"-dlto|--dlink-time-opt")
 _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and can name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
-_DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|-lineinfo|--generate-line-info|--?dopt.*)")
+_DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
 _LINKED = re.compile(r"-dlto|-rdc=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
 _RULE = SearchRule(
@@ -114,6 +114,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),
+        lists_files="-lineinfo" in options,
         linked_later=any(_LINKED.fullmatch(option) for option in options),
     )
 
