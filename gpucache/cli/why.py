@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     else:
         items = [item for word in asked.what for item in _items(opened, word, asked, here)]
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
-    answers_ = why(items, backends(), layers, here.environment)
+    answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
         replace(one, layers=with_layers(one, item, here_caches))
         for one, item in zip(answers_, items, strict=True)
@@ -74,6 +75,13 @@ def _answer(opened: Opened, asked: Asked) -> None:
     given().document(lambda: document.document("inspect", map(document.answer, found), summary))
     given().show(answers(found, time.time_ns()))
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
+
+
+def _directory() -> str | None:
+    """Where this command runs, and so perhaps the program; None where that is gone."""
+    with suppress(OSError):
+        return str(Path.cwd())
+    return None
 
 
 def _planned(asked: Asked, here: Machine, named: Named) -> "list[WarmItem]":

@@ -16,23 +16,36 @@ from gpucache.engine.trials import request_of
 from gpucache.engine.warm import Backends, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.keys import difference
-from gpucache.model import Device
+from gpucache.model import BuildRequest, Device
 from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
 
 _WRITTEN_TOLD = 3
 
 
 def why(
-    items: Sequence[WarmItem], backends: Backends, layers: Layers, environ: Mapping[str, str]
+    items: Sequence[WarmItem],
+    backends: Backends,
+    layers: Layers,
+    environ: Mapping[str, str],
+    directory: str | None = None,
 ) -> Iterator[Answer]:
-    """The answer for each item, read only."""
+    """The answer for each item, read only.
+
+    ``directory`` is where a program that names none is taken to run: some compilers search it.
+    """
     consulted = tuple(str(store.root) for store in layers.on_disk())
+    asked = replace(layers, memory=None)
     for item in items:
         if item.request is None or item.toolchain is None:
             yield _unasked(item, Miss(Verdict.NOT_CONSULTED, item.skipped))
             continue
         try:
-            prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+            backend = backends[item.request.target.backend]
+            anywhere = prepare(backend, item.request, item.toolchain, environ)
+            running = _running(item.request, directory)
+            prepared = anywhere
+            if anywhere.compilation.rule.searches_cwd and running is not None:
+                prepared = prepare(backend, running, item.toolchain, environ)
         except GpucacheError as error:
             yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
             continue
@@ -48,9 +61,11 @@ def why(
             item.target,
             item.variant,
             consulted,
-            find_whole(replace(layers, memory=None), prepared),
+            find_whole(asked, prepared),
             tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
             not_asked=layers.not_asked,
+            directory=prepared.request.cwd if prepared.key != anywhere.key else None,
+            elsewhere=find_whole(asked, anywhere) if prepared.key != anywhere.key else None,
         )
 
 
@@ -67,6 +82,12 @@ def items_of(
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
     """What tells two entries apart, in words; empty where their key fields are the same."""
     return phrases(difference(left.key_fields, right.key_fields))
+
+
+def _running(request: BuildRequest, directory: str | None) -> BuildRequest | None:
+    """The request of a program that runs in the directory its own folders are meant from, or in this one."""
+    place = request.cwd if request.cwd != "/" else directory
+    return None if request.searches_cwd or place is None else replace(request, cwd=place, searches_cwd=True)
 
 
 def _unasked(item: WarmItem, miss: Miss) -> Answer:

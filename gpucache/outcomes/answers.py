@@ -40,6 +40,10 @@ class Answer:
     """The caches that the program passes, ours first."""
     not_asked: tuple[tuple[str, str], ...] = ()
     """Every root that is named and could not be asked, with a sentence that says why and what mends it."""
+    directory: str | None = None
+    """The directory that the program is taken to run in, where its compiler finds files that it reads."""
+    elsewhere: Hit | Miss | None = None
+    """What it finds in any other directory, where ``directory`` is not None."""
 
     @property
     def hit(self) -> bool:

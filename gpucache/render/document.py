@@ -265,16 +265,22 @@ def answer(one: Answer) -> dict[str, Any]:
         "variant": one.variant,
         "consulted": list(one.consulted),
         "not_asked": [sentence for _, sentence in one.not_asked],
-        "verdict": "hit" if miss is None else miss.verdict.value,
+        "verdict": _verdict(found),
         "detail": "" if miss is None else miss.detail,
         "differences": [difference(item) for item in miss.differences] if miss else [],
         "key": str(found.key) if isinstance(found, Hit) else None,
         "nearest": str(miss.nearest) if miss and miss.nearest else None,
         "written": [{"key": key, "created": format_instant(when)} for when, key in one.written],
+        "directory": one.directory,
+        "elsewhere": _verdict(one.elsewhere) if one.elsewhere is not None else None,
         "layers": [
             {"cache": layer.cache, "state": layer.state.value, "detail": layer.detail} for layer in one.layers
         ],
     }
+
+
+def _verdict(found: Hit | Miss) -> str:
+    return found.verdict.value if isinstance(found, Miss) else "hit"
 
 
 def _ms(duration_ns: int | None) -> float | None:

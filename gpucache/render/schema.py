@@ -186,6 +186,16 @@ RECORDS = (
             Key("key", "text or null", "The key of the entry that would be used."),
             Key("nearest", "text or null", "The key of the entry that differs least."),
             Key("written", "list of build", "What was built under this name for the target, newest first."),
+            Key(
+                "directory",
+                "text or null",
+                "Where the program is taken to run, if its compiler finds files there.",
+            ),
+            Key(
+                "elsewhere",
+                "text or null",
+                "The verdict for one that runs elsewhere, where directory is not null.",
+            ),
             Key("layers", "list of layer", "The caches below ours that the program passes."),
         ),
     ),

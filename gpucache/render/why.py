@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import Answer, Hit, LayerState
+from gpucache.outcomes import Answer, Hit, LayerState, Miss
 from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_age
 
@@ -29,6 +29,12 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
             yield from _differences(one)
             if one.consulted:  # where nothing was asked, what was built before is not known
                 yield from _written(one, now_ns)
+        if one.elsewhere is not None:
+            yield plain(
+                f"note:    answered for a program that runs in {one.directory}, where its compiler finds "
+                f"headers; for one that runs elsewhere, and for warm: {_brief(one.elsewhere)}",
+                "yellow",
+            )
         yield from _layers(one)
         yield ""
 
@@ -38,6 +44,10 @@ def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Renderabl
     yield plain(f"{left[:12]} -> {right[:12]}", "bold")
     for phrase in told or ("nothing: their key fields are the same",):
         yield plain(f"  {phrase}")
+
+
+def _brief(found: Hit | Miss) -> str:
+    return f"hit: {found.key.short}" if isinstance(found, Hit) else f"{found.verdict}: {found.detail}"
 
 
 def _differences(one: Answer) -> Iterator[RenderableType]:

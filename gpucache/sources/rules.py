@@ -43,6 +43,11 @@ class SearchRule:
         """All places of both forms, each once."""
         return tuple(dict.fromkeys((*self.quote, *self.angle)))
 
+    @property
+    def searches_cwd(self) -> bool:
+        """Whether anything is looked for in the current directory."""
+        return self.configuration is not None or not {Place.CWD, Place.MAIN_CWD}.isdisjoint(self.places)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -69,7 +69,7 @@ def test_a_required_hit_that_misses_ends_warm(
     assert sentence.startswith(
         f"gpucache: twice.cu for {nvrtc} is not in the cache, and GPUCACHE_REQUIRE is set: key-changed: "
     )
-    assert "the option -DNEW is new" in sentence
+    assert "the option -DNEW=1 is new" in sentence
 
 
 def test_a_required_hit_is_a_hit(

@@ -165,7 +165,8 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
     """More than four fields are named by the four weightiest and a number."""
     old = ready(b"int x;", options=["-DA", "-DB"], name_expressions=["f<int>"])
     miss = missed(ready(b"int y;", version="1.1"), old)
-    told = "the source changed; the option -DA=1 is gone; the option -DB=1 is gone; name expression f<int> -> none"
+    gone = "the option -DA=1 is gone; the option -DB=1 is gone"
+    told = f"the source changed; {gone}; name expression f<int> -> none"
     assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 

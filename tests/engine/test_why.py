@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from gpucache.backends.registry import load_backend
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.warm import WarmItem
 from gpucache.engine.why import compare, items_of, why
-from gpucache.model import KeyField
+from gpucache.model import ArtifactKind, KeyField
 from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
 from gpucache.store import DirectoryStore
 
@@ -28,6 +29,25 @@ def _item(prepared: Prepared) -> WarmItem:
 def ask(layers: Layers) -> Callable[..., list[Answer]]:
     backends = {name: load_backend(name) for name in ("cuda", "opencl")}
     return lambda *items: list(why(items, backends, layers, {}))
+
+
+@pytest.mark.parametrize("implementation", ["pocl", "intel"])
+def test_the_directory_that_a_program_runs_in_is_searched_and_told(
+    layers: Layers, ready: Ready, tree: Callable[..., Path], compiler: Any, implementation: str
+) -> None:
+    """A program that was built where a header lies is a hit there, and what it is elsewhere is said."""
+    here, source = tree("here"), b'#include "value.h"'
+    anywhere = ready(source, implementation=implementation)
+    request, toolchain = anywhere.request, anywhere.compilation.inputs.toolchain
+    backend = load_backend("opencl")
+    running = prepare(backend, replace(request, cwd=str(here), searches_cwd=True), toolchain, {})
+    get_or_build(layers, running, compiler(kind=ArtifactKind.OPENCL_BINARY))
+    backends = {"opencl": backend}
+    (found,) = why([_item(anywhere)], backends, layers, {}, str(here))
+    assert (found.hit, found.directory) == (True, str(here))
+    assert isinstance(found.elsewhere, Miss) and found.elsewhere.verdict is Verdict.KEY_CHANGED
+    (found,) = why([_item(anywhere)], backends, layers, {}, str(here.parent))
+    assert (found.hit, found.directory, found.elsewhere) == (False, None, None)
 
 
 def _entry(program: str, created_ns: int, variant: str = "") -> CacheEntry:

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from gpucache.model import Device, KeyField, Target
 from gpucache.outcomes import (
+    Answer,
     CacheEntry,
     CacheState,
     Checked,
@@ -21,6 +22,7 @@ from gpucache.outcomes import (
     FindingKind,
     Kept,
     Location,
+    Miss,
     Removal,
     Verdict,
     WarmOutcome,
@@ -28,7 +30,7 @@ from gpucache.outcomes import (
     summarise_verify,
     summarise_warm,
 )
-from gpucache.render import report, tables
+from gpucache.render import report, tables, why
 from gpucache.render.console import write
 from gpucache.render.grid import PIPE_WIDTH, Grid
 from gpucache.render.tables import ROWS_IN_A_TABLE
@@ -287,3 +289,14 @@ def test_a_list_without_end_is_drawn_in_tables() -> None:
     found = (("", _entry(f"{number:012x}")) for number in range(2 * tables.ROWS_IN_A_TABLE + 1))
     drawn = list(tables.entries(found, 0))
     assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]
+
+
+def test_an_answer_says_for_which_directory_it_is() -> None:
+    """Where files of a directory are in the key, the answer names it, and says what is true elsewhere."""
+    missed = Miss(Verdict.KEY_CHANGED, "value.h appeared")
+    found = Answer("k.cl", TARGET, "", ("/cache",), missed, directory="/run", elsewhere=missed)
+    told = " ".join(_text(why.answers([found], SECOND_NS), 200).split())
+    assert "answered for a program that runs in /run" in told
+    assert "for one that runs elsewhere, and for warm: key-changed: value.h appeared" in told
+    plain = Answer("k.cl", TARGET, "", ("/cache",), missed)
+    assert "runs in" not in _text(why.answers([plain], SECOND_NS), 200)
