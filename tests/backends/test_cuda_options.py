@@ -238,16 +238,23 @@ def test_variables_that_reach_nvrtc_are_keyed() -> None:
     [
         (("-G",), True),
         (("--device-debug",), True),
-        (("-lineinfo",), True),
-        (("--generate-line-info",), True),
         (("-Xptxas", "-g"), True),
+        (("-lineinfo",), False),
         (("-DG",), False),
         (("-Xptxas", "-v"), False),
     ],
 )
 def test_debug_options_put_paths_into_the_artifact(options: tuple[str, ...], holds: bool) -> None:
-    """A build with debug or line information can only be reused from the same place."""
+    """A build with debug information can only be reused from the same place."""
     assert _plan(*options).holds_paths is holds
+
+
+@pytest.mark.parametrize(
+    ("option", "lists"), [("-lineinfo", True), ("--generate-line-info", True), ("-w", False)]
+)
+def test_line_options_list_the_files_of_an_artifact(option: str, lists: bool) -> None:
+    """Line information names the files that code came from, and nothing else of a place."""
+    assert _plan(option).lists_files is lists
 
 
 def test_nothing_compiles_late() -> None:

@@ -105,7 +105,7 @@ def states(random: Random, compiler: str, count: int) -> list[State]:
 
 
 def answers(
-    compiler: str, chosen: list[State], tmp: Path, environment: Mapping[str, str]
+    compiler: str, chosen: list[State], tmp: Path, environment: Mapping[str, str], cwd: str = "tree/cwd"
 ) -> list[tuple[int | None, int | None, bool]]:
     """For each state what V was plain, what it was through the library, and whether that was a hit."""
     root = tmp / "tree"
@@ -113,7 +113,7 @@ def answers(
     jobs = []
     for state in chosen:
         source = f"{_MACROS}{state.asking}\n#ifndef V\n#define V 9\n#endif\n{kernel}\n"
-        job = {**asdict(state), "source": source, "cwd": str(root / "cwd")}
+        job = {**asdict(state), "source": source, "cwd": str(tmp / cwd)}
         job["options"] = [option.format(root=root) for option in state.options]
         job["environ"] = {name: value.format(root=root) for name, value in state.environ.items()}
         jobs.append(job)
@@ -137,18 +137,23 @@ def answers(
     return [(plain, ours, hit) for plain, ours, hit in json.loads(done.stdout)]
 
 
+@pytest.fixture
+def environment(compiler: str, request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """What a program needs to find the compiler."""
+    if compiler == "pocl":
+        need_pocl()
+    if compiler != "nvrtc":
+        found: Mapping[str, str] = request.getfixturevalue("opencl_environment")
+        return found
+    pytest.importorskip("cuda.bindings.nvrtc")
+    return {}
+
+
 @pytest.mark.parametrize("compiler", _VARIABLES)
 def test_a_program_computes_what_it_computes_without_a_cache(
-    compiler: str, tmp_path: Path, request: pytest.FixtureRequest
+    compiler: str, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
     """In every state of headers, options and variables the library gives what the plain compiler gives."""
-    if compiler == "nvrtc":
-        pytest.importorskip("cuda.bindings.nvrtc")
-        environment = {}
-    else:
-        if compiler == "pocl":
-            need_pocl()
-        environment = request.getfixturevalue("opencl_environment")
     chosen = states(Random(compiler), compiler, _STATES)
     found = answers(compiler, chosen, tmp_path, environment)
     wrong = [
@@ -157,3 +162,16 @@ def test_a_program_computes_what_it_computes_without_a_cache(
     assert wrong == []
     assert any(hit for _, _, hit in found)
     assert len({plain for plain, _, _ in found}) > 3
+
+
+@pytest.mark.parametrize("compiler", _VARIABLES)
+def test_a_cache_below_the_current_directory_is_hit_through_a_macro(
+    compiler: str, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
+    """What gpucache itself writes where an include through a macro may lead changes no key."""
+    places = "#define P cache\n#define P cache/v1\n#define P cache/v1/journal\n#define P cache/v1/programs"
+    asking = f'{places}\n#define H "x.h"\n#ifdef A\n#include STR(P/x.h)\n#else\n#include H\n#endif'
+    state = State(asking, {"a/x.h": "#define V 2\n"}, ("-I{root}/a", "-I."), {})
+    changed = replace(state, files={"a/x.h": "#define V 3\n"})
+    found = answers(compiler, [state, state, changed, changed, state], tmp_path, environment, cwd=".")
+    assert found == [(2, 2, False), (2, 2, True), (3, 3, False), (3, 3, True), (2, 2, True)]
