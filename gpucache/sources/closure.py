@@ -186,17 +186,17 @@ class _Walk:
         return uses_macro(data, macros, trigraphs=self._rule.trigraphs)
 
     def refuse_pastes(self, *, named: bool) -> None:
-        """A probe or a clock that is put together by the preprocessor can be neither seen nor ruled out.
+        """A probe, clock or file name that is put together can be neither seen nor ruled out.
 
         Where headers are ``named`` by hand, those that a probe asks for are among them.
         """
         texts = [file.text for file in self._scanned if file.text]
-        paste = can_paste(texts, clocks_only=named)
+        paste = can_paste(texts, but_probes=named)
         if paste is None or self.uncacheable is not None:
             return
         place = next(file.name for file in self._scanned if file.text and paste.chain in file.text.chains)
         macro, name = (each.decode(errors="replace") for each in (paste.chain.macro, paste.name))
-        remedy = "build it without gpucache" if paste.clock else self._name_them
+        remedy = self._name_them if paste.probe else "build it without gpucache"
         self.uncacheable = (
             f"the macro {macro} in {place} may put {name} together with ##, where it cannot be followed; "
             f"rename its parts, or {remedy}"

@@ -1,4 +1,4 @@
-"""Which names of probes and clocks the preprocessor can put together with ``##``. Pure.
+"""Which names of probes, clocks and files the preprocessor can put together with ``##``. Pure.
 
 The operands beside ``##`` are either words that stand there, or parameters, which can be any word that
 stands in the texts or is put together itself. From this grammar follow all pieces of such a name that a
@@ -19,8 +19,8 @@ from itertools import combinations
 
 from gpucache.sources.vocabulary import DEFINITION, WORD, is_composed
 
-CLOCKS = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__")
-_NAMES = (b"__has_include_next", b"__has_include", b"__has_embed", *CLOCKS)
+_PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
+_NAMES = (*_PROBES, b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
@@ -65,9 +65,9 @@ class Paste:
     chain: Chain
 
     @property
-    def clock(self) -> bool:
-        """Whether the name is a clock's, and not a probe's."""
-        return self.name in CLOCKS
+    def probe(self) -> bool:
+        """Whether the name is a probe's, and not a clock's or a file's."""
+        return self.name in _PROBES
 
 
 def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
@@ -97,14 +97,14 @@ def find_paste(
     words: Iterable[bytes],
     macros: Callable[[], Collection[bytes]],
     *,
-    clocks_only: bool = False,
+    but_probes: bool = False,
 ) -> Paste | None:
     """The first name that can be put together; None where none can.
 
     ``words`` are those of ``PARTS`` that macros see, but for the operands of ``chains``. ``macros`` gives
     every name that is defined.
     """
-    names = CLOCKS if clocks_only else _NAMES
+    names = _NAMES[len(_PROBES) :] if but_probes else _NAMES
     available = {*words}
     literals = {operand for chain in chains for operand in chain.operands if operand}
     if not chains or not any(is_composed(name, available | literals) for name in names):

@@ -185,15 +185,15 @@ def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
     return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
 
 
-def can_paste(texts: Sequence[Scan], *, clocks_only: bool = False) -> Paste | None:
-    """A probe or a clock whose name these texts may put together with ``##``."""
+def can_paste(texts: Sequence[Scan], *, but_probes: bool = False) -> Paste | None:
+    """A name of a probe, a clock or a file that these texts may put together with ``##``."""
 
     def macros() -> set[bytes]:
         return {head[1] for text in texts for head in _HEAD.finditer(text.definitions)}
 
     chains = [*dict.fromkeys(chain for text in texts for chain in text.chains)]
     words = {part for text in texts for part in text.parts}
-    return find_paste(chains, words, macros, clocks_only=clocks_only)
+    return find_paste(chains, words, macros, but_probes=but_probes)
 
 
 class _Found:

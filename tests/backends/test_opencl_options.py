@@ -261,6 +261,19 @@ def test_debug_options_put_paths_into_the_artifact(option: str, holds: bool) -> 
     assert _plan(option).holds_paths is holds
 
 
+@pytest.mark.parametrize(
+    ("implementation", "home"), [("pocl", ""), ("intel", ""), ("nvidia", "/src"), ("other", "/src")]
+)
+def test_a_debug_build_of_an_unknown_compiler_is_for_its_directory(implementation: str, home: str) -> None:
+    """A compiler that runs in the program's directory may write that into debug information."""
+    request = BuildRequest(
+        _PROGRAM, Target("opencl", "p/d"), options=("-gdwarf-4",), cwd="/src", searches_cwd=True
+    )
+    debugged = plan(request, Toolchain(implementation, (), ()), {})
+    assert (debugged.holds_paths, debugged.inputs.file_name) == (True, home)
+    assert plan(replace(request, options=()), Toolchain(implementation, (), ()), {}).inputs.file_name == ""
+
+
 def test_the_toolchain_is_handed_on() -> None:
     """The toolchain of the request is the one in the key."""
     toolchain = Toolchain("intel", (("driver version", "1"),), ())

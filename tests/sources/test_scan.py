@@ -150,6 +150,7 @@ _CAT = b"#define C(a, b) a##b\n"
         ([b"#define C(a, b) a %:%: b", b"#define A __TI\n#define B ME__"], b"__TIME__"),
         ([b"#define C(a) __##a", b"C(DATE__)"], b"__DATE__"),
         ([b"#define D __##DATE##__"], b"__DATE__"),
+        ([_CAT + b"int n = sizeof(C(__FI, LE__));"], b"__FILE__"),
         ([b"#define C(b) __T##b##E__", b"C(C(_, IM))"], None),
         ([b"#define C(b) __T##b##E__\n#define D(b) I##b", b"C(D(M))\n_M"], None),
         ([b"#define C(b) __T##b##E__\n#define D(b) I##M##b", b"C(D())"], b"__TIME__"),
@@ -160,7 +161,7 @@ _CAT = b"#define C(a, b) a##b\n"
         ([_CAT + b"#define HAS(m) x(1, has_##m)", b"C(__, HAS(embed))"], b"__has_embed"),
     ],
 )
-def test_a_probe_or_clock_put_together_is_told(texts: list[bytes], name: bytes | None) -> None:
+def test_a_probe_a_clock_or_a_file_put_together_is_told(texts: list[bytes], name: bytes | None) -> None:
     """Where names are pasted and the parts of such a name can meet, in any number of steps, it counts."""
     paste = can_paste([scan(text) for text in texts])
     assert (paste.name if paste else None) == name

@@ -44,7 +44,7 @@ _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
 # What this option asks for a binary need not answer. Intel's do not; PoCL's do when they are built with it.
 _ARGUMENT_INFO = "-cl-kernel-arg-info"
 _ANSWERED_BY_BINARIES = (POCL,)
-_DEBUG = re.compile(r"-g(\d|line.*)?")
+_DEBUG = re.compile(r"-g.*")
 
 # Where each implementation looks, as traced: PoCL puts the current directory before every -I, Intel
 # after, and for a quoted name in the program itself also before. PoCL writes the program into its cache,
@@ -124,6 +124,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
     inherited, inherited_dirs = _canonical(_inherited(implementation, environ), request.cwd)
     everything = (*options, *extra_options)
+    debugged = any(map(_DEBUG.fullmatch, everything))
     return Compilation(
         inputs=KeyInputs(
             options=tuple(_keyed(implementation, option) for option in everything),
@@ -131,6 +132,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             environment=_environment(implementation, environ),
             local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
             locations=include_dirs,
+            file_name=_home(request, implementation) if debugged else "",
         ),
         rule=_rule(implementation, environ, request.cwd),
         include_dirs=include_dirs,
@@ -139,7 +141,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         late=implementation == POCL,
         refusal=_refusal(implementation, everything),
-        holds_paths=any(_DEBUG.fullmatch(option) for option in everything),
+        holds_paths=debugged,
     )
 
 
@@ -147,6 +149,11 @@ def _keyed(implementation: str, option: str) -> str:
     """An option as the key has it: for compilers of which this is known, a name alone is defined as 1."""
     known = implementation in (POCL, INTEL) and option.startswith("-D")
     return f"-D{with_value(option[2:])}" if known else option
+
+
+def _home(request: BuildRequest, implementation: str) -> str:
+    """The directory that debug information may hold: none in Intel's, a worker's own in PoCL's."""
+    return request.cwd if request.searches_cwd and implementation not in (POCL, INTEL) else ""
 
 
 def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRule:
