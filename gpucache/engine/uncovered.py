@@ -12,6 +12,8 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+_KERNEL = ("/proc", "/sys")
+"""Most opens are of files in these, which are told by their device at less cost than by their path."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
@@ -36,18 +38,22 @@ def uncovered(
     ``own`` gives what the compiler brings; a path that ends in a slash stands for all below it.
     """
     names = frozenset(covered)
-    files = {path: status for path in opened if path not in names and (status := _regular(path))}
-    strange = {path: status for path, status in files.items() if not _is_system(os.path.realpath(path))}
+    files = {path: found for path in opened if path not in names and (found := _identity(path))}
+    kernel = {Path(place).stat().st_dev for place in _KERNEL if Path(place).exists()}
+    strange = {
+        path: found
+        for path, found in files.items()
+        if found[0] not in kernel and not _is_system(os.path.realpath(path))
+    }
     if not strange:
         return ()
-    known = {(status.st_dev, status.st_ino) for path in covered if (status := _regular(path))}
-    brought = tuple(_resolved(path) for path in own())
+    brought = own()
+    folders = tuple(f"{os.path.realpath(path)}/" for path in brought if path.endswith("/"))
+    known = {identity for path in (*covered, *brought) if (identity := _identity(path))}
     return tuple(
         path
-        for path, status in sorted(strange.items())
-        if (status.st_dev, status.st_ino) not in known
-        and not _is_below(os.path.realpath(path), brought)
-        and not _is_binary(path)
+        for path, identity in sorted(strange.items())
+        if identity not in known and not os.path.realpath(path).startswith(folders) and not _is_binary(path)
     )
 
 
@@ -57,25 +63,17 @@ def name_some(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_NAMED]) + more
 
 
-def _regular(path: str) -> os.stat_result | None:
+def _identity(path: str) -> tuple[int, int] | None:
+    """Device and inode of a regular file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
         return None
-    return status if stat.S_ISREG(status.st_mode) else None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def _is_system(path: str) -> bool:
     return path.startswith(_SYSTEM) or _NAMES.fullmatch(path) is not None
-
-
-def _resolved(path: str) -> str:
-    real = os.path.realpath(path)
-    return f"{real}/" if path.endswith("/") else real
-
-
-def _is_below(path: str, places: Sequence[str]) -> bool:
-    return any(path.startswith(place) if place.endswith("/") else path == place for place in places)
 
 
 def _is_binary(path: str) -> bool:

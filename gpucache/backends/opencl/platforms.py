@@ -136,9 +136,10 @@ def installation(handle: Any) -> Installation:
     return installation_of(handle.platform.int_ptr)
 
 
-def installations() -> list[Installation]:
+@cache
+def installations() -> tuple[Installation, ...]:
     """The files of every platform's compiler."""
-    return [installation_of(platform.int_ptr) for platform in _platforms()]
+    return tuple(installation_of(platform.int_ptr) for platform in _platforms())
 
 
 @lru_cache(maxsize=16)
