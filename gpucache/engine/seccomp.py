@@ -16,6 +16,7 @@ import select
 import struct
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 if sys.platform == "linux":
@@ -43,6 +44,7 @@ _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _RECEIVE = 0xC0002100 | _NOTIFICATION.size << 16
 _SEND = 0xC0002101 | _RESPONSE.size << 16
+_SET_FLAGS, _SYNC_WAKE_UP = 0x40082104, 1
 
 
 class _Filter(ctypes.Structure):
@@ -103,11 +105,13 @@ class Listener:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._open = _MACHINES[platform.machine()][2]
-        self._read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+        self._read = ctypes.PyDLL(None).process_vm_readv  # which waits for nothing
         self._path = ctypes.create_string_buffer(2 * _PAGE_BYTES)
         self._here = (_Span * 1)(_Span(ctypes.addressof(self._path), len(self._path)))
         # The rest of one page, and the next: what follows may not be there, and is then not read.
         self._there = (_Span * 2)(_Span(0, 0), _Span(0, _PAGE_BYTES))
+        with suppress(OSError):  # before Linux 6.6
+            fcntl.ioctl(descriptor, _SET_FLAGS, _SYNC_WAKE_UP)
 
     def serve(self, tell: Callable[[bytes], object]) -> None:
         """Until no process is left that could open: ``tell`` the absolute path of each, then let it go on.
@@ -116,13 +120,14 @@ class Listener:
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
+        empty, notification = bytes(_NOTIFICATION.size), bytearray(_NOTIFICATION.size)
+        response = bytearray(_RESPONSE.pack(0, 0, 0, _CONTINUE))
         while poll.poll()[0][1] & select.POLLIN:
-            notification = bytearray(_NOTIFICATION.size)
+            notification[:] = empty
             if self._control(_RECEIVE, notification):
-                number, process, _, call, _, _, first, second, *_ = _NOTIFICATION.unpack(notification)
-                folder, at = (_AT_FDCWD, first) if call == self._open else (first, second)
-                tell(self._absolute(process, folder, at))
-                self._control(_SEND, bytearray(_RESPONSE.pack(number, 0, 0, _CONTINUE)))
+                response[:8] = notification[:8]
+                tell(self._absolute(notification))
+                self._control(_SEND, response)
 
     def _control(self, request: int, words: bytearray) -> bool:
         """Ask the kernel; False where the process went on by itself, being killed or told a signal."""
@@ -134,9 +139,12 @@ class Listener:
             return False
         return True
 
-    def _absolute(self, process: int, folder: int, at: int) -> bytes:
-        self._there[0].start, self._there[0].length = at, _PAGE_BYTES - at % _PAGE_BYTES
-        self._there[1].start = at + self._there[0].length
+    def _absolute(self, notification: bytearray) -> bytes:
+        _, process, _, call, _, _, first, second, *_ = _NOTIFICATION.unpack(notification)
+        folder, at = (_AT_FDCWD, first) if call == self._open else (first, second)
+        rest, page = self._there
+        rest.start, rest.length = at, _PAGE_BYTES - at % _PAGE_BYTES
+        page.start = at + rest.length
         if self._read(process, self._here, 1, self._there, 2, 0) <= 0:
             return b""
         path = self._path.value

@@ -38,12 +38,15 @@ def uncovered(
     ``own`` gives what the compiler brings; a path that ends in a slash stands for all below it.
     """
     names = frozenset(covered)
-    files = {path: found for path in opened if path not in names and (found := _identity(path))}
     kernel = {Path(place).stat().st_dev for place in _KERNEL if Path(place).exists()}
     strange = {
         path: found
-        for path, found in files.items()
-        if found[0] not in kernel and not _is_system(os.path.realpath(path))
+        for path in opened
+        if path not in names
+        and not _NAMES.fullmatch(path)
+        and (found := _identity(path))
+        and found[0] not in kernel
+        and not os.path.realpath(path).startswith(_SYSTEM)
     }
     if not strange:
         return ()
@@ -70,10 +73,6 @@ def _identity(path: str) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
-
-
-def _is_system(path: str) -> bool:
-    return path.startswith(_SYSTEM) or _NAMES.fullmatch(path) is not None
 
 
 def _is_binary(path: str) -> bool:

@@ -31,6 +31,7 @@ from gpucache.engine import seccomp
 R = TypeVar("R")
 
 _UNANSWERED = 1
+_MARK = os.fsencode(os.devnull)
 
 
 @contextmanager
@@ -76,13 +77,22 @@ def _admit(inside: socket.socket) -> None:
 
 
 def _watch(listener: int, log: int) -> None:
-    """Write down what a worker and its children open until none of them is left.
+    """Write down what a worker and its children open until none of them is left, each path once.
 
     If this ends before, their opens fail.
     """
+    written: set[bytes] = set()
+
+    def write(path: bytes) -> None:
+        if path == _MARK:
+            written.clear()
+        if path not in written:
+            written.add(path)
+            os.write(log, path + b"\0")
+
     try:
         with suppress(OSError):
-            seccomp.Listener(listener).serve(lambda path: os.write(log, path + b"\0"))
+            seccomp.Listener(listener).serve(write)
     finally:
         _close(listener, log)
 
@@ -116,6 +126,7 @@ class Witness:
             return function(), None
         os.ftruncate(self._log, 0)
         os.lseek(self._log, 0, os.SEEK_SET)  # where the watching thread writes, too
+        _require_answer()
         try:
             result = function()
         finally:
@@ -138,14 +149,16 @@ def _install(door: socket.socket) -> int | None:
     with suppress(OSError):  # of a parent that is going
         socket.send_fds(door, [b"?"], [listener, log])
     os.close(listener)
-    _require_answer()
     return log
 
 
 def _require_answer() -> None:
-    """Open a file as compilers do, and end this process where nobody answers: its compile failed of that."""
+    """Open a file as compilers do, and end this process where nobody answers: its compile fails of that.
+
+    The watching thread forgets then what it wrote before.
+    """
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        os.close(os.open(_MARK, os.O_RDONLY))
     except OSError as error:
         if error.errno == errno.ENOSYS:
             os._exit(_UNANSWERED)
@@ -155,7 +168,7 @@ def _told(log: int) -> frozenset[str] | None:
     """All that was written down; None where a path could not be read, or none could."""
     paths = os.pread(log, os.fstat(log).st_size, 0).split(b"\0")[:-1]
     seen = frozenset(map(os.fsdecode, paths))
-    return seen if os.devnull in seen and "" not in seen else None
+    return seen if os.fsdecode(_MARK) in seen and "" not in seen else None
 
 
 WITNESS = Witness()
