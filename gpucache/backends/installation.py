@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import FileIO
 from pathlib import Path
 
 import xxhash
@@ -30,7 +31,7 @@ _SYSTEM = (
     *("libstdc++.", "libc++.", "libc++abi.", "libgcc_s.", "libatomic.", "libgomp."),
     *("libz.", "libzstd.", "liblzma.", "libbz2.", "libxml2.", "libicu", "libtinfo.", "libncurses"),
     *("libedit.", "libbsd.", "libmd.", "libffi.", "libudev.", "libnuma.", "libhwloc", "libtbb", "libcap."),
-    *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf."),
+    *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf.", "libz3.", "libsensors."),
 )
 """The beginnings of names of libraries that compile nothing: what an update of them changes is no binary."""
 
@@ -94,7 +95,7 @@ def _content(path: Path, whole_bytes: int | None = None) -> str:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if whole_bytes is not None and size > whole_bytes:
-                for block in _blocks(file.fileno(), size):
+                for block in _blocks(file, size):
                     hasher.update(block)
             else:
                 buffer = memoryview(bytearray(_CHUNK_BYTES))
@@ -105,7 +106,8 @@ def _content(path: Path, whole_bytes: int | None = None) -> str:
     return f"{hasher.hexdigest()} of {size} bytes"
 
 
-def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
+def _blocks(file: FileIO, size: int) -> Iterator[bytes]:
     """Blocks spread evenly over a file, the first and the last among them."""
     for number in range(_BLOCKS):
-        yield os.pread(descriptor, _BLOCK_BYTES, (size - _BLOCK_BYTES) * number // (_BLOCKS - 1))
+        file.seek((size - _BLOCK_BYTES) * number // (_BLOCKS - 1))
+        yield file.read(_BLOCK_BYTES)

@@ -164,7 +164,7 @@ def _gpucache(copy: Path, root: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) -> None:
-    """The unchanged copy elsewhere hits."""
+    """And stale. The unchanged copy elsewhere hits."""
     original, copy = _copied(tmp_path / "original"), _copied(tmp_path / "copy")
     (tmp_path / "k.cl").write_text("kernel void k(global int *o) { *o = 7; }\n", encoding="ascii")
     devices = json.loads(_gpucache(original, tmp_path / "root", "--json", "devices"))
@@ -175,3 +175,5 @@ def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) 
     _edit(copy / "share" / "pocl" / "include" / "_kernel.h", b"pocl", b"POCL")
     told = re.sub(r"\s+", " ", _gpucache(copy, tmp_path / "root", *ask, "--check"))
     assert "the compiler's own headers or built-in functions changed" in told
+    found = json.loads(_gpucache(copy, tmp_path / "root", "--json", "verify"))
+    assert [finding["kind"] for finding in found["outcomes"]] == ["stale"]

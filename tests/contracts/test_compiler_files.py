@@ -66,7 +66,7 @@ _SYSTEM = re.compile(
     r"/(proc|sys|dev|etc)/.*|/|/opt|/(usr/)?lib/(locale|os-release|gcc)\b.*|/usr/share/(locale|zoneinfo)/.*"
     r"|.*/gconv-modules\.cache|.*\.icd|.*/(libOpenCL|libicd)[^/]*|.*/vendors"
     r"|.*/(ld-linux|lib(c|m|mvec|dl|rt|pthread|stdc\+\+|gcc_s|z|zstd|lzma|bz2|xml2|icu\w+|tinfo|edit|bsd|md"
-    r"|ffi|udev|numa|hwloc|tbb\w*|crypto|ssl|sqlite3|expat|uuid|selinux))[-.][^/]*"
+    r"|ffi|udev|numa|hwloc|z3|tbb\w*|crypto|ssl|sqlite3|expat|uuid|selinux))[-.][^/]*"
     r"|.*/(libbfd|libopcodes|libctf|libjansson|libsframe)[^/]*|.*/libc_nonshared\.a|.*/crt[^/]*\.o"
     r"|/usr/local/cuda[^/]*/include/cuda\.h"  # clang looks for an installation before it links
 )

@@ -1,13 +1,16 @@
 """Which files an OpenCL implementation is made of, told from the library that a platform belongs to.
 
-PoCL and Intel's CPU runtime were traced: what they open is here, which a test holds. What the others
-load only when they first compile is listed as their sources or packages have it, and was not traced;
-of those and of any further one there are the library and what was loaded with it. Left out are the
-linker that PoCL runs and what that reads (libgcc.a and the like): they are the system's. Loads no PyOpenCL.
+PoCL, Intel's CPU runtime and Mesa's rusticl were traced: what they open is here, which a test holds for
+the first two. What the others load only when they first compile is listed as their packages have it, and
+was not traced; of those and of any further one there are the library and what was loaded with it. Left
+out are the linker that PoCL runs and what that reads (libgcc.a and the like): they are the system's.
+Loads no PyOpenCL.
 """
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpucache.backends.installation import Installation, matching, with_needed
 from gpucache.backends.libraries import library_at
@@ -15,7 +18,7 @@ from gpucache.backends.libraries import library_at
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One implementation; patterns are meant from the folder of its library."""
+    """One implementation; folders and patterns are meant from the folder of its library."""
 
     name: str
     """How the names of its library begin."""
@@ -24,6 +27,8 @@ class _Kind:
     builtins: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ("",)
     """Where its built-ins may lie: the first of these that holds any."""
+    clang: tuple[str, ...] = ()
+    """Those that it reads beside the library of clang that it was loaded with."""
     configuration: str | None = None
     """A file beside its library that it configures itself from."""
 
@@ -42,13 +47,15 @@ _KINDS = (
         builtins=("clbltfn*.rtl", "cllibrary*.rtl", "cllibrary*.o"),
         configuration="cl.cfg",
     ),
+    _Kind(
+        "libRusticlOpenCL",
+        builtins=("*.spv",),
+        folders=tuple(f"{folder}/clc" for folder in ("/usr/lib", *_SHARES)),
+        clang=("clang/*/include/opencl-c*.h",),
+    ),
     _Kind("libigdrcl", libraries=("libig[cd]*.so.*", "../libig[cd]*.so.*", "../libopencl-clang*.so.*")),
     _Kind("libamdocl", libraries=("libamd_comgr.so.*",)),
     _Kind("libnvidia-opencl", libraries=("libnvidia-nvvm*.so.*", "libnvidia-compiler*.so.*")),
-    *(
-        _Kind(name, builtins=("*.spv", "*.bc"), folders=tuple(f"{share}/clc" for share in _SHARES))
-        for name in ("libRusticlOpenCL", "libMesaOpenCL")
-    ),
 )
 
 
@@ -63,10 +70,16 @@ def installation_of(platform: int) -> Installation:
     if library is None:
         return Installation(())
     kind = next((kind for kind in _KINDS if library.name.startswith(kind.name)), _Kind(""))
-    folder = library.parent
-    found = (matching(folder / place, kind.builtins or ()) for place in kind.folders)
+    folder, libraries = library.parent, with_needed(library)
     return Installation(
-        (*with_needed(library), *matching(folder, kind.libraries)),
-        None if kind.builtins is None else next(filter(None, found), ()),
+        (*libraries, *matching(folder, kind.libraries)),
+        None if kind.builtins is None else _builtins(libraries, kind, kind.builtins),
         None if kind.configuration is None else matching(folder, (kind.configuration,)),
     )
+
+
+def _builtins(libraries: Sequence[Path], kind: _Kind, patterns: Sequence[str]) -> tuple[Path, ...]:
+    found = (matching(libraries[0].parent / folder, patterns) for folder in kind.folders)
+    clangs = (path.resolve().parent for path in libraries if path.name.startswith("libclang-cpp."))
+    headers = (path for clang in clangs for path in matching(clang, kind.clang))
+    return (*next(filter(None, found), ()), *headers)
