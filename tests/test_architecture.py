@@ -99,14 +99,17 @@ def _package(module: str, level: int) -> str:
     return ".".join(own[: len(own) - leaving])
 
 
-def _imports(module: str) -> Iterator[str]:
+@cache
+def _imports(module: str) -> tuple[str, ...]:
     """What a module imports anywhere in it, by full name."""
+    found: list[str] = []
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(filter(None, [_package(module, node.level), node.module]))
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def _ours(module: str) -> Iterator[str]:
