@@ -4,6 +4,7 @@ Filters are joined by AND; a size limit then takes the least recently used of wh
 to a low-water mark, so that eviction does not run again at the next entry.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -109,8 +110,15 @@ def matches_program(entry: CacheEntry, program: str) -> bool:
 
 
 def matches_target(entry: CacheEntry, target: str) -> bool:
-    """Whether an entry is for a target, or for one below the part that was named."""
-    return entry.target == target or entry.target.startswith((f"{target}/", f"{target}:"))
+    """Whether an entry is for a target, for one below the part that was named, or for a platform's version.
+
+    Where two platforms share a name each target carries a version, as in ``opencl:pocl-3.1/cpu``; the plain
+    name, with which ``warm`` finds the one that can be compiled for, means them all.
+    """
+    if not entry.target.startswith(target):
+        return False
+    rest = entry.target[len(target) :]
+    return re.match(r"\Z|[/:]", rest) is not None or re.match(r"-\d[^/]*/", rest) is not None
 
 
 def _filtered(

@@ -223,10 +223,14 @@ def test_a_program_matches_by_name_or_its_last_part(name: str, matches: bool) ->
         ("cuda:sm_90a", "cuda:sm_90", False),
         ("opencl:pocl/cpu", "opencl:pocl", True),
         ("opencl:pocl/cpu", "opencl:poc", False),
+        ("opencl:pocl-3.1-debian/cpu", "opencl:pocl", True),
+        ("opencl:pocl-3.1-debian/cpu", "opencl:pocl-3.1", False),
+        ("opencl:intel-gpu/arc", "opencl:intel", False),
+        ("opencl:nvidia/a100-2", "opencl:nvidia/a100", False),
     ],
 )
 def test_a_target_matches_in_whole_parts(target: str, name: str, matches: bool) -> None:
-    """A target is named in full or by its beginning, up to the end of a part."""
+    """A target is named in full or by its beginning, up to the end of a part or before a version."""
     assert matches_target(_entry("a", target=target), name) is matches
 
 
