@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from gpucache.errors import OptionError
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# White space that one compiler splits at and another takes as part of an option, and what ends a C string.
+_ODD = re.compile(r"[^\S ]|\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +27,29 @@ class Spelling:
     """Prefixes with the value in the same token, longest first."""
     apart: tuple[str, ...]
     """Tokens whose value is the next token."""
+    strips: bool = True
+    """Whether white space around the value is no part of it."""
 
 
 def split(options: str | Sequence[str]) -> tuple[str, ...]:
     """Options as tokens: a string is split as a shell would, a sequence is taken as it is."""
     if not isinstance(options, str):
-        return tuple(option.strip() for option in options if option.strip())
+        return tuple(options)
     try:
         return tuple(shlex.split(options))
     except ValueError as error:
         raise OptionError(f"the build options {options!r} do not read ({error}); close the quote") from None
+
+
+def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Tokens without blanks around them; raises OptionError for those that compilers read differently."""
+    for token in tokens:
+        if _ODD.search(token):
+            raise OptionError(
+                f"the build option {token!r} holds white space or a zero byte that compilers read "
+                "differently; write blanks"
+            )
+    return tuple(token.strip(" ") for token in tokens)
 
 
 def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
@@ -55,7 +70,7 @@ def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple
                     f"the build option {token!r} lacks its value; write {spelling.canonical}VALUE"
                 )
             written = (token, value)
-        yield spelling.canonical, value.strip(), written
+        yield spelling.canonical, value.strip() if spelling.strips else value, written
 
 
 def with_value(definition: str) -> str:
@@ -67,7 +82,7 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
     for spelling in spellings:
         if token in spelling.apart:
             return spelling, None
-        for prefix in (*(f"{word} " for word in spelling.apart), *spelling.joined):
+        for prefix in spelling.joined:
             if token.startswith(prefix) and len(token) > len(prefix):
                 return spelling, token[len(prefix) :]
     return None

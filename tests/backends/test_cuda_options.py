@@ -50,15 +50,32 @@ def _plan(*options: str, environ: Mapping[str, str] | None = None, **changes: ob
         [("-w",), ("--disable-warnings",)],
         [("-default-device",), ("--device-as-default-execution-space",)],
         [("-UX",), ("-U", "X"), ("-U=X",), ("--undefine-macro=X",), ("--undefine-macro", "X")],
-        [("-std=c++17",), ("--std=c++17",), ("  -std=c++17 ", "")],
+        [("-std=c++17",), ("--std=c++17",), ("  -std=c++17 ",)],
         [("-maxrregcount=32",), ("--maxrregcount=32",), ("-maxrregcount", "32"), ("--maxrregcount", "32")],
         [("-include=a.h",), ("-include", "a.h"), ("--pre-include=a.h",), ("--pre-include", "a.h")],
         [("-Xptxas=-v",), ("-Xptxas", "-v"), ("--ptxas-options=-v",), ("--ptxas-options", "-v")],
+        [("-dopt=on",), ("-dopt", "on"), ("--dopt=on",), ("--dopt", "on")],
     ],
 )
 def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) -> None:
     """White space, split forms and long names do not tell options apart."""
     assert {_plan(*options).inputs.options for options in spellings} == {spellings[0]}
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-std c++17", "-std= c++17", "--define-macro X=1", "-include a.h", "-maxrregcount 32", "-Xptxas -v"],
+)
+def test_a_spelling_that_nvrtc_refuses_reaches_it(option: str) -> None:
+    """One word that NVRTC does not take is not made into what it takes."""
+    assert _plan(option).inputs.options == (option,)
+
+
+@pytest.mark.parametrize("option", ["", "  ", "-D\nX=1", "-I\tinc", "-DX=1\0"])
+def test_white_space_that_nvrtc_reads_differently_is_refused(option: str) -> None:
+    """An empty option, and white space or a zero byte in one, share no key with what NVRTC accepts."""
+    with pytest.raises(OptionError):
+        _plan("-w", option)
 
 
 @pytest.mark.parametrize(
@@ -95,16 +112,16 @@ def test_the_compiler_is_given_options_as_they_were_written() -> None:
 
 
 def test_the_command_is_complete_and_in_order() -> None:
-    """The compiler gets its architecture, a seed, the options, then the directories."""
+    """The compiler gets its architecture, a seed, the directories, and the options behind them."""
     found = _plan("-DB", "-Iinc", "-std=c++17", "-DA")
     assert found.inputs.options == ("-DB=1", "-std=c++17", "-DA=1")
     assert found.command == (
         "-arch=sm_90",
         "-frandom-seed=gpucache-c5523ae9ef183e4f",
+        "-I/src/inc",
         "-DB",
         "-std=c++17",
         "-DA",
-        "-I/src/inc",
     )
     assert found.inputs.file_name == FILE_NAME
     assert found.inputs.toolchain == _TOOLCHAIN

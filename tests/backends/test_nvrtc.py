@@ -12,7 +12,7 @@ import pytest
 
 from gpucache.backends.cuda import BACKEND, libraries, nvrtc
 from gpucache.engine.prepare import closure_of
-from gpucache.errors import CompileError, NoDeviceError, TargetError
+from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
 from gpucache.payload import PayloadKind, describe
 from tests.patience import PATIENCE_S
@@ -29,16 +29,17 @@ def installed() -> None:
         pytest.skip("nvidia-cuda-nvrtc is not installed")
 
 
-def _compile(
-    source: bytes = _SHOW, *, target: str = "cuda:sm_90", name: str = "show.cu", **more: Any
-) -> Artifact:
+def _request(
+    source: bytes = _SHOW, *, target: str = "cuda:compute_90", name: str = "show.cu", **more: Any
+) -> BuildRequest:
     parsed = Target.parse(target)
-    request = BuildRequest(
-        Program(name, Language.CUDA_CPP, source),
-        parsed,
-        **{"artifact_kind": BACKEND.artifact_kind(parsed), **more},
-    )
-    return BACKEND.compile(request, BACKEND.plan(request, BACKEND.toolchain(parsed), {}))
+    kind = BACKEND.artifact_kind(parsed)
+    return BuildRequest(Program(name, Language.CUDA_CPP, source), parsed, **{"artifact_kind": kind, **more})
+
+
+def _compile(source: bytes = _SHOW, *, target: str = "cuda:sm_90", **more: Any) -> Artifact:
+    request = _request(source, target=target, **more)
+    return BACKEND.compile(request, BACKEND.plan(request, BACKEND.toolchain(request.target), {}))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,30 @@ def test_an_artifact_that_names_its_compiler_is_sound(kind: ArtifactKind, option
     payload = _compile(target="cuda:compute_90", artifact_kind=kind, options=tuple(options)).payload
     assert describe(payload).problem is None
     assert kind is not ArtifactKind.PTX or b"\t.section .comment\t" in payload
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-std c++17"],
+        ["-std= c++17"],
+        ["--define-macro X"],
+        ["--include-path /"],
+        ["-include x.h"],
+        ["-maxrregcount 32"],
+        ["-Xptxas -v"],
+        ["-dopt", "-I/"],
+        ["-w", ""],
+        ["-D\nX"],
+        ["-U\tX"],
+    ],
+)
+def test_a_spelling_that_nvrtc_refuses_is_refused(options: list[str]) -> None:
+    """What does not compile as it is given does not compile when it is planned and keyed."""
+    with pytest.raises(CompileError):
+        nvrtc.compile_exactly(_request(), ("-arch=compute_90", *options))
+    with pytest.raises((CompileError, OptionError)):
+        _compile(target="cuda:compute_90", options=tuple(options))
 
 
 def test_the_name_of_a_program_is_not_in_its_artifact() -> None:

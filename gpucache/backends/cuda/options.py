@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split, with_value
+from gpucache.backends.options import Spelling, absolute, environment, read, split, trimmed, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
@@ -25,11 +25,12 @@ _SPELLINGS = (
     Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U")),
     Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I")),
     Spelling("-include", ("--pre-include=", "-include="), ("--pre-include", "-include")),
-    Spelling("-std=", ("--std=", "-std="), ()),
+    Spelling("-std=", ("--std=", "-std="), (), strips=False),
     Spelling("-arch=", ("--gpu-architecture=", "-arch="), ("--gpu-architecture", "-arch")),
     Spelling("-maxrregcount=", ("--maxrregcount=", "-maxrregcount="), ("--maxrregcount", "-maxrregcount")),
     Spelling("-Xptxas=", ("--ptxas-options=", "-Xptxas="), ("--ptxas-options", "-Xptxas")),
     Spelling("-Xcudafe=", ("-Xcudafe=",), ("-Xcudafe",)),
+    Spelling("-dopt=", ("--dopt=", "-dopt="), ("--dopt", "-dopt")),
     Spelling("-frandom-seed=", ("--frandom-seed=", "-frandom-seed="), ()),
     Spelling("-rdc=", ("--relocatable-device-code=", "-rdc="), ("--relocatable-device-code", "-rdc")),
     *(
@@ -79,7 +80,10 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     written: list[str] = []
     dirs: list[str] = []
     forced: list[str] = []
-    for name, value, tokens in read(split(request.options), _SPELLINGS):
+    given = trimmed(split(request.options))
+    if "" in given:
+        raise OptionError("an empty build option is refused by NVRTC; leave it out")
+    for name, value, tokens in read(given, _SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value, request.cwd))
             continue
@@ -106,11 +110,12 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         rule=_RULE_NOT_BESIDE if any(map(_NOT_BESIDE.fullmatch, options)) else _RULE,
         include_dirs=include_dirs,
+        # The last option may be one that would take a directory behind it for its value.
         command=(
             f"-arch={request.target.name}",
             *_seed(request, options),
-            *written,
             *(f"-I{directory}" for directory in include_dirs),
+            *written,
         ),
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),

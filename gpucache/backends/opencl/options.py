@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split, with_value
+from gpucache.backends.options import Spelling, absolute, environment, read, split, trimmed, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs
 from gpucache.model import BuildRequest, Toolchain
@@ -32,8 +32,6 @@ _SPELLINGS = (
 )
 # Another spelling of -I to some compilers, and refused by PoCL and Intel's.
 _SLASH_I = re.compile("/I.*", re.DOTALL)
-# White space that one compiler splits at and another takes as part of an option, and what ends a C string.
-_ODD = re.compile(r"[^\S ]|\0")
 # Written where the compiler writes or reads files that no key covers.
 _SIDE_EFFECTS = re.compile(
     r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
@@ -118,7 +116,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             f"the environment variable {naming} makes the compiler read a file that no key covers; unset it"
         )
     extra = _as_driver_reads(environ.get(EXTRA_OPTIONS, "").split())
-    options, dirs = _canonical(split(request.options), request.cwd)
+    options, dirs = _canonical(_tokens(request), request.cwd)
     extra_options, extra_dirs = _canonical(extra, request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
@@ -190,21 +188,19 @@ def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
 
     Raises OptionError for an open quote, and for white space that compilers do not agree on.
     """
-    tokens = split(options) if isinstance(options, str) else tuple(options or ())
-    for token in tokens:
-        if _ODD.search(token):
-            raise OptionError(
-                f"the build option {token!r} holds white space or a zero byte that compilers read "
-                "differently; write blanks"
-            )
+    tokens = trimmed(split(options or ()))
     if " ".join(tokens).count('"') % 2:
         raise OptionError(f"the build options {tokens!r} open a quote; close it")
-    return _as_driver_reads(split(tokens))
+    return _as_driver_reads(tokens)
+
+
+def _tokens(request: BuildRequest) -> tuple[str, ...]:
+    return tuple(filter(None, trimmed(split(request.options))))
 
 
 def for_pyopencl(request: BuildRequest) -> list[str]:
     """The options of a request as PyOpenCL's build is given them: it adds its own folder and variable."""
-    options, dirs = _canonical(split(request.options), request.cwd)
+    options, dirs = _canonical(_tokens(request), request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     return [_quoted(token) for token in (*options, *(f"-I{directory}" for directory in (*dirs, *own)))]
 
