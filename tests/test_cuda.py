@@ -393,6 +393,24 @@ def test_errors_are_those_of_the_program(root: Path) -> None:
     assert outcomes[2]["error"] is None or outcomes[2]["error"].startswith("NoDeviceError: ")
 
 
+def test_a_program_that_does_not_compile_is_compiled_once(root: Path) -> None:
+    """Whatever the state of the cache NVRTC is asked once, or not at all where a hit is required."""
+    broken = 'extern "C" __global__ void show(int *out) { out = ; }'
+    states = [
+        {"GPUCACHE_DISABLE": "0"},
+        {"GPUCACHE_DISABLE": "1"},
+        {"GPUCACHE_DISABLE": "0", "GPUCACHE_READ_ONLY": "1"},
+        {"GPUCACHE_READ_ONLY": "0", "GPUCACHE_DIR": os.devnull},
+        {"GPUCACHE_REQUIRE": "1"},
+    ]
+    jobs = [_job(broken, environment=state, options=given) for state in states for given in ("-w", "-time=x")]
+    outcomes = _run(root, *jobs)
+    *compiled, required, unkeyed = outcomes
+    assert [outcome["compiled"] for outcome in compiled] == [1] * 8
+    assert {outcome["error"].partition(":")[0] for outcome in compiled} == {"CompileError"}
+    assert (required["compiled"], unkeyed["compiled"]) == (0, 0)
+
+
 _PROGRAM_CACHE = """
 import json, logging, sys
 from cuda.core import Program, ProgramOptions
