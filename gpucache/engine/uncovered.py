@@ -18,10 +18,11 @@ _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
 )
-# Shared objects, which may be text that names others, and what a linker is told by; the list of OpenCL
-# drivers; names of devices; locales; Python and what it reads as it starts.
+# Shared objects, which may be text that names others, and what a linker is told by; settings beside
+# programs; the list of OpenCL drivers; names of devices; locales; Python and what it reads as it starts.
 _NAMES = re.compile(
-    r".*(\.so(\.[\w.-]+)?|/ldscripts/.*|\.icd|\.ids(\.gz)?|/(lib\w*|share)/locale/.*|/gconv-modules(\.cache|\.d/.*)?"
+    r".*(\.so(\.[\w.-]+)?|/ldscripts/.*|/bin/[^/]+\.cfg|\.icd|\.ids(\.gz)?"
+    r"|/(lib\w*|share)/locale/.*|/gconv-modules(\.cache|\.d/.*)?"
     r"|\.pyc?|\.pth|/pyvenv\.cfg|\.(dist|egg)-info/[^/]+|/openssl\.cnf)",
     re.DOTALL,
 )

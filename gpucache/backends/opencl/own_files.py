@@ -13,7 +13,10 @@ from gpucache.backends.opencl.options import INTEL, POCL
 
 # PoCL finds its linker by clang's driver, which tells the version of a CUDA toolkit as it starts.
 _CUDA_VERSIONS = ("include/cuda.h", "version.txt", "version.json")
-_USUAL = ("/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/usr/share/", "/opt/")
+_USUAL = (
+    *("/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/usr/share/", "/usr/local/lib/", "/usr/local/share/"),
+    *("/opt/", "/nix/store/", "/gnu/store/"),
+)
 _USUAL_CACHES = (".nv", ".cache/neo_compiler_cache", ".cache/mesa_shader_cache")
 
 
@@ -22,10 +25,12 @@ def own_files(implementation: str, installations: Iterable[Installation]) -> tup
 
     ``installations`` are those of all platforms here, as the loader starts all, whichever compiles.
     """
-    files = (*(str(path) for each in installations for path in each.files), *_cuda_versions())
+    here = tuple(installations)
+    files = (*(str(path) for each in here for path in each.files), *_cuda_versions())
     if implementation in (POCL, INTEL):
         return files
-    return (*files, *_USUAL, *(f"{Path.home() / name}/" for name in _USUAL_CACHES))
+    beside = (f"{path.parent}/" for each in here for path in each.libraries)
+    return (*files, *_USUAL, *beside, *(f"{Path.home() / name}/" for name in _USUAL_CACHES))
 
 
 def _cuda_versions() -> Iterator[str]:
