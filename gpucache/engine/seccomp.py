@@ -16,7 +16,6 @@ import select
 import struct
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 if sys.platform == "linux":
@@ -44,7 +43,6 @@ _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _RECEIVE = 0xC0002100 | _NOTIFICATION.size << 16
 _SEND = 0xC0002101 | _RESPONSE.size << 16
-_SET_FLAGS, _SYNC_WAKE_UP = 0x40082104, 1
 
 
 class _Filter(ctypes.Structure):
@@ -110,8 +108,6 @@ class Listener:
         self._here = (_Span * 1)(_Span(ctypes.addressof(self._path), len(self._path)))
         # The rest of one page, and the next: what follows may not be there, and is then not read.
         self._there = (_Span * 2)(_Span(0, 0), _Span(0, _PAGE_BYTES))
-        with suppress(OSError):  # before Linux 6.6
-            fcntl.ioctl(descriptor, _SET_FLAGS, _SYNC_WAKE_UP)
 
     def serve(self, tell: Callable[[bytes], object]) -> None:
         """Until no process is left that could open: ``tell`` the absolute path of each, then let it go on.
