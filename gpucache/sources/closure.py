@@ -33,7 +33,7 @@ from gpucache.sources.vocabulary import Vocabulary, vocabulary
 from gpucache.sources.whereabouts import Whereabouts
 
 _LIMITS = Limits()
-_OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER
+_OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER | Whereabouts.TYPES
 _REMEMBERED_SCANS = 4096
 _scans: dict[tuple[str, bool], Scan] = {}
 
@@ -177,8 +177,8 @@ class _Walk:
             of_source = _OF_SOURCE | Whereabouts.HERE if file is self._main else _OF_SOURCE
             if told & of_source and not self._rule.names_sources and self.uncacheable is None:
                 self.uncacheable = (
-                    f"{file.name} makes a constant of the source's file name, which this compiler makes up "
-                    "for each build; pass a name with a -D option instead"
+                    f"{file.name} may make a constant of the source's file name, which this compiler makes "
+                    "up for each build; pass a name with a -D option instead"
                 )
 
     def _uses(self, file: File, macros: Collection[bytes]) -> bool:

@@ -9,7 +9,8 @@ nothing. A header that opens one of CCCL's own namespaces by CCCL's own macro is
 ``source_location`` to others, and makes nothing of it.
 
 ``__FILE_NAME__`` is the last part of the path, which a header's place does not change; ``__BASE_FILE__`` is
-the path of the main source.
+the path of the main source. Clang's ``__PRETTY_FUNCTION__`` calls a lambda and a type without a name after
+the file that it stands in.
 """
 
 import re
@@ -17,9 +18,10 @@ from enum import Flag
 
 _MENTION = re.compile(
     rb"(?<!\w)(?:(?P<path>__FILE__)|(?P<main>__BASE_FILE__)|(?P<last>__FILE_NAME__|__builtin_FILE_NAME)"
-    rb"|(?P<call>__builtin_FILE|__builtin_source_location|_CCCL_BUILTIN_FILE|source_location))(?!\w)"
+    rb"|(?P<call>__builtin_FILE|__builtin_source_location|_CCCL_BUILTIN_FILE|source_location)"
+    rb"|(?P<types>__PRETTY_FUNCTION__))(?!\w)"
 )
-_LIKELY = (b"FILE", b"source_location")
+_LIKELY = (b"FILE", b"source_location", b"PRETTY_FUNCTION")
 _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
 _INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
 _DEFINE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*define\b[ \t]*(\w*)")
@@ -46,6 +48,8 @@ class Whereabouts(Flag):
     """The path of the main source."""
     LAST = 8
     """The last part of its own path, or of that of a text that uses its macros."""
+    TYPES = 16
+    """By clang, the paths of texts that define its types."""
 
 
 def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
@@ -60,7 +64,9 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
         line = text.rfind(b"\n", 0, mention.start()) + 1
         if _INCLUDE.match(text, line) or _is_printed(text, line, mention):
             continue
-        if mention["main"]:
+        if mention["types"]:
+            found |= Whereabouts.TYPES
+        elif mention["main"]:
             found |= Whereabouts.MAIN
         elif mention["last"]:
             found |= Whereabouts.LAST
