@@ -72,13 +72,13 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
-    """The differences without a header's second one, where a macro names it by its path as well."""
+    """The differences without a header's further ones, where a macro may reach it by longer names as well."""
     short = {(item.left, item.right, item.label.removeprefix("include ")) for item in differences}
 
     def is_repeated(item: Difference) -> bool:
         name = item.label.removeprefix("include ")
         ends = (name[place + 1 :] for place, letter in enumerate(name) if letter == "/")
-        return name.startswith("/") and any((item.left, item.right, end) in short for end in ends)
+        return any((item.left, item.right, end) in short for end in ends)
 
     return [item for item in differences if not is_repeated(item)]
 

@@ -48,9 +48,10 @@ def test_a_difference_in_words(label: str, left: str | None, right: str | None, 
     assert phrases([Difference(label, left, right)]) == words
 
 
-def test_a_header_that_is_named_by_its_path_as_well_is_told_once() -> None:
-    """One file with two names in a closure is one change; another file of that name is one of its own."""
-    changed = [Difference(f"include {name}", _OLD, _NEW) for name in ("sub/a.h", "/far/sub/a.h", "/far/b.h")]
+def test_a_header_that_has_longer_names_as_well_is_told_once() -> None:
+    """One file with three names in a closure is one change; another file of that name is one of its own."""
+    names = ("sub/a.h", "inc/sub/a.h", "/far/inc/sub/a.h", "/far/b.h")
+    changed = [Difference(f"include {name}", _OLD, _NEW) for name in names]
     assert phrases(changed) == ["the header sub/a.h changed", "the header /far/b.h changed"]
     other = Difference("include /near/sub/a.h", _OLD, "2" * 64)
     assert "the header /near/sub/a.h changed" in phrases([*changed, other])
