@@ -206,8 +206,9 @@ class _Call:
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
-        program = cl.Program(self._context, self._source)
-        return self._built(lambda: program.build(options=self._as_given(), devices=self._named))
+        return self._built(
+            lambda: compiler.build_plainly(self._context, self._source, self._as_given(), self._named)
+        )
 
     def load(self, layers: Layers, hits: Sequence[Hit]) -> Any:
         """The program of entries, one per device; raises CompileError where the driver rejects one."""

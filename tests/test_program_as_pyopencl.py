@@ -280,3 +280,21 @@ cl._PLAT_BUILD_OPTIONS[device.platform.name] = ["-D", "A=4"]
 print(json.dumps([before, value(ours()), value(ours()), value(theirs())]))
 """
     assert run("intel", _VALUE + script) == [3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_program_may_put_it_in_the_place_of_pyopencls(
+    run: Run, warm: Callable[[], None], platform: str
+) -> None:
+    """Where ``Program.build`` was made to call it, a miss, a hit and an uncached build still end."""
+    script = """
+def build(self, options=None, devices=None, cache_dir=None):
+    return build_program(self._context, self._source, options=options, devices=devices)
+
+cl.Program.build = build
+clock = SOURCE.replace("= A", "= A + 0 * __LINE__ * sizeof(__TIME__)")
+print(json.dumps([value(theirs()), value(theirs(clock))]))
+"""
+    assert run(platform, _VALUE + script) == [3, 3]
+    warm()
+    assert run(platform, _VALUE + script) == [3, 3]

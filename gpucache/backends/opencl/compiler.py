@@ -26,6 +26,8 @@ from gpucache.backends.opencl.options import command_line
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 
+# As PyOpenCL has it: a program may have put its own in the place of it that comes here.
+_BUILD = cl.Program.build
 _SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
 _specializing = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that only its parent has
@@ -130,7 +132,7 @@ def build_binaries_as_pyopencl(
     text = source if isinstance(source, str) else source.decode(errors="replace")
     try:
         program._prg = _OfBinaries(context, list(devices), list(payloads), text, logs)
-        return program.build(options=options, devices=list(devices))
+        return _BUILD(program, options=options, devices=list(devices))
     except cl.Error as error:
         raise CompileError(f"the driver rejected the binary ({_first_line(error)})") from None
 
@@ -156,13 +158,20 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     return program
 
 
+def build_plainly(
+    context: Any, source: str | bytes, options: str | Sequence[str], devices: Sequence[Any] | None
+) -> Any:
+    """PyOpenCL's own build, as if gpucache were not there."""
+    return _BUILD(cl.Program(context, source), options=options, devices=devices)
+
+
 def build_as_pyopencl(
     context: Any, source: str | bytes, options: Sequence[str], devices: Sequence[Any] | None
 ) -> Any:
     """A ``pyopencl.Program`` built from source by PyOpenCL, with its errors and warnings, below its cache."""
     program = cl.Program(context, source)
     program._prg = cl._cl._Program(context, source)
-    return program.build(options=options, devices=devices)
+    return _BUILD(program, options=options, devices=devices)
 
 
 def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:
