@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
+from gpucache.sources.expansion import Pattern, names_of
 from gpucache.sources.files import File, Headers, UncacheableError
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
@@ -28,8 +29,8 @@ from gpucache.sources.scan import (
     scan,
     uses_macro,
 )
-from gpucache.sources.sweep import reachable_files
-from gpucache.sources.vocabulary import Vocabulary, vocabulary
+from gpucache.sources.sweep import matching_files, reachable_files
+from gpucache.sources.vocabulary import Vocabulary, macros_of, vocabulary
 from gpucache.sources.whereabouts import Whereabouts
 
 _LIMITS = Limits()
@@ -103,7 +104,7 @@ class _Walk:
         self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
-        self._swept: tuple[Sequence[bytes], Vocabulary] | None = None
+        self._swept: tuple[Sequence[bytes], Vocabulary, frozenset[Pattern]] | None = None
         self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
@@ -220,23 +221,30 @@ class _Walk:
         asking = [(file, operands) for file, operands in asking if operands]
         if not asking:
             return False
+        defined = macros_of(text.definitions for _, text in texts)
+        names = {operand: names_of(operand, defined) for _, operands in asking for operand in operands}
+        untold = [operand for operand, patterns in names.items() if patterns is None]
         words = vocabulary(
-            [operand for _, operands in asking for operand in operands],
-            [text.definitions for _, text in texts],
-            [*(file.path or b"program.cu" for file, _ in texts), *self._given],
+            untold, defined, [*(file.path or b"program.cu" for file, _ in texts), *self._given]
         )
+        known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
         roots = self._roots([file for file, _ in asking])
-        if self._swept == (roots, words):
+        if self._swept == (roots, words, known):
             return False
-        self._swept = (roots, words)
+        self._swept = (roots, words, known)
         self._headers.remedy = self._name_them
-        rooted = [(b"/", b"/")] if words.rooted else []
+        from_root = {pattern[1:] for pattern in known if pattern[0] == b""}
+        rooted = [(b"/", b"/")] if from_root or words.rooted else []
         for root, spelled in (*((root, b"") for root in roots), *rooted):
+            wanted = from_root if spelled else {pattern for pattern in known if pattern[0] != b""}
             try:
-                found = list(reachable_files(root, words, entries=self._limits.folder_entries))
+                entries = self._limits.folder_entries
+                found = {*matching_files(root, wanted, entries=entries)} if wanted else set[bytes]()
+                if untold and (words.rooted or not spelled):
+                    found.update(reachable_files(root, words, entries=entries))
                 # A folder that gives nothing, such as an empty current directory, is as good as none.
                 self._frame(*([b"sweep"] if found else []))
-                for name in found:
+                for name in sorted(found):
                     mention = Mention(spelled + name, angled=True)
                     self._edge(self._main, mention, self._headers.at(root, name))
             except SourceError as error:

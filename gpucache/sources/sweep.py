@@ -1,6 +1,7 @@
-"""Files below a directory that an include through a macro may lead to, by the words of their paths.
+"""Files below a directory that an include through a macro may lead to.
 
-Links are followed, as a compiler follows them; a folder inside itself is not. Where a name may hold
+Where the names that it comes to are told, only what matches one is looked at; else all that is made of its
+words. Links are followed, as a compiler follows them; a folder inside itself is not. Where a name may hold
 ``..``, what lies above a directory is looked through as well.
 """
 
@@ -8,11 +9,15 @@ Links are followed, as a compiler follows them; a folder inside itself is not. W
 # ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH208
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from gpucache.errors import SourceError
+from gpucache.sources.expansion import Pattern
 from gpucache.sources.vocabulary import Vocabulary
 
+_FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
+"""Parts of a name that are no names of files."""
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
@@ -26,12 +31,7 @@ def reachable_files(root: bytes, words: Vocabulary, *, entries: int) -> Iterator
     pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [(b"", outside)]
     while pending:
         below, ancestors = pending.pop()
-        try:
-            names = sorted(os.listdir(os.path.join(root, below)))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise SourceError(f"cannot be listed: {error.strerror}") from None
+        names = _listed(os.path.join(root, below))
         identity = _identity(os.path.join(root, below))
         if identity is None or identity in ancestors:
             continue
@@ -46,6 +46,40 @@ def reachable_files(root: bytes, words: Vocabulary, *, entries: int) -> Iterator
             elif os.path.isfile(os.path.join(root, path)):
                 yield path
         pending.extend((folder, (*ancestors, identity)) for folder in reversed(folders))
+
+
+def matching_files(root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
+    """Paths relative to ``root`` of the files that match a name, each once; raises as ``reachable_files``."""
+    left = entries
+    pending: dict[bytes, set[Pattern]] = {b"": {*patterns}}
+    while pending:
+        below, wanted = pending.popitem()
+        steps: dict[bytes, set[Pattern]] = {}
+        for pattern in wanted:
+            steps.setdefault(pattern[0], set()).add(pattern[1:])
+        names: list[bytes] = []
+        if not steps.keys() <= _FIXED.keys():
+            names = _listed(os.path.join(root, below))
+            left -= len(names)
+            if left < 0:
+                raise SourceError(f"holds more than {entries} files and folders")
+        for step, others in steps.items():
+            for name in [_FIXED[step]] if step in _FIXED else filter(re.compile(step).fullmatch, names):
+                path = os.path.join(below, name) if name else below
+                if () in others and os.path.isfile(os.path.join(root, path)):
+                    yield path
+                if deeper := others - {()}:
+                    pending.setdefault(path, set()).update(deeper)
+
+
+def _listed(folder: bytes) -> list[bytes]:
+    """The names in a folder, sorted; none where it is no folder."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise SourceError(f"cannot be listed: {error.strerror}") from None
 
 
 def _identity(path: bytes) -> tuple[int, int] | None:

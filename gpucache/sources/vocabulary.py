@@ -9,14 +9,14 @@ functions, which puts ``_cl_`` before a word.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Compilers take a dollar sign and letters beyond ASCII for letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
-_FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
-_RENAMED = b"_cl_"
+FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
+RENAMED = b"_cl_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,24 @@ class Vocabulary:
         return self._known[word]
 
 
-def vocabulary(asked: Iterable[bytes], definitions: Iterable[bytes], names: Iterable[bytes]) -> Vocabulary:
-    """What includes through macros lead to.
+Macros = Mapping[bytes, Sequence[tuple[bytes, bytes]]]
+"""For each name its definitions: parameters in parentheses, empty for a macro without, and the body."""
 
-    ``asked`` are their operands, ``definitions`` the operands of every ``#define``, one a line, and
-    ``names`` the files that ``__FILE__`` may stand for.
-    """
-    bodies: dict[bytes, list[tuple[frozenset[bytes], bytes]]] = {}
+
+def macros_of(definitions: Iterable[bytes]) -> Macros:
+    """The definitions of each name; each text has operands of ``#define``, one a line."""
+    macros: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
     for text in definitions:
         for name, parameters, body in DEFINITION.findall(text):
-            bodies.setdefault(name, []).append((frozenset(WORD.findall(parameters)), body))
-    words: set[bytes] = {_RENAMED}
+            macros.setdefault(name, {})[parameters, body] = None
+    return {name: tuple(found) for name, found in macros.items()}
+
+
+def vocabulary(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -> Vocabulary:
+    """What includes through macros lead to; ``asked`` are their operands, and ``names`` the files that
+    ``__FILE__`` may stand for.
+    """
+    words: set[bytes] = {RENAMED}
     reached: list[bytes] = []
     pending = [(frozenset[bytes](), operand) for operand in asked]
     while pending:
@@ -64,11 +71,15 @@ def vocabulary(asked: Iterable[bytes], definitions: Iterable[bytes], names: Iter
         reached.append(text)
         new = {word for word in WORD.findall(text) if word not in parameters} - words
         words |= new
-        if new & _FILE_NAMES:
+        if new & FILE_NAMES:
             pending += [(frozenset(), name) for name in names]
-        pending += [body for word in new for body in bodies.get(word, ())]
+        pending += [
+            (frozenset(WORD.findall(parameters)), body)
+            for word in new
+            for parameters, body in macros.get(word, ())
+        ]
         if not pending and any(b"##" in text or b"%:%:" in text for text in reached):
-            made = {name for name in bodies if name not in words and is_composed(name, words)}
+            made = {name for name in macros if name not in words and is_composed(name, words)}
             pending += [(frozenset(), name) for name in made]
     signs = frozenset(WORD.sub(b"", b" ".join(reached)))
     dots = (text.strip(b' \t"<>()') for text in reached)

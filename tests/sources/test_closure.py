@@ -155,13 +155,14 @@ def test_undecodable_names_are_found(tree: Tree) -> None:
     assert _closure(b'#include "\xff.h"', root, ".").includes == (Include("\udcff.h", digest(b"x")),)
 
 
-def test_an_include_through_a_macro_covers_what_its_words_can_name(tree: Tree) -> None:
-    """Every file whose path is made of the words and signs at hand counts, with what it includes."""
+def test_an_include_through_a_macro_covers_all_that_it_can_come_to(tree: Tree) -> None:
+    """Every definition of a macro counts, whatever is in force with it, and nothing else does."""
     files = {
         "a/x.h": b"#include <y>",
         "a/sub/y": b"y",
         "a/sub/x.txt": b"t",
         "a/.gen/x.h": b"h",
+        "a/.gen/x.txt": b"g",
         "a/z.h": b"z",
         "a/x-h": b"s",
     }
@@ -178,7 +179,7 @@ def test_an_include_through_a_macro_covers_what_its_words_can_name(tree: Tree) -
         #include STR(x.h)
     """
     closure = _closure(source, tree(files), "a")
-    assert [item.name for item in closure.includes] == [".gen/x.h", "sub/x.txt", "x.h", "y"]
+    assert [item.name for item in closure.includes] == [".gen/x.txt", "sub/x.txt", "x.h", "y"]
 
 
 @pytest.mark.parametrize(

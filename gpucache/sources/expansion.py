@@ -1,0 +1,153 @@
+"""The names that an include through a macro comes to, expanded in all ways that definitions allow. Pure.
+
+Which of a macro's definitions is in force, or whether any is, only the preprocessor knows, so each counts,
+and so does the word left as it stands. Most includes come to a few names in this way, as CCCL's
+``#include __THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)`` does. Where names are put together with
+``##``, where a macro takes any number of arguments, or where it gets out of hand, nothing is told, and
+the words at hand have to do (see ``vocabulary``).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from gpucache.sources.vocabulary import FILE_NAMES, RENAMED, WORD, Macros
+
+Pattern = tuple[bytes, ...]
+"""A name as regular expressions, one for each part between slashes; the first is empty for the root."""
+
+_Token = tuple[bytes, frozenset[bytes]]
+"""A text, and the macros that it is not expanded by any more, as it came from them."""
+_TOKEN = re.compile(rb'"[^"\n]*"|' + WORD.pattern + rb"|\s+|##?|%:%:|.", re.DOTALL)
+_PIECE = re.compile(WORD.pattern + rb"|[^\s\0]")
+_MOST = 512
+_LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
+
+
+class _UntoldError(Exception):
+    """What an include comes to cannot be told in this way."""
+
+
+def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
+    """What the operand of an include can come to; None where that cannot be told."""
+    try:
+        expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
+    except _UntoldError:
+        return None
+    # A zero byte keeps tokens apart, between which a compiler may put a blank.
+    spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
+    return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
+
+
+class _Expansion:
+    """All expansions of one operand; raises _UntoldError."""
+
+    def __init__(self, macros: Macros) -> None:
+        self._macros = macros
+        self._steps = 0
+
+    def all_of(self, tokens: Sequence[_Token]) -> set[tuple[_Token, ...]]:
+        """Every row of tokens that some tokens can become."""
+        found: set[tuple[_Token, ...]] = set()
+        pending: list[tuple[tuple[_Token, ...], tuple[_Token, ...]]] = [((), (*tokens,))]
+        while pending:
+            done, rest = pending.pop()
+            place = next((number for number, token in enumerate(rest) if self._expands(token)), len(rest))
+            done, rest = (*done, *rest[:place]), rest[place:]
+            if not rest:
+                found.add(done)
+                continue
+            self._steps += 1
+            if self._steps > _MOST:
+                raise _UntoldError
+            pending.append(((*done, rest[0]), rest[1:]))
+            pending += [(done, (*made, *left)) for made, left in self._replaced(rest[0], rest[1:])]
+        return found
+
+    def _expands(self, token: _Token) -> bool:
+        text, hidden = token
+        if text in FILE_NAMES or text.startswith(b"__has_"):
+            raise _UntoldError
+        return text in self._macros and text not in hidden
+
+    def _replaced(
+        self, token: _Token, rest: tuple[_Token, ...]
+    ) -> Iterator[tuple[tuple[_Token, ...], tuple[_Token, ...]]]:
+        """What each definition of a macro puts in its place, and the tokens that are left behind it."""
+        name, own = token
+        for parameters, body in self._macros[name]:
+            if b"##" in body or b"%:%:" in body or b"__VA_" in body or b"..." in parameters:
+                raise _UntoldError
+            if not parameters:
+                yield (*_tokens(body, own | {name}),), rest
+                continue
+            called = _arguments(rest)
+            if called is None:
+                continue
+            arguments, left, behind = called
+            named = dict(zip(WORD.findall(parameters), arguments, strict=False))
+            if len(named) == len(arguments) or not any(map(_text, arguments)):
+                for made in self._substituted(body, named, (own & behind) | {name}):
+                    yield made, left
+
+    def _substituted(
+        self, body: bytes, arguments: Mapping[bytes, Sequence[_Token]], hidden: frozenset[bytes]
+    ) -> Iterator[tuple[_Token, ...]]:
+        # What stands behind # is the argument as written, anything else the argument expanded.
+        parts: list[Iterable[tuple[_Token, ...]]] = []
+        string = False
+        for token in _tokens(body, hidden):
+            argument = arguments.get(token[0])
+            if string and argument is not None:
+                written = _text(argument)
+                if b'"' in written or b"\\" in written:  # which # writes with more backslashes
+                    raise _UntoldError
+                parts.append([((b'"%b"' % written, hidden),)])
+            elif argument is not None:
+                expanded = self.all_of(argument)
+                parts.append([tuple((text, own | hidden) for text, own in row) for row in expanded])
+            elif token[0] != b"#":
+                parts.append([(token,)])
+            string = token[0] == b"#" or (string and token[0].isspace())
+        for chosen in product(*parts):
+            self._steps += 1
+            if self._steps > _MOST:
+                raise _UntoldError
+            yield tuple(token for part in chosen for token in part)
+
+
+def _tokens(text: bytes, hidden: frozenset[bytes]) -> list[_Token]:
+    return [(each, hidden) for each in _TOKEN.findall(text)]
+
+
+def _text(tokens: Sequence[_Token]) -> bytes:
+    return b" ".join(b"".join(text for text, _ in tokens).split())
+
+
+def _arguments(
+    rest: Sequence[_Token],
+) -> tuple[list[list[_Token]], tuple[_Token, ...], frozenset[bytes]] | None:
+    """The arguments of a call, what is left behind it, and where it ends; None where no call begins here."""
+    begin = next((number for number, (text, _) in enumerate(rest) if not text.isspace()), len(rest))
+    if begin == len(rest) or rest[begin][0] != b"(":
+        return None
+    depth, arguments = 1, [list[_Token]()]
+    for number, (text, hidden) in enumerate(rest[begin + 1 :], begin + 1):
+        depth += {b"(": 1, b")": -1}.get(text, 0)
+        if not depth:
+            return arguments, (*rest[number + 1 :],), hidden
+        if text == b"," and depth == 1:
+            arguments.append([])
+        else:
+            arguments[-1].append((text, hidden))
+    raise _UntoldError
+
+
+def _pattern(name: bytes) -> Pattern:
+    """A name with blanks or none between its words, each of which a compiler may know as a number."""
+    return tuple(rb"[ \t]*".join(map(_piece, _PIECE.findall(part))) for part in name.split(b"/"))
+
+
+def _piece(piece: bytes) -> bytes:
+    known = re.escape(piece)
+    return rb"(?:(?:%b)?%b|\d[\w.]*)" % (RENAMED, known) if WORD.fullmatch(piece) else known
