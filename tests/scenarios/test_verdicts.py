@@ -165,7 +165,7 @@ SCENARIOS = {
         {"options": ["-DT=int"]},
     ),
     "define-emptied": _key_changed(
-        "option", "the define N: (no value) -> (empty)", {"options": ["-DN"]}, {"options": ["-DN="]}
+        "option", "the define N: 1 -> (empty)", {"options": ["-DN"]}, {"options": ["-DN="]}
     ),
     "define-added": _key_changed(
         "option", "the option -DM=1 is new", {"options": ["-DN"]}, {"options": ["-DN", "-DM=1"]}
@@ -183,9 +183,7 @@ SCENARIOS = {
         {"options": ["-Xptxas=-v", "-Xptxas=-v"]},
     ),
     "option-spelling": Scenario(
-        _between(
-            {"options": ["-DN=4", "-std=c++17"]}, {"options": ["--define-macro", "N=4", "--std=c++17", " "]}
-        ),
+        _between({"options": ["-DN=4", "-std=c++17"]}, {"options": ["--define-macro", "N=4", "--std=c++17"]}),
         "hit",
     ),
     "tree-moved": Scenario(_tree_moved, "hit"),
