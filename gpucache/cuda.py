@@ -173,9 +173,10 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         self._layers = layers if layers is not None else library.layers()
 
     def __getitem__(self, key: bytes | str) -> bytes:
+        wanted = _key(key)
         if not self._layers.disabled:
             for store in self._layers.on_disk():
-                answer = store.get(_key(key))
+                answer = store.get(wanted)
                 if isinstance(answer, Found):
                     return answer.payload
                 if isinstance(answer, Damaged):
@@ -188,10 +189,10 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         raise KeyError(key)
 
     def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:
+        entry = _entry(key, _payload(value))
         store = self._layers.target
         if store is None:
             return
-        entry = _entry(key, _payload(value))
         try:
             store.publish(entry)
         except (OSError, CacheUnusableError) as error:
@@ -227,6 +228,8 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
 
 
 def _fields(key: bytes | str) -> tuple[KeyField, ...]:
+    if not isinstance(key, str | bytes | bytearray):
+        raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
     opaque = key.encode() if isinstance(key, str) else bytes(key)
     return (KeyField("namespace", NAMESPACE), KeyField("opaque key", opaque.hex()))
 

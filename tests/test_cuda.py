@@ -488,6 +488,33 @@ print(json.dumps([*counts, len(cache), cache.get(b"a")]))
     assert _compiled(_run(root, _job(compiling=False))) == [0]
 
 
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_a_key_or_value_of_another_type_is_refused_as_cuda_core_does(root: Path, disabled: str) -> None:
+    """What cuda.core's own caches refuse is refused with their words, also where nothing is kept."""
+    script = f"""
+import os
+from cuda.core.utils import InMemoryProgramCache
+
+def refused(cache, call):
+    try:
+        call(cache)
+    except TypeError as error:
+        return str(error)
+
+calls = [
+    *(lambda cache, key=key: cache[key] for key in (5, None, 1.5, memoryview(b"a"))),
+    *(lambda cache, key=key: cache.update([(key, b"code")]) for key in (5, None)),
+    *(lambda cache, key=key: cache.__delitem__(key) for key in (5, None)),
+    *(lambda cache, value=value: cache.update({{"a": value}}) for value in ("text", None, 5)),
+]
+os.environ["GPUCACHE_DISABLE"] = "{disabled}"
+caches = (InMemoryProgramCache(), ProgramCache())
+print(json.dumps([[refused(one, call) for call in calls] for one in caches]))
+"""
+    theirs, ours = _program_cache(root, script)
+    assert ours == theirs
+
+
 def test_cuda_core_never_fails_because_of_the_cache(tmp_path: Path) -> None:
     """Where nothing can be kept cuda.core compiles each time, and counts no entries."""
     (tmp_path / "file").write_bytes(b"")
