@@ -16,11 +16,6 @@ the file that it stands in.
 import re
 from enum import Flag
 
-_MENTION = re.compile(
-    rb"(?<!\w)(?:(?P<path>__FILE__)|(?P<main>__BASE_FILE__)|(?P<last>__FILE_NAME__|__builtin_FILE_NAME)"
-    rb"|(?P<call>__builtin_FILE|__builtin_source_location|_CCCL_BUILTIN_FILE|source_location)"
-    rb"|(?P<types>__PRETTY_FUNCTION__))(?!\w)"
-)
 _LIKELY = (b"FILE", b"source_location", b"PRETTY_FUNCTION")
 _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
 _INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
@@ -52,6 +47,23 @@ class Whereabouts(Flag):
     """By clang, the paths of texts that define its types."""
 
 
+_CALL = Whereabouts.HERE | Whereabouts.CALLER
+_MENTIONS = {
+    b"__FILE__": Whereabouts.HERE,
+    b"__BASE_FILE__": Whereabouts.MAIN,
+    b"__FILE_NAME__": Whereabouts.LAST,
+    b"__builtin_FILE_NAME": Whereabouts.LAST,
+    b"__builtin_FILE": _CALL,
+    b"__builtin_source_location": _CALL,
+    b"_CCCL_BUILTIN_FILE": _CALL,
+    b"source_location": _CALL,
+    b"__PRETTY_FUNCTION__": Whereabouts.TYPES,
+}
+# Nothing stands before the alternatives, which lets the engine skip to where one may begin.
+_MENTION = re.compile(rb"(?:" + b"|".join(_MENTIONS) + rb")(?!\w)")
+_IN_WORD = re.compile(rb"\w")
+
+
 def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
     """What a text without comments, on logical lines, may make constants of.
 
@@ -61,19 +73,17 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
     if not any(word in text for word in _LIKELY) or _CCCL.search(text):
         return found, macros
     for mention in _MENTION.finditer(text):
-        line = text.rfind(b"\n", 0, mention.start()) + 1
-        if _INCLUDE.match(text, line) or _is_printed(text, line, mention):
+        start = mention.start()
+        line = text.rfind(b"\n", 0, start) + 1
+        if (start and _IN_WORD.match(text, start - 1)) or _INCLUDE.match(text, line):
             continue
-        if mention["types"]:
-            found |= Whereabouts.TYPES
-        elif mention["main"]:
-            found |= Whereabouts.MAIN
-        elif mention["last"]:
-            found |= Whereabouts.LAST
-        elif definition := _DEFINE.match(text, line):
+        if _is_printed(text, line, mention):
+            continue
+        kind = _MENTIONS[mention[0]]
+        if kind & Whereabouts.HERE and (definition := _DEFINE.match(text, line)):
             macros.add(definition[1])
         else:
-            found |= Whereabouts.HERE | (Whereabouts.CALLER if mention["call"] else Whereabouts.NOTHING)
+            found |= kind
     return found, macros
 
 
