@@ -21,6 +21,9 @@ _Token = tuple[bytes, frozenset[bytes]]
 _TOKEN = re.compile(rb'"[^"\n]*"|' + WORD.pattern + rb"|\s+|##?|%:%:|.", re.DOTALL)
 _PIECE = re.compile(WORD.pattern + rb"|[^\s\0]")
 _MOST = 512
+_DEEPEST = 16
+_LONGEST = 2000
+_PIECES_OF_A_NAME = 32
 _LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
 
 
@@ -32,11 +35,11 @@ def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
     """What the operand of an include can come to; None where that cannot be told."""
     try:
         expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
+        # A zero byte keeps tokens apart, between which a compiler may put a blank.
+        spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
+        return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
     except _UntoldError:
         return None
-    # A zero byte keeps tokens apart, between which a compiler may put a blank.
-    spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
-    return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
 
 
 class _Expansion:
@@ -46,8 +49,8 @@ class _Expansion:
         self._macros = macros
         self._steps = 0
 
-    def all_of(self, tokens: Sequence[_Token]) -> set[tuple[_Token, ...]]:
-        """Every row of tokens that some tokens can become."""
+    def all_of(self, tokens: Sequence[_Token], depth: int = 0) -> set[tuple[_Token, ...]]:
+        """Every row of tokens that some tokens can become; ``depth`` counts calls around them."""
         found: set[tuple[_Token, ...]] = set()
         pending: list[tuple[tuple[_Token, ...], tuple[_Token, ...]]] = [((), (*tokens,))]
         while pending:
@@ -57,12 +60,17 @@ class _Expansion:
             if not rest:
                 found.add(done)
                 continue
-            self._steps += 1
-            if self._steps > _MOST:
+            self._step()
+            if depth > _DEEPEST or len(done) + len(rest) > _LONGEST:
                 raise _UntoldError
             pending.append(((*done, rest[0]), rest[1:]))
-            pending += [(done, (*made, *left)) for made, left in self._replaced(rest[0], rest[1:])]
+            pending += [(done, (*made, *left)) for made, left in self._replaced(rest[0], rest[1:], depth)]
         return found
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST:
+            raise _UntoldError
 
     def _expands(self, token: _Token) -> bool:
         text, hidden = token
@@ -71,7 +79,7 @@ class _Expansion:
         return text in self._macros and text not in hidden
 
     def _replaced(
-        self, token: _Token, rest: tuple[_Token, ...]
+        self, token: _Token, rest: tuple[_Token, ...], depth: int
     ) -> Iterator[tuple[tuple[_Token, ...], tuple[_Token, ...]]]:
         """What each definition of a macro puts in its place, and the tokens that are left behind it."""
         name, own = token
@@ -87,11 +95,15 @@ class _Expansion:
             arguments, left, behind = called
             named = dict(zip(WORD.findall(parameters), arguments, strict=False))
             if len(named) == len(arguments) or not any(map(_text, arguments)):
-                for made in self._substituted(body, named, (own & behind) | {name}):
+                for made in self._substituted(body, named, (own & behind) | {name}, depth):
                     yield made, left
 
     def _substituted(
-        self, body: bytes, arguments: Mapping[bytes, Sequence[_Token]], hidden: frozenset[bytes]
+        self,
+        body: bytes,
+        arguments: Mapping[bytes, Sequence[_Token]],
+        hidden: frozenset[bytes],
+        depth: int,
     ) -> Iterator[tuple[_Token, ...]]:
         # What stands behind # is the argument as written, anything else the argument expanded.
         parts: list[Iterable[tuple[_Token, ...]]] = []
@@ -104,15 +116,13 @@ class _Expansion:
                     raise _UntoldError
                 parts.append([((b'"%b"' % written, hidden),)])
             elif argument is not None:
-                expanded = self.all_of(argument)
+                expanded = self.all_of(argument, depth + 1)
                 parts.append([tuple((text, own | hidden) for text, own in row) for row in expanded])
             elif token[0] != b"#":
                 parts.append([(token,)])
             string = token[0] == b"#" or (string and token[0].isspace())
         for chosen in product(*parts):
-            self._steps += 1
-            if self._steps > _MOST:
-                raise _UntoldError
+            self._step()
             yield tuple(token for part in chosen for token in part)
 
 
@@ -145,9 +155,13 @@ def _arguments(
 
 def _pattern(name: bytes) -> Pattern:
     """A name with blanks or none between its words, each of which a compiler may know as a number."""
-    return tuple(rb"[ \t]*".join(map(_piece, _PIECE.findall(part))) for part in name.split(b"/"))
+    parts = [_PIECE.findall(part) for part in name.split(b"/")]
+    if any(len(pieces) > _PIECES_OF_A_NAME for pieces in parts):
+        raise _UntoldError
+    return tuple(rb"[ \t]*".join(map(_piece, pieces)) for pieces in parts)
 
 
 def _piece(piece: bytes) -> bytes:
     known = re.escape(piece)
-    return rb"(?:(?:%b)?%b|\d[\w.]*)" % (RENAMED, known) if WORD.fullmatch(piece) else known
+    number = rb"\d\w*(?:\.\d+)?"
+    return rb"(?:(?:%b)?%b|%b)" % (RENAMED, known, number) if WORD.fullmatch(piece) else known

@@ -31,6 +31,7 @@ _PASTES = re.compile(_PASTE)
 _OPERAND = rb"[\w$\x80-\xff]*"
 _CHAIN = re.compile(_OPERAND + rb"(?:\s*" + _PASTE + rb"\s*" + _OPERAND + rb")+")
 _LAST_WORD = re.compile(WORD.pattern + rb"\Z")
+_LONGEST = 32  # operands that are followed one by one
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 _Operands = tuple[bytes | None, ...]
@@ -82,6 +83,8 @@ def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
     for match in _CHAIN.finditer(body):
         words = map(bytes.strip, _PASTES.split(match[0]))
         operands = [None if word in parameters else word for word in words]
+        if len(operands) > _LONGEST:
+            return [Chain(macro, (None, None), None)], {*WORD.findall(body)}
         # An argument of several words ends what is put together before it, and begins anew after it.
         for start, end in combinations(range(len(operands) + 1), 2):
             part = (*operands[start:end],)

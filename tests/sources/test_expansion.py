@@ -66,6 +66,9 @@ def test_what_no_definition_leads_to_is_not_told(operand: bytes, definitions: by
         (b"C(x.h", b"C(a) <a>"),
         (b'STR_("x.h")', _STR),
         (b"<A A A A A A A A A A>", b"A one\nA two"),
+        (b"F(" * 500 + b"x.h" + b")" * 500, b"F(a) a\nF(a) <a>"),
+        (b"A " * 5000, b"A x.h"),
+        (b"A", b"A <" + b"1." * 500 + b">"),
     ],
 )
 def test_what_gets_out_of_hand_is_left_to_the_words(operand: bytes, definitions: bytes) -> None:

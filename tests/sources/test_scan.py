@@ -156,6 +156,7 @@ _CAT = b"#define C(a, b) a##b\n"
         ([b"#define C(b) __T##b##E__\n#define D(b) I##M##b", b"C(D())"], b"__TIME__"),
         ([b"#define C(x...) __VA_OPT__(__TI) ## x", b"C(ME__)"], b"__TIME__"),
         ([_CAT + b"C(C(__,has),C(_,C(include,_next)))"], b"__has_include_next"),
+        ([b"#define C(a) " + b"a##" * 20_000 + b"__TI##ME__"], b"__TIME__"),
         ([_CAT + b"#define HAS(m) has_##m", b"C(__, HAS(include))"], b"__has_include"),
         ([_CAT + b"#define HAS(m) EMPTY has_##m\n#define EMPTY", b"C(__, HAS(embed))"], b"__has_embed"),
         ([_CAT + b"#define HAS(m) x(1, has_##m)", b"C(__, HAS(embed))"], b"__has_embed"),
