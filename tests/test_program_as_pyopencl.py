@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +95,8 @@ def run(environment: dict[str, str]) -> Run:
     """What a script prints that may build one program both ways on a platform."""
 
     def run(platform: str, script: str, **settings: str) -> Any:
+        if platform == "pocl":
+            need_pocl()
         done = subprocess.run(
             [sys.executable, "-c", _BEGINNING + script, _PLATFORMS[platform]],
             env={**environment, **settings},
