@@ -417,6 +417,7 @@ def test_every_device_of_a_context_gets_its_binary(run: Run, settings: dict[str,
 
 def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root: Path) -> None:
     """A compiler that does not build late is asked once for all devices, and each gets an entry."""
+    need_pocl()
     done = subprocess.run(
         [sys.executable, "-c", _EARLY, _SHOW],
         env={**settings, "POCL_DEVICES": "pthread basic"},
