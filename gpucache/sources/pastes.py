@@ -87,9 +87,14 @@ def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
             return [Chain(macro, (None, None), None)], {*WORD.findall(body)}
         # An argument of several words ends what is put together before it, and begins anew after it.
         for start, end in combinations(range(len(operands) + 1), 2):
-            part = (*operands[start:end],)
-            whole = (start == 0 or part[0] is None) and (end == len(operands) or part[-1] is None)
-            if whole and part != (None,) and all(not operand or operand in _PIECES for operand in part):
+            first, last = operands[start], operands[end - 1]
+            whole = (start == 0 or first is None) and (end == len(operands) or last is None)
+            part = tuple(operand for operand in operands[start:end] if operand != b"")  # which is a sign
+            if (
+                whole
+                and part not in ((), (None,))
+                and all(not operand or operand in _PIECES for operand in part)
+            ):
                 before = _before(body[: match.start()], parameters) if start == 0 else None
                 chains.append(Chain(macro, part, before))
     return chains, {*WORD.findall(_CHAIN.sub(b" ", body))}

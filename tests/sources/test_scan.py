@@ -168,6 +168,12 @@ def test_a_probe_a_clock_or_a_file_put_together_is_told(texts: list[bytes], name
     assert (paste.name if paste else None) == name
 
 
+def test_the_macro_that_puts_a_name_together_is_told() -> None:
+    """The comma of a macro with any number of arguments puts nothing together."""
+    paste = can_paste([scan(b"#define LOG(f, ...) g(f, ##__VA_ARGS__)\n" + _CAT + b"C(__TI, ME__)")])
+    assert paste is not None and paste.chain.macro == b"C"
+
+
 @pytest.mark.parametrize(
     "text",
     [
