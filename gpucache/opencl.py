@@ -218,7 +218,7 @@ class _Call:
             self._as_given(),
             self.devices,
             [hit.payload for hit in hits],
-            [partial(build_log, layers, hit) for hit in hits],
+            [partial(build_log, layers, hit) if hit.head.has_log else None for hit in hits],
         )
 
     def compiler(self, device: Any, prepared: Prepared) -> Callable[[], Artifact]:

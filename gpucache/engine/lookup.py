@@ -72,12 +72,11 @@ def _sizes(sizes: Sequence[Sequence[int]]) -> str:
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
-    """What the compiler said when a hit was built; empty where nothing, or where the entry is gone."""
-    if hit.head.has_log:
-        for store in layers.on_disk():
-            detail = store.detail(hit.key)
-            if detail is not None:
-                return detail.build_log
+    """What the compiler said when a hit was built; empty where its entry is gone."""
+    for store in layers.on_disk():
+        detail = store.detail(hit.key)
+        if detail is not None:
+            return detail.build_log
     return ""
 
 

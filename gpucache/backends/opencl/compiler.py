@@ -100,7 +100,7 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
         devices: Sequence[Any],
         payloads: Sequence[bytes],
         source: str,
-        logs: Sequence[Callable[[], str]],
+        logs: Sequence[Callable[[], str] | None],
     ) -> None:
         super().__init__(context, devices, payloads)
         self._text = source
@@ -111,8 +111,16 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
 
     def get_build_info(self, device: Any, param: Any) -> Any:
         if param == cl.program_build_info.LOG and device in self._logs:
-            return self._logs[device]()
+            read = self._logs[device]
+            return "" if read is None else read()
         return super().get_build_info(device, param)
+
+    def _get_build_logs(self) -> list[tuple[Any, str]]:
+        """What PyOpenCL's build looks at to warn: a log is read only where its warning shows it."""
+        shown = "PYOPENCL_COMPILER_OUTPUT" in os.environ
+        return [
+            (device, read() if shown else "there is a log") for device, read in self._logs.items() if read
+        ]
 
 
 def build_binaries_as_pyopencl(
@@ -121,12 +129,13 @@ def build_binaries_as_pyopencl(
     options: str | Sequence[str],
     devices: Sequence[Any],
     payloads: Sequence[bytes],
-    logs: Sequence[Callable[[], str]],
+    logs: Sequence[Callable[[], str] | None],
 ) -> Any:
     """A ``pyopencl.Program`` from binaries that says of itself what one from source would.
 
-    It knows its source, its options and the logs, one per device and read when asked for, and warns as
-    PyOpenCL does of a build that has a log. Raises CompileError where the driver rejects a binary.
+    It knows its source, its options and the logs, one per device, read when asked for and None where the
+    compiler said nothing, and warns as PyOpenCL does of a build that has a log. Raises CompileError
+    where the driver rejects a binary.
     """
     program = cl.Program(context, source)
     text = source if isinstance(source, str) else source.decode(errors="replace")
