@@ -11,7 +11,8 @@ appears earlier in the search, or equal files reached differently, change it.
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gpucache.errors import SourceError
 from gpucache.keys import digest
@@ -35,6 +36,7 @@ from gpucache.sources.whereabouts import Whereabouts
 
 _LIMITS = Limits()
 _OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER | Whereabouts.TYPES
+_QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 _REMEMBERED_SCANS = 4096
 _scans: dict[tuple[str, bool], Scan] = {}
 
@@ -119,7 +121,8 @@ class _Walk:
 
     def define(self, definitions: Sequence[str]) -> None:
         """Read ``-D`` options as the definitions they are."""
-        data = os.fsencode("".join(f"#define {_as_definition(each)}\n" for each in definitions))
+        lines = (f"#define {_as_definition(read)}\n" for each in definitions for read in _readings(each))
+        data = os.fsencode("".join(lines))
         self._pending.insert(0, File("a build option", 0, data, digest=digest(data)))
 
     def configure(self) -> None:
@@ -323,6 +326,19 @@ def _as_definition(option: str) -> str:
     """The value of a ``-D`` option as the operand of ``#define``."""
     name, given, value = option.replace("\n", " ").partition("=")
     return f"{name} {value if given else 1}"
+
+
+def _readings(option: str) -> Iterable[str]:
+    """A ``-D`` option as written, and as compilers read it that take quotes or backslashes out of it.
+
+    For a name in quotes Intel's runtime is given ``\\"a.h\\"``, and NVRTC ``"a.h"``.
+    """
+    found = {option: None}
+    for text in (pending := [option]):
+        new = {sign.sub(r"\1", text) for sign in _QUOTING if sign.search(text)} - found.keys()
+        found |= dict.fromkeys(sorted(new))
+        pending += sorted(new)
+    return found
 
 
 def _remembered_scan(content: str, data: bytes, *, trigraphs: bool) -> Scan:

@@ -151,6 +151,11 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
         (["-DA=1\N{NO-BREAK SPACE}"], "holds white space or a zero byte"),
         (["-DA=1\0-DB"], "holds white space or a zero byte"),
         (['-DA="1', "-w"], "open a quote; close it"),
+        (['"-Iinc"'], "'\"-Iinc\"' is not one to every compiler; quote only its value"),
+        (['-"I"inc'], "quote only its value"),
+        (['"-DA=1"'], "quote only its value"),
+        (['"-D"', "A"], "quote only its value"),
+        (['"-cl-kernel-arg-info"'], "quote only its value"),
     ],
 )
 def test_what_compilers_read_differently_is_refused(options: str | list[str], words: str) -> None:

@@ -243,6 +243,27 @@ def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> N
     assert without == within
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        r"H=\"x.h\"",
+        'H="<x.h>"',
+        '"H=<x.h>"',
+        '"H"=<x.h>',
+        r'H="\"x.h\""',
+        '"H="<x".h>"',
+        "H='\"x.h\"'",
+    ],
+)
+def test_an_include_through_an_option_is_covered_however_the_compiler_takes_its_quotes(
+    option: str, tree: Tree
+) -> None:
+    """A compiler may take quotes and backslashes out of an option before it defines the macro."""
+    root = str(tree({"x.h": b"x"}))
+    closure = read_closure(b"#include H", rule=RULE, include_dirs=[root], cwd=None, definitions=[option])
+    assert closure.includes == (Include("x.h", digest(b"x")),)
+
+
 def test_a_sweep_finds_what_the_definitions_of_found_headers_name(tree: Tree) -> None:
     """A header found by a sweep can define what the next include is made of."""
     files = {"a/one.h": b"#define NEXT <far/two.h>\n", "a/far/two.h": b"2", "a/far/three.h": b"3"}

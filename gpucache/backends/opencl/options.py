@@ -259,6 +259,8 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
                 f"the build option {name!r} reads or writes files beside the artifact, which a cached "
                 "build would skip; leave it out"
             )
+        elif '"' in name.partition("=")[0]:
+            raise OptionError(f"the build option {name!r} is not one to every compiler; quote only its value")
         else:
             options.append(name)
     return tuple(options), tuple(dirs)
