@@ -60,7 +60,8 @@ def library_at(address: int) -> Path | None:
     if sys.platform != "linux":
         return None
     info = _Info()
-    found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info))
+    tell = getattr(ctypes.CDLL(None), "dladdr", None)  # an old libc has it elsewhere
+    found = tell and tell(ctypes.c_void_p(address), ctypes.byref(info))
     return Path(os.fsdecode(info.file)) if found and info.file else None
 
 

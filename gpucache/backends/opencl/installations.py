@@ -59,14 +59,19 @@ _KINDS = (
 )
 
 
-def installation_of(platform: int) -> Installation:
-    """The files behind a ``cl_platform_id``, given as an address.
+def library_of(handle: int) -> Path | None:
+    """The library that a platform or a device belongs to, given as an address.
 
     Its first field is the implementation's table of functions (cl_khr_icd), which lies in its library. A
     table that lies elsewhere tells nothing, and is not followed.
     """
-    table = ctypes.c_void_p.from_address(platform).value if platform else None
-    library = library_at(table) if table else None
+    table = ctypes.c_void_p.from_address(handle).value if handle else None
+    return library_at(table) if table else None
+
+
+def installation_of(platform: int) -> Installation:
+    """The files behind a ``cl_platform_id``, given as an address."""
+    library = library_of(platform)
     if library is None:
         return Installation(())
     kind = next((kind for kind in _KINDS if library.name.startswith(kind.name)), _Kind(""))

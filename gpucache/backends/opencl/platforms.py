@@ -21,7 +21,7 @@ import pyopencl as cl
 
 from gpucache.backends.installation import Installation
 from gpucache.backends.opencl import vendors
-from gpucache.backends.opencl.installations import installation_of
+from gpucache.backends.opencl.installations import installation_of, library_of
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
@@ -299,29 +299,11 @@ def _knows_cpu(handle: Any) -> bool:
     return ask() != b"generic"
 
 
-class _Symbol(ctypes.Structure):
-    """What dladdr(3) tells of an address."""
-
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    ]
-
-
 def _library_of(handle: Any) -> ctypes.CDLL | None:
-    """The driver's library that a device belongs to, of which several may be loaded.
-
-    Whatever the ICD loader hands out begins with the address of the driver's own table of functions.
-    """
-    table = ctypes.c_void_p.from_address(handle.int_ptr)
-    found = _Symbol()
-    tell = getattr(ctypes.CDLL(None), "dladdr", None)  # an old libc has it elsewhere
-    if tell is None or not tell(table, ctypes.byref(found)) or not found.file:
-        return None
+    """The driver's library that a device belongs to, of which several may be loaded."""
+    library = library_of(handle.int_ptr)
     try:
-        return ctypes.CDLL(os.fsdecode(found.file))
+        return None if library is None else ctypes.CDLL(str(library))
     except OSError:
         return None
 
