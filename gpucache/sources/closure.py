@@ -32,7 +32,7 @@ from gpucache.sources.scan import (
 )
 from gpucache.sources.sweep import matching_files, reachable_files
 from gpucache.sources.vocabulary import Vocabulary, macros_of, vocabulary
-from gpucache.sources.whereabouts import Whereabouts
+from gpucache.sources.whereabouts import Whereabouts, prints_anew
 
 _LIMITS = Limits()
 _OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER | Whereabouts.TYPES
@@ -172,8 +172,12 @@ class _Walk:
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = path_macros([text for _, text in texts])
         headers = any(file.number for file, _ in texts)
+        printed = any(text.whereabouts & Whereabouts.PRINTED for _, text in texts)
+        computed = printed and any(prints_anew(text.definitions) for _, text in texts)
         for file, text in texts:
             told = text.whereabouts
+            if computed and told & Whereabouts.PRINTED:
+                told |= Whereabouts.HERE | Whereabouts.CALLER
             if macros and not told & Whereabouts.HERE and self._uses(file, macros):
                 told |= Whereabouts.HERE
             tells = Whereabouts.HERE if file.number else Whereabouts.CALLER

@@ -26,6 +26,7 @@ _PRINTS = re.compile(
     rb"(?:::|std::)?f?printf|__assert(?:fail|_fail|_rtn|2)|(?:cub|CUB_NS_QUALIFIER)::Debug|(?:__)?asm(?:__)?\s+\w+"
     rb"|(?:__)?asm(?:__)?"
 )
+_REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MULTILINE)
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
@@ -45,6 +46,8 @@ class Whereabouts(Flag):
     """The last part of its own path, or of that of a text that uses its macros."""
     TYPES = 16
     """By clang, the paths of texts that define its types."""
+    PRINTED = 32
+    """Nothing, where the functions that print are not macros of the program's."""
 
 
 _CALL = Whereabouts.HERE | Whereabouts.CALLER
@@ -78,6 +81,7 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
         if (start and _IN_WORD.match(text, start - 1)) or _INCLUDE.match(text, line):
             continue
         if _is_printed(text, line, mention):
+            found |= Whereabouts.PRINTED
             continue
         kind = _MENTIONS[mention[0]]
         if kind & Whereabouts.HERE and (definition := _DEFINE.match(text, line)):
@@ -85,6 +89,11 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
         else:
             found |= kind
     return found, macros
+
+
+def prints_anew(definitions: bytes) -> bool:
+    """Whether a function that can only print is defined as a macro; operands of ``#define``, one a line."""
+    return _REDEFINED.search(definitions) is not None
 
 
 def _is_printed(text: bytes, line: int, mention: re.Match[bytes]) -> bool:
