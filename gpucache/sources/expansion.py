@@ -74,7 +74,7 @@ class _Expansion:
 
     def _expands(self, token: _Token) -> bool:
         text, hidden = token
-        if text in FILE_NAMES or text.startswith(b"__has_"):
+        if text in FILE_NAMES or text == b"_Pragma" or text.startswith(b"__has_"):
             raise _UntoldError
         return text in self._macros and text not in hidden
 

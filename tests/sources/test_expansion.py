@@ -59,6 +59,7 @@ def test_what_no_definition_leads_to_is_not_told(operand: bytes, definitions: by
 @pytest.mark.parametrize(
     ("operand", "definitions"),
     [
+        (b"H", b'H _Pragma("once") <x.h>'),
         (b"C(x, .h)", b"C(a, b) <a##b>"),
         (b"C(x, .h)", b"C(...) <__VA_ARGS__>"),
         (b"H", b"H __FILE__"),
