@@ -1,7 +1,7 @@
 """Shared libraries: which of them this process runs, and what each says of itself.
 
 Sources: the System V gABI for program headers and the dynamic section, ``NT_GNU_BUILD_ID`` of the GNU
-tools, dladdr(3) and dl_iterate_phdr(3). What a process runs is told on Linux only; elsewhere nothing
+tools, dladdr(3) and dlinfo(3). What a process runs is told on Linux only; elsewhere nothing
 is found. Files are read a few kilobytes each, and read as 64-bit and little-endian ones, as all
 machines are that compilers of ours run on. Must not know any compiler.
 """
@@ -50,9 +50,14 @@ class _Info(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """The beginning of ``struct dl_phdr_info``."""
+    """``struct link_map``."""
 
-    _fields_ = (("address", ctypes.c_void_p), ("file", ctypes.c_char_p))
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("file", ctypes.c_char_p),
+        ("dynamic", ctypes.c_void_p),
+        ("next", ctypes.c_void_p),
+    )
 
 
 def library_at(address: int) -> Path | None:
@@ -69,14 +74,14 @@ def loaded_libraries() -> Mapping[str, Path]:
     """The libraries that this process runs, by the name that they were loaded under."""
     if sys.platform != "linux":
         return {}
+    # Not by dl_iterate_phdr: it calls back with the loader's lock held, and to be called back takes Python's
+    # own, with which another thread may be waiting for the loader. The handle of the program is the list.
     files: list[bytes] = []
-
-    def add(info: "ctypes._Pointer[_Loaded]", size: int, data: None) -> int:  # noqa: ARG001 - its signature
-        files.append(info.contents.file or b"")
-        return 0
-
-    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
-    ctypes.CDLL(None).dl_iterate_phdr(kind(add), None)
+    place: int | None = ctypes.CDLL(None)._handle
+    while place:
+        one = _Loaded.from_address(place)
+        files.append(one.file or b"")
+        place = one.next
     found: dict[str, Path] = {}
     for path in (Path(os.fsdecode(file)) for file in files if file.startswith(b"/")):
         found.setdefault(path.name, path)
