@@ -19,7 +19,7 @@ from pathlib import Path
 
 import xxhash
 
-from gpucache.backends.libraries import loaded_libraries, read_library
+from gpucache.backends.libraries import loaded_as, read_library
 from gpucache.keys import NOT_FOUND, digest
 
 _WHOLE_BYTES = 1024**2
@@ -65,12 +65,11 @@ class Installation:
 
 def with_needed(library: Path) -> tuple[Path, ...]:
     """A loaded library and those that were loaded with it, the system's left out."""
-    here = loaded_libraries()
     found = {library: None}
     for path in (pending := [library]):
         for name in read_library(path).needed:
-            needed = here.get(name)
-            if needed is not None and needed not in found and not name.startswith(_SYSTEM):
+            needed = None if name.startswith(_SYSTEM) else loaded_as(name)
+            if needed is not None and needed not in found:
                 found[needed] = None
                 pending.append(needed)
     return tuple(found)

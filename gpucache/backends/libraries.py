@@ -1,7 +1,7 @@
 """Shared libraries: which of them this process runs, and what each says of itself.
 
 Sources: the System V gABI for program headers and the dynamic section, ``NT_GNU_BUILD_ID`` of the GNU
-tools, dladdr(3) and dlinfo(3). What a process runs is told on Linux only; elsewhere nothing
+tools, dladdr(3), dlinfo(3) and proc_pid_maps(5). What a process runs is told on Linux only; elsewhere nothing
 is found. Files are read a few kilobytes each, and read as 64-bit and little-endian ones, as all
 machines are that compilers of ours run on. Must not know any compiler.
 """
@@ -10,7 +10,6 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +19,7 @@ from gpucache.keys import NOT_FOUND
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NT_GNU_BUILD_ID = 3
 _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
+_RTLD_DI_LINKMAP = 2
 _ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 _MOST_BYTES = 1024**2
 """No table that is read here is larger."""
@@ -49,15 +49,10 @@ class _Info(ctypes.Structure):
     )
 
 
-class _Loaded(ctypes.Structure):
-    """``struct link_map``."""
+class _LinkMap(ctypes.Structure):
+    """The beginning of ``struct link_map``."""
 
-    _fields_ = (
-        ("address", ctypes.c_void_p),
-        ("file", ctypes.c_char_p),
-        ("dynamic", ctypes.c_void_p),
-        ("next", ctypes.c_void_p),
-    )
+    _fields_ = (("address", ctypes.c_void_p), ("file", ctypes.c_char_p))
 
 
 def library_at(address: int) -> Path | None:
@@ -70,27 +65,35 @@ def library_at(address: int) -> Path | None:
     return Path(os.fsdecode(info.file)) if found and info.file else None
 
 
-def loaded_libraries() -> Mapping[str, Path]:
-    """The libraries that this process runs, by the name that they were loaded under."""
-    if sys.platform != "linux":
-        return {}
-    # Not by dl_iterate_phdr: it calls back with the loader's lock held, and to be called back takes Python's
-    # own, with which another thread may be waiting for the loader. The handle of the program is the list.
-    files: list[bytes] = []
-    place: int | None = ctypes.CDLL(None)._handle
-    while place:
-        one = _Loaded.from_address(place)
-        files.append(one.file or b"")
-        place = one.next
-    found: dict[str, Path] = {}
-    for path in (Path(os.fsdecode(file)) for file in files if file.startswith(b"/")):
-        found.setdefault(path.name, path)
-    return found
-
-
 def loaded(name: str) -> Path | None:
     """The file of a loaded library whose name begins with ``name``."""
-    return next((path for file, path in loaded_libraries().items() if file.startswith(name)), None)
+    if sys.platform != "linux":
+        return None
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    paths = ("/" + path for _, slash, path in (line.partition("/") for line in lines) if slash)
+    return next((Path(path) for path in paths if path.rpartition("/")[2].startswith(name)), None)
+
+
+def loaded_as(name: str) -> Path | None:
+    """The file of the library that is loaded under the name by which others need it; loads nothing.
+
+    Not asked with dl_iterate_phdr(3): the loader is locked while it calls back, a callback in Python waits
+    for the interpreter, and the thread that holds the interpreter may wait for the loader.
+    """
+    if sys.platform != "linux":
+        return None
+    tell = getattr(ctypes.CDLL(None), "dlinfo", None)  # an old libc has it elsewhere
+    try:
+        handle = ctypes.CDLL(name, mode=os.RTLD_LAZY | os.RTLD_NOLOAD)._handle
+    except OSError:
+        return None
+    link = ctypes.POINTER(_LinkMap)()
+    if tell is None or tell(ctypes.c_void_p(handle), _RTLD_DI_LINKMAP, ctypes.byref(link)):
+        return None
+    return Path(os.fsdecode(link.contents.file or b""))
 
 
 def read_library(path: Path) -> Library:

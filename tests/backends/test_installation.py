@@ -79,6 +79,36 @@ def test_a_library_is_told_by_an_address_in_it() -> None:
     assert libraries.library_at(8) is None
 
 
+_AT_ONCE = """
+import _ctypes
+from concurrent.futures import ThreadPoolExecutor
+from gpucache.backends.installation import with_needed
+from gpucache.backends.libraries import loaded
+
+def ask(number):
+    for _ in range(100):
+        with_needed(loaded("libc.so"))
+
+def load(number):
+    for _ in range(1000):
+        _ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 0))
+
+with ThreadPoolExecutor(4) as threads:
+    asking = [threads.submit(work, 0) for work in (ask, load, ask, load)]
+for each in asking:
+    each.result()
+"""
+
+
+def test_asking_what_is_loaded_while_a_library_is_loaded_comes_to_an_end(tmp_path: Path) -> None:
+    """A thread that asks keeps no lock of the loader while it waits for the interpreter's."""
+    if sys.platform != "linux":
+        pytest.skip("what is loaded is told on Linux only")
+    library = tmp_path / "another.so"
+    shutil.copy(libraries.loaded("_ctypes") or "", library)
+    subprocess.run([sys.executable, "-c", "import sys" + _AT_ONCE, library], check=True, timeout=PATIENCE_S)
+
+
 def _of_printf() -> Path | None:
     import ctypes
 
