@@ -67,10 +67,16 @@ class OwnCache:
         )
 
     def artifact(self, entry: CacheEntry) -> Artifact:
-        """What the entry holds; raises FormatError."""
+        """What the entry holds; raises FormatError, also for bytes of an unknown kind."""
         whole = self._whole(entry)
+        try:
+            kind = ArtifactKind(whole.head.artifact_kind)
+        except ValueError:  # ProgramCache keeps whatever bytes it is given
+            raise FormatError(
+                f"the entry {entry.key[:12]} holds bytes of a kind that no driver takes"
+            ) from None
         return Artifact(
-            ArtifactKind(whole.head.artifact_kind),
+            kind,
             whole.payload,
             compile_ns=whole.head.compile_ns,
             lowered_names=whole.head.lowered_names,
@@ -110,7 +116,7 @@ class OwnCache:
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The payload; raises FormatError."""
-        return self.artifact(entry).payload
+        return self._whole(entry).payload
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:
         """Remove an entry if unchanged since the scan."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Filled, Run
@@ -117,6 +121,22 @@ def test_extract_writes_what_the_compiler_returned(run: Run, mixed: Filled, tmp_
     assert hashlib.sha256(file.read_bytes()).hexdigest() == entry["payload"]["SHA-256"]
     assert file.read_bytes().startswith(b"\x7fELF")
     assert str(file) in answer.err and "cubin" in answer.err
+
+
+def test_bytes_of_an_unknown_kind_are_extracted_and_never_loaded(
+    run: Run, root: Path, tmp_path: Path
+) -> None:
+    """A program may hand cuda.core's cache any bytes, and gets the same ones back on every way."""
+    script = 'from gpucache.cuda import ProgramCache\nProgramCache()[b"key"] = b"neither cubin nor PTX"'
+    environment = {**os.environ, "GPUCACHE_DIR": str(root)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=PATIENCE_S)
+    (entry,) = run("--json", "inspect", "--list").document["outcomes"]
+    file = tmp_path / "artifact"
+    assert run("inspect", entry["key"], "--extract", file).code == 0
+    assert file.read_bytes() == b"neither cubin nor PTX"
+    answer = run("--json", "verify", "--load")
+    (note,) = answer.document["summary"]["notes"]
+    assert answer.code == 0 and "bytes of a kind that no driver takes" in note["note"]
 
 
 @pytest.mark.parametrize("words", [[], ["twice.cl"]])

@@ -1,0 +1,24 @@
+"""How often a promise is attacked: a short form that always runs, and a long one by ``TRIALS=FILE``.
+
+    TRIALS=trials.txt pytest -m stress tests/faults
+
+The long form appends a line for each attack to the file: what was done, how often, and how often it
+succeeded.
+"""
+
+import os
+from pathlib import Path
+
+_FILE = os.environ.get("TRIALS", "")
+
+
+def trials(short: int, long: int) -> int:
+    """How often to try."""
+    return long if _FILE else short
+
+
+def tell(attack: str, count: int, failures: int) -> None:
+    """Write down what the long form counted."""
+    if _FILE:
+        with Path(_FILE).open("a", encoding="utf-8") as file:
+            file.write(f"{attack} | {count:,} | {failures:,}\n")
