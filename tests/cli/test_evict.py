@@ -184,7 +184,7 @@ def test_a_read_only_cache_is_not_evicted_from(
 
 def _driver_cache(root: Path) -> Path:
     """A cache of the CUDA driver, last written to a day ago."""
-    for name in ("index", "A/B/00000000000001"):
+    for name in ("index", "A/B/0000000000000c"):
         path = root / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(b"cubin")
@@ -202,7 +202,7 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
     assert planned.code == done.code == 3
     assert planned.document["outcomes"] == done.document["outcomes"]
     assert planned.document["outcomes"][0]["kept_because"]
-    assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "00000000000001").exists()
+    assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "0000000000000c").exists()
 
 
 @pytest.mark.parametrize("option", ["--program", "--target"])

@@ -157,6 +157,8 @@ def _stays(root: Path, found: Survey, now_ns: int) -> str:
         return findings.FOREIGN
     if found.strangers.count:
         return findings.strangers(root, found)
+    if not found.telling:
+        return findings.UNPROVEN
     if abs(now_ns - found.newest_ns) < BUSY_NS:
         return "a program is using it: it changed within the last minute; end that, or wait"
     return ""

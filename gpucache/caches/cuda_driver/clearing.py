@@ -41,14 +41,13 @@ def _clear_below(outer: Folder, parts: Sequence[str], began_ns: int, failed: Tal
     try:
         with outer.folder(parts[-1]) as folder:
             _clear(folder, parts, began_ns, failed)
-            path = folder.path
     except FileNotFoundError:
         return
     except OSError as error:
         failed.add("/".join(parts), error.strerror or "it does not open")
         return
     with suppress(OSError):  # it holds what stays
-        path.rmdir()
+        outer.remove_folder(parts[-1])
 
 
 def _remove(folder: Folder, name: str, began_ns: int, failed: Tally) -> None:

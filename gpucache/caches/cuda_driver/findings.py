@@ -15,6 +15,10 @@ FOREIGN = (
     "this is no cache of the CUDA driver, as it has neither its index nor its layout, so nothing in it is "
     "looked at or removed; name the folder of one"
 )
+UNPROVEN = (
+    "nothing there is named as only the driver names its files: an index and plain numbers are what others "
+    "have as well, so nothing is removed; remove it yourself if it is the driver's"
+)
 OPAQUE = "the driver's format is not documented, so nothing in it can be checked but owners, modes and sizes"
 
 

@@ -57,6 +57,8 @@ class Survey:
     """Binaries written within the last hour."""
     documented: int = 0
     """Files that lie and are named exactly as in the listings."""
+    telling: int = 0
+    """Those of them whose name is no mere number, as a date or a count of somebody else's would be."""
     strangers: Tally = field(default_factory=Tally)
     """What lies in the tree and is not named as the driver's own, links among it."""
     oversize: Tally = field(default_factory=Tally)
@@ -191,7 +193,9 @@ def _count_binary(
     age_ns = now_ns - status.st_mtime_ns
     name = node.path.rpartition("/")[2]
     found.recent += age_ns < RECENT_NS
-    found.documented += _DOCUMENTED.fullmatch(node.path) is not None
+    if _DOCUMENTED.fullmatch(node.path):
+        found.documented += 1
+        found.telling += not name.isdecimal()
     if limit_bytes is not None and status.st_size > limit_bytes:
         found.oversize.add(node.path)
     if age_ns < RECENT_NS:

@@ -25,8 +25,8 @@ def file(root: Path, path: str, size: int = 100, mtime_ns: int = OLD) -> Path:
 
 
 def binary(root: Path, number: int, size: int = 100, mtime_ns: int = OLD) -> Path:
-    """A binary, by number."""
-    return file(root, f"{number % 16:X}/{number // 16 % 16:X}/{number:014x}", size, mtime_ns)
+    """A binary, by number; the driver's names are hashes."""
+    return file(root, f"{number % 16:X}/{number // 16 % 16:X}/{0xABCDEF << 32 | number:014x}", size, mtime_ns)
 
 
 def tree(root: Path, binaries: int = 3, size: int = 100, mtime_ns: int = OLD) -> Path:

@@ -30,7 +30,7 @@ from tests.caches.cuda_driver.build import (
 )
 
 _MIB = 1 << 20
-_PART = st.sampled_from(["a", "F", "index", "\udcff", "tmp1", "0" * 14])
+_PART = st.sampled_from(["a", "F", "index", "\udcff", "tmp1", "0" * 14, "c" * 14])
 
 
 def test_the_whole_cache_is_one_entry(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_nearly_full_cache_is_told(used: int, recent: int, words: str | None, 
 def test_at_the_highest_limit_another_remedy_is_told(tmp_path: Path) -> None:
     """The driver allows no more."""
     tree(tmp_path / "jit", binaries=1)
-    with (tmp_path / "jit" / "0" / "0" / f"{0:014x}").open("r+b") as large:
+    with binary(tmp_path / "jit", 0).open("r+b") as large:
         large.truncate(4 << 30)
     detail = told(opened(tmp_path / "jit", limit=4 << 30))[FindingKind.STALE]
     assert "CUDA_CACHE_PATH" in detail and "raise" not in detail
@@ -284,6 +284,17 @@ def test_a_cache_among_the_files_of_others_is_not_emptied(stranger: str, tmp_pat
     assert len([path for path in (tmp_path / "jit").rglob("*") if path.is_file()]) == 5
 
 
+@pytest.mark.parametrize("paths", [("index",), ("12/24/20241224103000", "12/25/20241225103000", "index")])
+def test_what_others_have_as_well_shows_nothing(paths: tuple[str, ...], tmp_path: Path) -> None:
+    """Photos by month, day and time lie as a driver's files do, and many programs call a file an index."""
+    for path in paths:
+        file(tmp_path / "jit", path)
+    entry = only(opened(tmp_path / "jit"))
+    kept = _remove(tmp_path / "jit")
+    assert kept is not None and "as only the driver names" in kept.reason and kept.reason == entry.stays
+    assert all((tmp_path / "jit" / path).exists() for path in paths)
+
+
 def test_a_link_is_a_stranger(tmp_path: Path) -> None:
     """The driver makes none, so a user did."""
     tree(tmp_path / "jit")
@@ -362,6 +373,7 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
         for entry in cache.scan():
             assert dict(entry.fields)["files"] == str(files)
             cache.check(entry)
-            kept = survey(root, NOW, None).strangers.count > 0 or survey(root, NOW, None).foreign
+            found = survey(root, NOW, None)
+            kept = found.strangers.count > 0 or found.foreign or not found.telling
             assert (cache.remove(entry, "--all") is None) is not kept
             assert any(path.is_file() for path in root.rglob("*")) is kept
