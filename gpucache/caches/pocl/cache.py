@@ -120,7 +120,8 @@ class PoclCache:
                 return Kept(_BUSY)
             if stays := entries.stays(tree):
                 return Kept(stays)
-            self._take_out(seen)
+            if stays := self._take_out(seen):
+                return Kept(stays)
         except OSError as error:
             return Kept.by(error, self._root)
         return None
@@ -178,19 +179,22 @@ class PoclCache:
         told = subject.module.kernels if isinstance(subject.module, Module) else ()
         return Candidate(entry, frozenset((*told, *subject.tree.kernels)), subject.tree.variants)
 
-    def _take_out(self, seen: Seen) -> None:
-        removal.remove_program(self._root, seen.pair, seen.rest)
+    def _take_out(self, seen: Seen) -> str:
+        """Remove a program's folder; why it stays, as a clause, where it does."""
+        stays = removal.remove_program(self._root, seen.pair, seen.rest)
         self._emptied.add(seen.pair)
+        return stays
 
     def _clear(self, checked: Checked) -> frozenset[str]:
         """Remove a group of leftovers; the details that are no longer true."""
         pattern = checked.entry.removeprefix(f"{self._root}/")
         group = leftovers.gather(self._root, self._clock()).groups.get(pattern)
+        gone = group is not None
         for place in group.places if group else ():
             with suppress(FileNotFoundError):  # another one removes it, too
-                removal.remove_place(self._root, place)
+                gone &= removal.remove_place(self._root, place)
                 self._emptied.update(place[:-1])
-        return frozenset(one.detail for one in checked.findings) if group else frozenset()
+        return frozenset(one.detail for one in checked.findings) if gone else frozenset()
 
     def _mend(self, checked: Checked, entry: CacheEntry) -> frozenset[str]:
         """Remove what can be made anew of a program; the details that are no longer true."""
@@ -200,9 +204,8 @@ class PoclCache:
         except FileNotFoundError:  # it is gone, and with it all that was wrong
             return frozenset(one.detail for one in checked.findings)
         if any(problem.mend is Mend.PROGRAM for problem in found):
-            if entries.stays(subject.tree):
+            if entries.stays(subject.tree) or self._take_out(_seen(entry)):
                 return frozenset()
-            self._take_out(_seen(entry))
             return frozenset(problem.detail for problem in found)
         return frozenset(problem.detail for problem in found if self._remove_items(subject, problem))
 

@@ -1,5 +1,6 @@
 """A program of PoCL's cache as an entry of any cache."""
 
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ from gpucache.caches.files import Identity
 from gpucache.caches.pocl import bitcode, names
 from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.bitstream import CutError
-from gpucache.caches.pocl.tree import Item, Role, Tree, read_tree
+from gpucache.caches.pocl.tree import Item, Role, Tree, read_tree, tree_of
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, FindingKind
 from gpucache.payload.reading import printable
 
@@ -20,6 +22,9 @@ _LLVM = "LLVM"
 _KINDS = {"program.bc": "llvm-bitcode", "program.spv": "spir-v", "program.mlir": "mlir"}
 _SHOWN = 32
 """Kernels and variants of one program that are listed."""
+_TEMPORARY_BYTES = 64 << 10
+_COMPILED = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR")
+"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V and MLIR begin."""
 UNNAMED = "a program without kernels"
 
 
@@ -91,6 +96,25 @@ def stays(tree: Tree) -> str:
     if strange:
         return f"its folder holds {shown(strange[0].place)}, none of PoCL's; move that elsewhere"
     return "" if tree.complete else "its folder holds more than was looked at; remove it yourself"
+
+
+def is_own_temporary(top: Folder, name: str) -> bool:
+    """Whether a file or folder in the root, called as PoCL calls temporary ones, holds what those hold.
+
+    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled one, a
+    kernel's source, and a folder in which all is PoCL's are. Raises OSError.
+    """
+    status = top.lstat(name)
+    if stat.S_ISDIR(status.st_mode):
+        with top.folder(name) as folder:
+            return not stays(tree_of(folder))
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    try:
+        start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
+    except FormatError:
+        return False
+    return not start or start.startswith(_COMPILED) or (name.endswith(".cl") and b"kernel" in start)
 
 
 def read_module(root: Path, pair: str, rest: str, program: Item) -> Module | Broken | None:

@@ -155,13 +155,20 @@ def _sort(top: Folder, name: str, found: Remains, now_ns: int) -> None:
     group = names.temporary_group(name)
     if stat.S_ISLNK(status.st_mode):
         (found.links.append if group is None and names.is_pair(name) else found.strange)(name)
-    elif group is not None:
+    elif group is not None and _is_own(top, name):
         size = files.allocated_bytes(status)
         found.groups[f"{group}*"].add((name,), size, now_ns - status.st_mtime_ns)
     elif names.is_pair(name) and stat.S_ISDIR(status.st_mode):
         _within(top, name, found)
     else:
         found.strange(name)
+
+
+def _is_own(top: Folder, name: str) -> bool:
+    try:
+        return entries.is_own_temporary(top, name)
+    except OSError:
+        return False
 
 
 def _within(top: Folder, pair: str, found: Remains) -> None:

@@ -101,26 +101,34 @@ class Tree:
         return sum(allocated_bytes(item.status) for item in held)
 
 
-def read_tree(root: Path, pair: str, rest: str) -> Tree:
-    """A program's folder; raises OSError where it cannot be opened."""
-    with open_folder(root, pair, rest) as folder:
-        items = tuple(islice(_walk(folder, ()), FILE_LIMIT + 1))
-        return Tree(folder.status(), items[:FILE_LIMIT], len(items) <= FILE_LIMIT)
+def read_tree(root: Path, *parts: str) -> Tree:
+    """A program's folder below a root; raises OSError where it cannot be opened."""
+    with open_folder(root, *parts) as folder:
+        return tree_of(folder)
 
 
-def _walk(folder: Folder, above: tuple[str, ...]) -> Iterator[Item]:
+def tree_of(folder: Folder) -> Tree:
+    """What is in a program's open folder; raises OSError."""
+    status = folder.status()
+    items = tuple(islice(_walk(folder, (), status.st_dev), FILE_LIMIT + 1))
+    return Tree(status, items[:FILE_LIMIT], len(items) <= FILE_LIMIT)
+
+
+def _walk(folder: Folder, above: tuple[str, ...], device: int) -> Iterator[Item]:
     found = sorted(entry.name for entry in islice(folder.entries(), FILE_LIMIT + 1))
     for name in found:
         try:
             status = folder.lstat(name)
         except FileNotFoundError:  # its writer renamed it
             continue
-        item = Item((*above, name), _role((*above, name), status), status)
+        # What is mounted there is somebody else's, whatever it is called.
+        role = _role((*above, name), status) if status.st_dev == device else Role.FOREIGN
+        item = Item((*above, name), role, status)
         yield item
         if item.role is Role.FOLDER:
             try:
                 with folder.folder(name) as inner:
-                    yield from _walk(inner, item.parts)
+                    yield from _walk(inner, item.parts, device)
             except OSError:  # removed meanwhile, or closed to us: what cannot be read is not judged
                 continue
 

@@ -24,7 +24,7 @@ def _repair(root: Path) -> list[Checked]:
 
 def _temporaries(root: Path) -> None:
     for name in ("tempfile_AIaq2O", "tempfile_KLXpbI.so.o"):
-        (root / name).write_bytes(b"x" if "." in name else b"")
+        (root / name).write_bytes(build.library() if "." in name else b"")
     (root / "tempdir_gpucache_00" / "vecadd").mkdir(parents=True)
     (root / "_UNCACHED_abcdef").mkdir()
 
@@ -72,6 +72,21 @@ def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
     _repair(root)
     assert (target / "precious").exists()
     assert (root / "tempdir_abcdef").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name", ["tempfile_thesis.tex", "tempfile_report", "tempdir_backup/notes.txt", "_UNCACHED_recipe/soup.cl"]
+)
+def test_what_people_call_as_pocl_does_is_a_stranger(name: str, tmp_path: Path) -> None:
+    """Words of six letters end their names as well; what they hold tells them apart."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    build.age(tmp_path, _OLD)
+    [(kind, detail)] = _left(tmp_path).values()
+    assert kind is FindingKind.LEFTOVER
+    assert name.partition("/")[0] in detail and "none of PoCL's" in detail
+    assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_failed_builds_are_orphans_and_go_with_their_folders(tmp_path: Path) -> None:

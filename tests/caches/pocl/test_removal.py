@@ -1,12 +1,13 @@
 """Removing programs from a PoCL cache that others use without locks."""
 
+import errno
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from gpucache.caches.pocl import removal
+from gpucache.folders import Folder
 from gpucache.outcomes import Kept
 from tests.caches.pocl import build
 
@@ -104,12 +105,25 @@ def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> Non
         removal.remove_program(root, folder.parent.name, folder.name)
 
 
+def test_what_came_after_the_look_puts_the_program_back(tmp_path: Path) -> None:
+    """A user's file that appears just before the rename is found before anything is deleted."""
+    folder = build.program(tmp_path)
+    (folder / "diary.txt").write_text("dear diary")
+    before = sorted(tmp_path.rglob("*"))
+    assert "diary.txt" in removal.remove_program(tmp_path, folder.parent.name, folder.name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(errno.EIO, "no disk")
+
+
 def test_others_see_a_program_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is renamed first; where deleting ends there, the rest is a leftover and no entry."""
     build.program(tmp_path)
     cache = build.cache(tmp_path)
     [entry] = cache.scan()
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(Folder, "unlink", _refuse)
     assert cache.remove(entry, "test") is None
     assert list(cache.scan()) == []
     monkeypatch.undo()
