@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,8 +21,18 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FILE_FLAGS = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
+def give_back(fd: int) -> None:
+    """Close a descriptor through which nothing was written; raises nothing.
+
+    A failing disk or server may report an error here too, but what was read has been read, and the
+    descriptor is gone either way.
+    """
+    with suppress(OSError):
+        os.close(fd)
+
+
 class Folder:
-    """A folder held open; a context manager that closes it. Every method raises OSError."""
+    """A folder held open; a context manager that closes it. Every method but ``close`` raises OSError."""
 
     __slots__ = ("_fd", "path")
 
@@ -51,9 +62,9 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Give the descriptor back; raises nothing."""
         if self._fd is not None:
-            os.close(self._fd)
+            give_back(self._fd)
             self._fd = None
 
     def status(self) -> os.stat_result:

@@ -147,9 +147,12 @@ class _Counter:
             self._misses += not hit
 
     def write(self) -> None:
-        if self._layers is None or self._layers.target is None or not self._layers.target.root.is_dir():
-            return  # counting alone makes no cache
-        self._layers.target.journal(process_record(self._layers, self._hits, self._misses, time.time_ns()))
+        if self._layers is None or self._layers.target is None:
+            return
+        with suppress(OSError):  # a root that cannot be looked at
+            if self._layers.target.root.is_dir():  # counting alone makes no cache
+                record = process_record(self._layers, self._hits, self._misses, time.time_ns())
+                self._layers.target.journal(record)
 
 
 _COUNTER = _Counter()

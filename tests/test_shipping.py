@@ -220,7 +220,7 @@ def test_a_root_that_may_only_be_read_keeps_nothing(as_stranger: AsStranger, gro
     root.mkdir(mode=0o755)
     outcome = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_DIR=str(root))
     assert (outcome["error"], outcome["compiled"]) == (None, 1)
-    assert outcome["log"][-1].startswith("WARNING: programs are compiled uncached: it could not be kept: ")
+    assert outcome["log"][-1].startswith("WARNING: programs are compiled uncached: nothing could be kept in ")
     assert list(root.iterdir()) == []
 
 

@@ -4,7 +4,6 @@ What follows ``--`` is a command of somebody else's and never ours to read. Clic
 itself, so it is looked for before Click sees the arguments, and the command travels beside them.
 """
 
-import errno
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from contextlib import suppress
 
 import click
 
-from gpucache import __version__
+from gpucache import __version__, refusals
 from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
@@ -23,12 +22,6 @@ from gpucache.errors import CompileError, GpucacheError
 
 INTERRUPTED = 130
 COMMANDED = ("warm", "bench")
-_OF_THE_MACHINE = frozenset(
-    {
-        errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOMEM,
-        errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT,
-    }
-)  # fmt: skip
 NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache warm -- ./app'"
 
@@ -135,11 +128,9 @@ def _failed(own: Sequence[str], error: OSError) -> int:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except OSError:
         return _fail(own, "the current folder is gone; go to another one", 2)
-    if error.errno not in _OF_THE_MACHINE:
+    if not refusals.is_of_the_machine(error):
         return _unexpected(own, error)
-    named = error.filename if isinstance(error.filename, str) else ""  # else an open file's number
-    place = f"{named} cannot be used" if named else "the operating system refused"
-    return _fail(own, f"{place} ({error.strerror}); mend that and ask again", 1)
+    return _fail(own, refusals.told(error), 1)
 
 
 def _unexpected(own: Sequence[str], error: Exception) -> int:

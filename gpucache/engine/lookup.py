@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gpucache import __version__
+from gpucache import __version__, refusals
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.naming import Identity
@@ -194,14 +194,20 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     try:
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        return Built(artifact, miss, None, note=f"it could not be kept: {why or error}", publish_failed=True)
+        return Built(artifact, miss, None, note=_unkept(store, error), publish_failed=True)
     _remember(layers, entry)
     _record(store, prepared, entry)
     if layers.trim is not None:
         with suppress(OSError, CacheUnusableError):
             layers.trim()
     return Built(artifact, miss, entry.key)
+
+
+def _unkept(store: EntryStore, error: OSError | CacheUnusableError) -> str:
+    """Why nothing was kept, in the same words for every program that it happens to."""
+    if isinstance(error, CacheUnusableError):
+        return f"nothing could be kept: {error}"
+    return f"nothing could be kept in {store.root}: {refusals.reason(error)}; {refusals.remedy(error)}"
 
 
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpucache import refusals
 from gpucache.outcomes.entries import CacheEntry
 
 ALL = "--all"
@@ -25,7 +26,7 @@ class Kept:
             return GONE
         if error.errno == errno.EROFS:
             return cls(f"{place} is on a read-only file system; mount it writable")
-        return cls(f"it cannot be removed ({error.strerror}); mend the rights of {place}")
+        return cls(f"it cannot be removed from {place} ({refusals.reason(error)}); {refusals.remedy(error)}")
 
 
 GONE = Kept("it was removed since the scan", gone=True)

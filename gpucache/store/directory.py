@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpucache import refusals
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.keys import digest
@@ -104,8 +105,8 @@ class DirectoryStore:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise CacheUnusableError(
-                f"the cache root {self.root} cannot be written ({error.strerror or error}); "
-                "name another with --root or GPUCACHE_DIR"
+                f"the cache root {self.root} cannot be written ({refusals.reason(error)}); "
+                f"{refusals.remedy(error)}, or name another with --root or GPUCACHE_DIR"
             ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
@@ -334,5 +335,5 @@ class DirectoryStore:
 
 
 def _unreadable(error: OSError | MemoryError) -> str:
-    reason = error.strerror if isinstance(error, OSError) else "not enough memory"
-    return f"the entry could not be read: {reason or error}"
+    reason = refusals.reason(error) if isinstance(error, OSError) else "not enough memory"
+    return f"the entry could not be read: {reason}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gpucache.folders import Folder
+from gpucache.folders import Folder, give_back
 
 if sys.platform != "win32":
     import fcntl
@@ -39,7 +39,7 @@ _held: set[_Hold] = set()
 def _forget_in_child() -> None:
     for hold in _held:
         if hold.fd is not None:
-            os.close(hold.fd)
+            give_back(hold.fd)
             hold.fd = None
     _held.clear()
 
@@ -67,7 +67,7 @@ def held(folder: Folder, name: str) -> bool:
     try:
         return not _lock(fd)
     finally:
-        os.close(fd)
+        give_back(fd)
 
 
 def remove_unheld(folder: Folder, name: str) -> bool:
@@ -81,7 +81,7 @@ def remove_unheld(folder: Folder, name: str) -> bool:
         folder.unlink(name)
         return True
     finally:
-        os.close(fd)
+        give_back(fd)
 
 
 def _wait(folder: Folder, name: str, timeout_s: float) -> _Hold | None:
@@ -109,9 +109,9 @@ def _try(folder: Folder, name: str) -> _Hold | None:
             _held.add(hold)
             return hold
     except BaseException:
-        os.close(fd)
+        give_back(fd)
         raise
-    os.close(fd)
+    give_back(fd)
     return None
 
 
@@ -122,7 +122,7 @@ def _release(folder: Folder, name: str, hold: _Hold) -> None:
     with suppress(OSError):
         folder.unlink(name)
     _held.discard(hold)
-    os.close(hold.fd)
+    give_back(hold.fd)
 
 
 def _lock(fd: int) -> bool:

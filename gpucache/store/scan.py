@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from gpucache import refusals
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, give_back
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head
@@ -78,7 +79,7 @@ def walk(ground: Ground, unread: Unread = _ignored) -> Iterator[tuple[Folder, st
 
 
 def _unlisted(place: Path, error: OSError) -> str:
-    return f"{place} cannot be read: {error.strerror or error}; check whose it is and its disk"
+    return f"{place} cannot be read: {refusals.reason(error)}; {refusals.remedy(error)}"
 
 
 def allocated_bytes(ground: Ground) -> int:
@@ -99,7 +100,7 @@ def is_marked(ground: Ground) -> bool:
             if os.read(fd, len(layout.TAG_TEXT)) == layout.TAG_TEXT:
                 return True
         finally:
-            os.close(fd)
+            give_back(fd)
     with suppress(OSError, CacheUnusableError), ground.open(*layout.PROGRAMS) as programs:
         for found in programs.entries():
             with suppress(OSError), programs.folder(found.name) as folder:
@@ -156,7 +157,7 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
     except OSError:
         return None
     known = isinstance(error, PermissionError)
-    reason = error.strerror or str(error)
+    reason = refusals.reason(error)
     detail = reason if isinstance(error, UntrustedFileError) else f"it cannot be read: {reason}"
     damage = EntryFormatError(Damage.UNTRUSTED, detail)
     return _entry(folder, name, status, damage, identity_of(status) if known else UNREADABLE)

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpucache import refusals
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, give_back
 
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
 
@@ -67,14 +68,21 @@ def open_root(path: Path) -> Folder:
     except NotADirectoryError as error:
         raise CacheUnusableError(f"the cache root {path} is not a folder; {_ELSEWHERE}") from error
     except OSError as error:
-        reason = error.strerror or error
-        raise CacheUnusableError(f"the cache root {path} cannot be opened: {reason}; {_ELSEWHERE}") from error
+        raise _unopened(path, error) from error
     try:
         _require_root(path, link, folder.status())
+    except OSError as error:
+        folder.close()
+        raise _unopened(path, error) from error
     except BaseException:
         folder.close()
         raise
     return folder
+
+
+def _unopened(path: Path, error: OSError) -> CacheUnusableError:
+    why = f"{refusals.reason(error)}; {refusals.remedy(error)}, or {_ELSEWHERE}"
+    return CacheUnusableError(f"the cache root {path} cannot be opened: {why}")
 
 
 @contextmanager
@@ -93,7 +101,7 @@ def open_trusted(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_resul
             raise UntrustedFileError(errno.EPERM, reason)
         yield fd, status
     finally:
-        os.close(fd)
+        give_back(fd)
 
 
 def distrust(status: os.stat_result) -> str | None:

@@ -253,10 +253,17 @@ def test_no_usable_root_says_why(ready: Ready, compiler: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [OSError(errno.ENOSPC, "No space left on device"), CacheUnusableError("the root is gone")]
+    ("failure", "told"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            " in {root}: No space left on device; make room on its disk",
+        ),
+        (CacheUnusableError("the root is gone"), ": the root is gone"),
+    ],
 )
 def test_what_cannot_be_kept_is_still_given_back(
-    tmp_path: Path, ready: Ready, compiler: Any, failure: Exception
+    tmp_path: Path, ready: Ready, compiler: Any, failure: Exception, told: str
 ) -> None:
     """A full disk or a root that vanished costs the entry, not the program, and the note says which."""
 
@@ -266,7 +273,7 @@ def test_what_cannot_be_kept_is_still_given_back(
 
     built = _built(Layers(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
     assert (built.artifact.payload, built.key) == (compiler().payload, None)
-    assert built.note == f"it could not be kept: {getattr(failure, 'strerror', None) or failure}"
+    assert built.note == f"nothing could be kept{told.format(root=tmp_path / 'cache')}"
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.EIO, "I/O error"), CacheUnusableError("gone")])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpucache import refusals
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
@@ -68,7 +69,9 @@ def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
     folder = _folders(root)[0]
     done = _failing(folder, "getdents64", error, *words, "--json", root=root)
     assert (done.returncode, told(json.loads(done.stdout))) == (code, True), done
-    assert f"{folder} cannot be read: {os.strerror(error)}; check whose it is and its disk" in done.stderr
+    assert (
+        f"{folder} cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}" in done.stderr
+    )
     assert done.stderr.count("\n") == 1
     assert list(folder.iterdir())
 
@@ -79,7 +82,7 @@ def test_a_folder_of_all_entries_that_cannot_be_listed_is_one_sentence(root: Pat
     entries = root / "v1" / "entries"
     done = _failing(entries, "getdents64", error, "inspect", "--list", root=root)
     assert (done.returncode, done.stdout) == (5, "")
-    sentence = f"{entries} cannot be read: {os.strerror(error)}; check whose it is and its disk"
+    sentence = f"{entries} cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}"
     assert done.stderr == f"gpucache: {sentence}\n"
 
 

@@ -68,7 +68,7 @@ say(store.quarantine(scanned, "odd"))
 """
     said = _said(start(_DROP + script, open_place / "cache"))
     assert said[:3] == ["Found", "EACCES", "False"]
-    assert " ".join(said[3:]).startswith("it cannot be removed (Permission denied); mend the rights of")
+    assert " ".join(said[3:]).startswith("it cannot be removed from")
     assert said[-1] == "False"
 
 
@@ -82,7 +82,7 @@ for seed in "abc":
 closed = min((root / "v1" / "entries").iterdir())
 closed.chmod(0)
 say(len(list(store.scan())))
-say(store.unread() == [f"{closed} cannot be read: Permission denied; check whose it is and its disk"])
+say(store.unread() == [f"{closed} cannot be read: Permission denied; mend its rights"])
 """
     assert _said(start(_DROP + script, open_place / "cache")) == ["2", "True"]
 

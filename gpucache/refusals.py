@@ -1,0 +1,47 @@
+"""What the operating system refuses, in words: the reason of an OSError, and what mends it.
+
+The one place that decides what an error number asks people to do, whichever of our files it was about.
+Must not know what the file was for.
+"""
+
+import errno
+import os
+
+_REMEDIES = {
+    "make room on its disk": (errno.ENOSPC,),
+    "make room in its quota": (errno.EDQUOT,) if hasattr(errno, "EDQUOT") else (),
+    "mount it writable": (errno.EROFS,),
+    "mend its rights": (errno.EACCES, errno.EPERM),
+    "let the process open more files (ulimit -n)": (errno.EMFILE,),
+    "end programs that hold many files open": (errno.ENFILE,),
+    "free some memory": (errno.ENOMEM,),
+    "end programs that are not needed": (errno.EAGAIN,),
+    "mount it again": (errno.ESTALE, errno.ENOTCONN) if hasattr(errno, "ESTALE") else (),
+    "shorten its path": (errno.ENAMETOOLONG,),
+    "mend its links": (errno.ELOOP,),
+}
+_BY_NUMBER = {number: remedy for remedy, numbers in _REMEDIES.items() for number in numbers}
+_FAILING = "check its disk or server"
+_OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT, errno.EFBIG, errno.EOPNOTSUPP})
+
+
+def reason(error: OSError) -> str:
+    """Why something was refused, as the operating system says it."""
+    return error.strerror or str(error)
+
+
+def remedy(error: OSError) -> str:
+    """What mends it, a clause that speaks of the place as "it"."""
+    return _BY_NUMBER.get(error.errno or 0, _FAILING)
+
+
+def is_of_the_machine(error: OSError) -> bool:
+    """Whether a disk, a server, a right or a limit refused: what no program can be blamed for."""
+    return error.errno in _OF_THE_MACHINE
+
+
+def told(error: OSError) -> str:
+    """Reason and remedy in one sentence, with the place where the error names it by a path."""
+    named = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
+    place = f"{named} cannot be used" if named else "the operating system refused"
+    return f"{place} ({reason(error)}); {remedy(error)}"

@@ -1,0 +1,203 @@
+"""Every system call of a hit and of a publish that fails: the program runs on, and says so at most once.
+
+A dry run under strace counts the calls that touch the root; then each is made to fail in a run of its own.
+The short form takes some of the calls, each with another error; the long one (see ``tests/trials.py``) takes
+all with every error.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore
+from tests.pocl import PLATFORM, need_pocl
+from tests.trials import tell, trials
+
+ERRORS = ("ENOSPC", "EIO", "ESTALE", "EACCES", "EROFS", "EMFILE", "EDQUOT", "EINTR", "EOPNOTSUPP")
+CUDA = 'extern "C" __global__ void show(int *out) { *out = 7; }'
+OPENCL = "kernel void show(global int *out) { *out = 7; }"
+_CALL = re.compile(r"(\w+)\((.*)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.stress,
+    pytest.mark.skipif(
+        shutil.which("strace") is None, reason="strace is not installed, which makes system calls fail"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The ``number``-th system call of its name in a run."""
+
+    name: str
+    number: int
+    shown: str
+
+
+class Builder:
+    """A process that builds one source in a child at a time, each under a tracer."""
+
+    def __init__(self, *arguments: str, source: str, place: Path, environ: Mapping[str, str]) -> None:
+        self._source = source
+        self._log = place / "strace"
+        # From the same beginning every child makes the same calls.
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("call_process.py"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environ, "PYTHONHASHSEED": "0", "GPUCACHE_MEMORY_BYTES": "0"},
+        )
+
+    def build(self, root: Path, inject: str = "") -> dict[str, Any]:
+        """What came of a build with a root."""
+        job = {"environment": {"GPUCACHE_DIR": str(root)}, "source": self._source}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(job), file=self._process.stdin, flush=True)
+        child = int(self._process.stdout.readline())
+        tracer = subprocess.Popen(
+            ["strace", "-y", "-o", self._log, "-p", str(child), *(["-e", inject] if inject else [])],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with tracer:
+            assert tracer.stderr is not None
+            attached = tracer.stderr.readline()
+            os.kill(child, signal.SIGUSR1)
+            outcome: dict[str, Any] = json.loads(self._process.stdout.readline())
+            tracer.stderr.read()
+        if "attached" not in attached:
+            pytest.skip(f"strace may not trace here: {attached}")
+        return outcome
+
+    def calls(self, root: Path) -> list[Call]:
+        """The calls of a build that touch the root, from a dry run."""
+        assert self.build(root)["error"] == ""
+        seen: Counter[str] = Counter()
+        found = []
+        for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
+            if match := _CALL.match(line):
+                seen[match[1]] += 1
+                if str(root) in match[2]:
+                    found.append(Call(match[1], seen[match[1]], line))
+        return found
+
+    def end(self) -> None:
+        """Let it end."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def _trials(calls: list[Call], every: int) -> list[tuple[Call, str]]:
+    """Every call with every error, of which the short form takes some, each with another error."""
+    each = [(call, error) for call in calls for error in ERRORS]
+    return each[:: trials(len(ERRORS) * every + 1, 1)]
+
+
+def _kept(root: Path) -> bool:
+    """Whether an entry or a request was kept."""
+    return any(root.glob("v1/entries/*/*.gpc")) or any(root.glob("v1/missed/*.json"))
+
+
+def _wrong(root: Path, call: Call, outcome: Mapping[str, Any], code: str) -> Iterator[str]:
+    """What is not as promised after a run in which a call failed."""
+    if outcome["error"] or outcome["code"] != code:
+        yield f"the program was given {outcome['error'] or 'another binary'}"
+        return
+    warned = len(outcome["warned"])
+    if warned > 1 or (not warned and not _kept(root)):
+        yield f"it was said {warned} times: {outcome['said']}"
+    store = DirectoryStore(root, writable=False)
+    if root.exists() and not all(isinstance(store.check(scanned), Entry) for scanned in store.scan()):
+        yield "an entry is damaged"
+    if call.name != "unlinkat" and (left := [*root.glob("v1/tmp/*"), *root.glob("v1/locks/*")]):
+        yield f"left behind: {left}"
+
+
+def _attack(what: str, builder: Builder, before: Path, place: Path, every: int) -> None:
+    """Fail the calls of a build with a copy of a root; ``before`` need not exist."""
+    root = place / "root"
+
+    def renew() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        if before.exists():
+            shutil.copytree(before, root)
+
+    renew()
+    calls, code = builder.calls(root), builder.build(root)["code"]
+    wrong, attacks = [], _trials(calls, every)
+    for call, error in attacks:
+        renew()
+        outcome = builder.build(root, f"inject={call.name}:error={error}:when={call.number}")
+        wrong += [f"{error} at {call.shown}: {each}" for each in _wrong(root, call, outcome, code)]
+    tell(f"an error at each of {len(calls)} system calls of {what}", len(attacks), len(wrong))
+    assert calls and not wrong, "\n".join(wrong)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("calls")
+
+
+@pytest.fixture(scope="module")
+def nvrtc(place: Path) -> Iterator[Builder]:
+    builder = Builder("cuda", source=CUDA, place=place, environ=os.environ)
+    yield builder
+    builder.end()
+
+
+@pytest.fixture(scope="module")
+def warm(nvrtc: Builder, place: Path) -> Path:
+    """A root with one entry."""
+    root = place / "warm"
+    assert nvrtc.build(root)["warned"] == []
+    return root
+
+
+@pytest.fixture(scope="module")
+def emptied(warm: Path, place: Path) -> Path:
+    """The same root with its record and without the entry."""
+    root = place / "emptied"
+    shutil.copytree(warm, root)
+    for entry in root.glob("v1/entries/*/*.gpc"):
+        entry.unlink()
+    return root
+
+
+def test_a_hit(nvrtc: Builder, warm: Path, tmp_path: Path) -> None:
+    """Whatever fails of a hit, the program gets its binary, from the entry or compiled anew and kept."""
+    _attack("a hit", nvrtc, warm, tmp_path, every=1)
+
+
+def test_a_publish(nvrtc: Builder, emptied: Path, tmp_path: Path) -> None:
+    """Whatever fails of a publish, the program gets its binary; what is not kept is said once."""
+    _attack("a publish", nvrtc, emptied, tmp_path, every=8)
+
+
+def test_the_first_publish(nvrtc: Builder, tmp_path: Path) -> None:
+    """The same where the root has to be made first."""
+    _attack("a first publish", nvrtc, tmp_path / "nothing", tmp_path, every=8)
+
+
+def test_a_miss_that_is_noted(place: Path, tmp_path: Path, opencl_environment: Mapping[str, str]) -> None:
+    """Whatever fails while a late compiler's request is noted, the program is built; a loss is said once."""
+    need_pocl()
+    builder = Builder("opencl", PLATFORM, source=OPENCL, place=place, environ=opencl_environment)
+    try:
+        builder.build(tmp_path / "made")
+        _attack("noting a miss", builder, tmp_path / "nothing", tmp_path, every=12)
+    finally:
+        builder.end()

@@ -1,0 +1,32 @@
+"""What people are told to do where the operating system refuses."""
+
+import errno
+import os
+
+import pytest
+
+from gpucache import refusals
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "make room on its disk"),
+        (errno.EROFS, "mount it writable"),
+        (errno.EACCES, "mend its rights"),
+        (errno.EMFILE, "let the process open more files (ulimit -n)"),
+        (errno.ESTALE, "mount it again"),
+        (errno.EIO, "check its disk or server"),
+    ],
+)
+def test_a_refusal_is_told_with_its_remedy(number: int, remedy: str) -> None:
+    """Each names the place where the error does, and what mends just this; none is called a defect."""
+    error = OSError(number, os.strerror(number), "/srv/cache")
+    assert refusals.told(error) == f"/srv/cache cannot be used ({os.strerror(number)}); {remedy}"
+    assert refusals.is_of_the_machine(error)
+
+
+def test_what_a_program_did_wrong_is_not_of_the_machine() -> None:
+    """A bad descriptor or argument is nobody's fault but the program's."""
+    assert not refusals.is_of_the_machine(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+    assert not refusals.is_of_the_machine(OSError("no number"))
