@@ -12,7 +12,9 @@ import gpucache
 
 _ROOT = Path(gpucache.__file__).parent
 _MAX_LINES = 400
-_LEAVES = frozenset({"model", "errors", "units", "outcomes", "keys", "payload", "folders", "refusals"})
+_LEAVES = frozenset(
+    {"model", "errors", "units", "outcomes", "keys", "payload", "folders", "refusals", "tether"}
+)
 
 _CLI = frozenset(
     {

@@ -1,8 +1,8 @@
 """Worker processes that may crash, hang or eat memory at the cost of their own item alone.
 
 Owns isolation: a spawned process in an empty directory with a memory limit, silent drivers, and an
-end with its parent. The pool itself is pebble's, which survives dead workers and ends late ones;
-what it does not see of a dead worker is in ``engine/workers.py``.
+end with its parent, for it and all that it started. The pool itself is pebble's, which survives dead
+workers and ends late ones; what it does not see of a dead worker is in ``engine/workers.py``.
 """
 
 import ctypes
@@ -24,8 +24,9 @@ from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.interrupts import held
 from gpucache.engine.witness import WITNESS, watching
-from gpucache.engine.workers import Spawning, at_item, startable, unstartable
+from gpucache.engine.workers import Inherited, Spawning, at_item, startable, unstartable
 from gpucache.errors import GpucacheError
+from gpucache.tether import tether, tie_own
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -121,13 +122,19 @@ def _run_pool(
 ) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
     """Take what is answered out of ``left``, until nothing is or the pool breaks; what broke it."""
     futures: dict[int, Future[R]] = {}
-    spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
-    with held() as check_interrupt, _door(bounds) as door:
+    with held() as check_interrupt, _door(bounds) as door, tether() as line:
+        spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
         pool = ProcessPool(
             max_workers=max(1, min(bounds.jobs, len(left))),
             max_tasks=1 if bounds.fresh else 0,
             initializer=_begin,
-            initargs=(str(place), os.getpid(), bounds.memory_bytes, door),
+            initargs=(
+                str(place),
+                os.getpid(),
+                bounds.memory_bytes,
+                door,
+                None if line is None else Inherited(line),
+            ),
             context=spawning,
         )
         why = None
@@ -278,8 +285,14 @@ def _free_bytes() -> int:
     return free
 
 
-def _begin(place: str, parent: int, memory_bytes: int | None, door: socket.socket | None) -> None:
+def _begin(
+    place: str, parent: int, memory_bytes: int | None, door: socket.socket | None, line: int | None
+) -> None:
     """Start of a worker: an empty directory of its own, silence, limits, and no life after its parent."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # what it starts ends with it, and no terminal reaches either
+    if line is not None:
+        tie_own(line)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

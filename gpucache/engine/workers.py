@@ -1,8 +1,9 @@
-"""How a worker process starts, and what its end tells.
+"""How a worker process starts, and what its end tells and takes along.
 
 Owns that no worker starts where none can, that a file of the current directory is never taken for one
-of Python's own, and two ends that the pool (pebble) does not tell by itself: a worker that dies before
-the pool has read which item it took, and one whose compiler calls ``exit(0)``. Knows nothing of items.
+of Python's own, that what a worker started ends with it, and two ends that the pool (pebble) does not tell
+by itself: a worker that dies before the pool has read which item it took, and one whose compiler calls
+``exit(0)``. Knows nothing of items.
 """
 
 import errno
@@ -12,12 +13,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context, reduction, resource_tracker
 from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from gpucache.errors import WorkersError
+from gpucache.tether import kill_group
+
+if sys.platform != "win32":
+    from multiprocessing.popen_spawn_posix import Popen
 
 _START_S = 60.0
 # -P: what lies in the current directory is not imported.
@@ -125,6 +131,20 @@ def _mark(place: Path, pid: int | None) -> Path:
     return place / f"at-{pid}"
 
 
+class Inherited:
+    """A descriptor that a worker which is handed this has under the same number; there it is that number."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Callable[..., int], tuple[Any]]:
+        return _number, (reduction.DupFd(self.descriptor),)
+
+
+def _number(passed: Any) -> int:
+    return int(passed.detach())
+
+
 class Spawning:
     """The multiprocessing context of a pool: ``spawn``, with processes whose end can be told."""
 
@@ -146,10 +166,35 @@ class Spawning:
         return getattr(self._spawn, name)
 
 
+if sys.platform != "win32":
+
+    class _Group(Popen):
+        """A worker's process, of which no child lives on."""
+
+        def poll(self, flag: int = os.WNOHANG) -> int | None:
+            # As long as nobody has waited for it, its number is that of its group and of no other.
+            if self.returncode is None and hasattr(os, "waitid"):
+                with suppress(OSError):
+                    if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | (flag & os.WNOHANG)):
+                        kill_group(self.pid)
+            return super().poll(flag)
+
+        def terminate(self) -> None:
+            if self.returncode is None:
+                kill_group(self.pid)
+            super().terminate()
+
+
 class _Worker(SpawnProcess):
     """A worker as the pool's process sees it."""
 
     spawning: Spawning | None = None
+
+    if sys.platform != "win32":
+
+        @staticmethod
+        def _Popen(process_obj: BaseProcess) -> _Group:  # noqa: N802 - multiprocessing's name
+            return _Group(process_obj)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "spawning"}

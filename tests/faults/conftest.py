@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,3 +71,21 @@ def start() -> Iterator[Callable[[str, Path], Child]]:
         child.kill()
         with suppress(BrokenPipeError):
             child.communicate()
+
+
+_DRIVER = Path(__file__).parents[1] / "opencl_driver.c"
+
+
+@pytest.fixture(scope="session")
+def contrary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that names to the OpenCL loader a driver whose compiler does what its source tells it to."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("no C compiler is here to make a driver for Linux")
+    place = tmp_path_factory.mktemp("contrary")
+    library = place / "libcontrary.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-w", "-o", library, _DRIVER], check=True)
+    vendors = place / "vendors"
+    vendors.mkdir()
+    (vendors / "contrary.icd").write_text(f"{library}\n", encoding="utf-8")
+    return vendors

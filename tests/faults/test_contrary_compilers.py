@@ -1,0 +1,177 @@
+"""Compilers that crash, hang, leave, fork or give rubbish: each costs its own item, and leaves no process.
+
+The compiler is a stand-in that is made here with the C compiler, as no real one does such things on demand.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.patience import PATIENCE_S, wait_until
+
+pytestmark = pytest.mark.slow
+
+TARGET = "opencl:stand-in/contrary"
+ENDS = {
+    "segfault": "its compiler process died of SIGSEGV, twice",
+    "abort": "its compiler process died of SIGABRT, twice",
+    "overflow": "its compiler process died of SIGSEGV, twice",
+    "leave": "its compiler process ended with status 0, twice",
+    "leave-at-once": "its compiler process ended with status 0, twice",
+    "close": "its compiler process ended with status 9, twice",
+    "fork-and-crash": "its compiler process died of SIGSEGV, twice",
+    "fail": "does not compile",
+    "empty": "the driver compiled the program but gave no binary",
+    "garbage": "what the compiler gave is not sound",
+}
+ENDLESS = ("hang", "deaf", "spin", "fork-and-hang")
+BUILT = ("fork", "print", "talk", "good", "better")
+
+
+@dataclass(slots=True)
+class Contrary:
+    """Runs of warm with the stand-in, and what it wrote down of its builds."""
+
+    place: Path
+    environ: dict[str, str]
+    counted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def log(self) -> Path:
+        return self.place / "log"
+
+    def command(self, *words: object) -> list[str]:
+        own = ("--root", self.place / "root", "--json", "warm", "--target", TARGET)
+        return [sys.executable, "-m", "gpucache", *map(str, (*own, *words))]
+
+    def sources(self, names: Sequence[str]) -> list[Path]:
+        """A source for each name, which tells the compiler to do what it is called."""
+        paths = [self.place / f"{name}.cl" for name in names]
+        for path, name in zip(paths, names, strict=True):
+            told = "" if name in ("good", "better") else f"// behave: {name}\n"
+            path.write_text(f"{told}kernel void k() {{}} // {name}\n", encoding="ascii")
+        return paths
+
+    def warm(self, names: Sequence[str], *words: object, **more: str) -> dict[str, Any]:
+        """The outcomes by name."""
+        done = subprocess.run(
+            self.command(*self.sources(names), *words),
+            env={**self.environ, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert done.stderr == ""
+        return {Path(row["program"]).stem: row for row in json.loads(done.stdout)["outcomes"]}
+
+    def processes(self) -> list[int]:
+        """Every process that built something or was started by one that did."""
+        return [int(line.split()[0]) for line in self._lines()]
+
+    def builds(self) -> Counter[str]:
+        """How often each behaviour was built since this was last asked."""
+        now = Counter(line.split()[1] for line in self._lines())
+        new, self.counted = now - self.counted, now
+        del new["child"]
+        return new
+
+    def _lines(self) -> list[str]:
+        return self.log.read_text(encoding="ascii").splitlines() if self.log.exists() else []
+
+
+def _contrary(place: Path, vendors: Path) -> Contrary:
+    place.mkdir()
+    temporary = place / "temporary"
+    temporary.mkdir()
+    told: Mapping[str, object] = {
+        "OCL_ICD_VENDORS": vendors,
+        "DRIVER_LOG": place / "log",
+        "TMPDIR": temporary,
+    }
+    return Contrary(place, {**os.environ, **{name: str(value) for name, value in told.items()}})
+
+
+@pytest.fixture
+def contrary_runs(tmp_path: Path, contrary: Path) -> Contrary:
+    return _contrary(tmp_path / "contrary", contrary)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, contrary: Path) -> tuple[Contrary, dict[str, Any]]:
+    """A run over every behaviour, and one with a limit over those that never end; what became of each."""
+    runs = _contrary(tmp_path_factory.mktemp("whole") / "contrary", contrary)
+    outcomes = runs.warm([*ENDS, *BUILT], "--jobs", 2)
+    return runs, {**outcomes, **runs.warm(ENDLESS, "--jobs", 4, "--timeout", 1)}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_item_fails_with_its_own_reason(whole: tuple[Contrary, dict[str, Any]], name: str) -> None:
+    """Whatever a compiler does instead of compiling, its item is told how it ended."""
+    _, outcomes = whole
+    assert outcomes[name]["result"] == "failed" and ENDS[name] in outcomes[name]["reason"]
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_item_fails_at_its_limit(whole: tuple[Contrary, dict[str, Any]], name: str) -> None:
+    """A compiler that hangs is ended at the time limit, also where it hears no signal or has a child."""
+    _, outcomes = whole
+    assert outcomes[name]["result"] == "failed"
+    assert "it did not end within 1 s, twice" in outcomes[name]["reason"]
+
+
+def test_the_others_are_built(whole: tuple[Contrary, dict[str, Any]]) -> None:
+    """Programs beside the disasters are built, as are those of a compiler that is merely loud or forks."""
+    _, outcomes = whole
+    assert {name: outcomes[name]["result"] for name in BUILT} == dict.fromkeys(BUILT, "built")
+
+
+def test_no_process_of_a_compiler_lives_on(whole: tuple[Contrary, dict[str, Any]]) -> None:
+    """What a compiler started is gone with the run, whether its own process ended well, crashed or hung."""
+    runs, _ = whole
+    assert "child" in runs.log.read_text(encoding="ascii")
+    for process in runs.processes():
+        wait_until(lambda: not _lives(process))  # noqa: B023 - called at once
+
+
+def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> None:
+    """A second run compiles nothing that a compiler died of; another driver is given its chance."""
+    runs, _ = whole
+    deadly = [name for name, reason in ENDS.items() if "twice" in reason]
+    runs.builds()
+    again = runs.warm([*deadly, "hang"])
+    assert {row["result"] for row in again.values()} == {"poisoned"} and not runs.builds()
+    newer = runs.warm(["abort", "segfault"], DRIVER_VERSION="2.0")
+    assert {row["result"] for row in newer.values()} == {"failed"}
+    assert runs.builds() == {"abort": 2, "segfault": 2}
+
+
+def test_a_killed_run_leaves_no_compiler(contrary_runs: Contrary) -> None:
+    """Killed without a chance to clean up, warm takes its workers along, and what their compilers started."""
+    command = contrary_runs.command(*contrary_runs.sources(["fork-and-hang", "deaf"]), "--jobs", 2)
+    child = subprocess.Popen(command, env=contrary_runs.environ, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(contrary_runs.processes()) == 3)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    for process in contrary_runs.processes():
+        wait_until(lambda: not _lives(process))  # noqa: B023 - called at once
+
+
+def _lives(process: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
