@@ -105,6 +105,8 @@ class PyOpenclCache:
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
         """Remove an entry under PyOpenCL's lock if unchanged since the scan."""
+        if entry.stays:
+            return Kept(entry.stays)
         return removing.remove(removing.seen_of(entry), self._clock)
 
     def settle(self) -> Sequence[str]:
@@ -118,6 +120,8 @@ class PyOpenclCache:
         """Remove an entry with broken parts, which PyOpenCL builds again, and a lock left behind."""
         if entry is None:
             return removing.repair_loose(checked, self._clock)
+        if entry.stays:
+            return checked
         return removing.repair(checked, removing.seen_of(entry), self._clock)
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:

@@ -92,7 +92,7 @@ def leftovers(
     """The lock, a folder of another Python, and what lies among the entries; raises OSError."""
     age = locking.age_ns(root, clock)
     if age is not None:
-        yield _lock(root.path / names.LOCK, age)
+        yield _lock(root.path / names.LOCK, age, strange=locking.is_strange(root.lstat(names.LOCK)))
     if python and python != own_python:
         yield _other_python(root.path, python, own_python)
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
@@ -223,8 +223,14 @@ def _busy(root: Folder, clock: locking.Clock) -> bool:
     return False
 
 
-def _lock(path: Path, age_ns: int) -> Checked:
+def _lock(path: Path, age_ns: int, *, strange: bool) -> Checked:
     age = format_age(age_ns)
+    if strange:
+        detail = (
+            f"{path} is not PyOpenCL's lock, which is an empty file, but every program that builds waits "
+            "60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; move it elsewhere"
+        )
+        return _loose(path, FindingKind.MISPLACED, detail)
     detail = (
         f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
         f"to 60 s for it; where it stays, run 'gpucache verify --cache {names.NAME} --repair' in two minutes"
@@ -250,7 +256,7 @@ def _other_python(path: Path, python: str, own_python: str) -> Checked:
 def _in_the_way(path: Path) -> Checked:
     if path.is_symlink():
         return _loose(path, FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
-    return _loose(path, FindingKind.CORRUPT, f"it is no folder but has an entry's name: {DIES}")
+    return _loose(path, FindingKind.CORRUPT, f"it is no folder but has an entry's name; move it away: {DIES}")
 
 
 def _stray(path: Path) -> Checked:

@@ -29,6 +29,10 @@ _SCANNED_BYTES = 4 << 20
 """Of a larger binary a scan reads no more than its beginning, which gives its kind."""
 _NAMES_LOOKED_AT = 1000
 _OPTIONS = re.compile(r"^Options used by backend compiler: (.{0,65536})$", re.MULTILINE)
+_NOT_ITS_OWN = (
+    "nothing in its folder shows that PyOpenCL made it, nor does the name of the folder above; "
+    "remove it yourself if it is PyOpenCL's"
+)
 _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GPU"}
 
 
@@ -134,6 +138,7 @@ def _entry(folder: Folder, inner: Folder, key: str) -> CacheEntry:
         unique=True,  # neither options nor device are stored, so none is another's version
         fields=tuple(fields),
         damage=_damage(statuses),
+        stays="" if _is_own(folder, inner, statuses, info) else _NOT_ITS_OWN,
         handle=Seen(folder.path, key, listed),
     )
 
@@ -169,6 +174,20 @@ def _info(inner: Folder) -> Info | None:
     with suppress(OSError, FormatError):
         return info_of(inner)
     return None
+
+
+def _is_own(folder: Folder, inner: Folder, statuses: dict[str, os.stat_result], info: Info | None) -> bool:
+    """Whether an entry is PyOpenCL's by the name of its cache or by what it holds, or holds nothing.
+
+    Others, too, name folders by an MD5 and keep a file called ``info`` or ``binary`` in them.
+    """
+    if info is not None or names.python_of(folder.path.name):
+        return True
+    if not any(status.st_size for status in statuses.values()):
+        return True
+    with suppress(OSError, FormatError):
+        return sources.is_marked(files.read(inner, names.SOURCE, LARGEST_SOURCE_BYTES))
+    return False
 
 
 def _described(inner: Folder) -> PayloadInfo | None:

@@ -1,11 +1,13 @@
 """PyOpenCL's global lock: a file ``lock`` that exists while a program reads or writes the cache.
 
 Source: ``CacheLockManager``. It is taken by O_CREAT | O_EXCL and holds nothing, so nobody can tell whose it
-is; a program that was killed leaves it behind. A holder needs it for the time of reading or writing
-three files, and a waiter gives up after 60 s.
+is; a program that was killed leaves it behind. A holder needs it for the time of reading or writing three
+files, and a waiter gives up after 60 s. A file of that name which holds something is somebody else's: it
+stops every program as well, and is never removed.
 """
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,19 +29,27 @@ Clock = Callable[[], int]
 class HeldError(Exception):
     """Somebody holds the lock, or left it behind; never leaves this package."""
 
-    def __init__(self, age_ns: int) -> None:
+    def __init__(self, age_ns: int, *, strange: bool = False) -> None:
         super().__init__(age_ns)
         self.age_ns = age_ns
+        self.strange = strange
 
     @property
     def kept(self) -> Kept:
         """Why nothing was removed."""
+        if self.strange:
+            return Kept(f"what is called {LOCK} is not PyOpenCL's, and stops its programs; move it elsewhere")
         if self.age_ns > STALE_NS:
             return Kept(
                 f"PyOpenCL's lock was left behind {format_age(self.age_ns)} ago; "
                 "run 'gpucache verify --cache pyopencl --repair'"
             )
         return Kept("PyOpenCL's lock is held; try again once the program that holds it is done")
+
+
+def is_strange(status: os.stat_result) -> bool:
+    """Whether what is called like the lock is none: a lock is an empty file."""
+    return not stat.S_ISREG(status.st_mode) or status.st_size > 0
 
 
 def age_ns(folder: Folder, clock: Clock) -> int | None:
@@ -65,7 +75,7 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
     """Remove a lock that was left behind; whether there is none now that is stale. Raises OSError."""
     try:
         seen = folder.lstat(LOCK)
-        if clock() - seen.st_mtime_ns <= STALE_NS:
+        if clock() - seen.st_mtime_ns <= STALE_NS or is_strange(seen):
             return False
         if Identity.of(folder.lstat(LOCK)) == Identity.of(seen):
             folder.unlink(LOCK)
@@ -74,12 +84,18 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
     return True
 
 
+def _is_strange_there(folder: Folder) -> bool:
+    with suppress(FileNotFoundError):
+        return is_strange(folder.lstat(LOCK))
+    return False
+
+
 def _take(folder: Folder, clock: Clock) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
             return folder.open_for_writing(LOCK, os.O_WRONLY | os.O_EXCL, 0o644)
         age = age_ns(folder, clock)
         if age is not None and age > _YOUNG_NS:
-            raise HeldError(age)
+            raise HeldError(age, strange=_is_strange_there(folder))
         time.sleep(_PAUSE_S)
     raise HeldError(0)

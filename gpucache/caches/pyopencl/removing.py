@@ -3,6 +3,8 @@
 ``info`` goes first: should it end there, PyOpenCL finds an entry without it and builds it again.
 """
 
+import os
+import stat
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +17,11 @@ from gpucache.folders import Folder
 from gpucache.outcomes import GONE, CacheEntry, Checked, Kept
 
 _ORDER = (names.INFO, names.BINARY, names.SOURCE)
+
+
+def _holds_nothing(status: os.stat_result) -> bool:
+    """Whether nothing but a name goes with a link or a file."""
+    return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
 
 
 def seen_of(entry: CacheEntry) -> Seen:
@@ -59,6 +66,8 @@ def repair_loose(checked: Checked, clock: locking.Clock = time.time_ns) -> Check
         if path.name == names.LOCK:
             return checked.mended() if locking.free_stale(root, clock) else checked
         if names.is_key(path.name):
+            if not _holds_nothing(root.lstat(path.name)):
+                return checked
             locking.free_stale(root, clock)
             with locking.held(root, clock), suppress(FileNotFoundError):
                 root.unlink(path.name)
@@ -88,7 +97,7 @@ def _remove(root: Folder, seen: Seen) -> Kept | None:
         for name in _ORDER:
             with suppress(FileNotFoundError):
                 inner.unlink(name)
-    (root.path / seen.key).rmdir()
+    root.remove_folder(seen.key)
     return None
 
 

@@ -42,6 +42,11 @@ def as_written(stored: bytes) -> bytes:
     return stored if ending is None else stored[: ending.start()]
 
 
+def is_marked(stored: bytes) -> bool:
+    """Whether a stored source ends with the line that PyOpenCL adds."""
+    return len(as_written(stored)) < len(stored)
+
+
 def kernels(source: bytes) -> tuple[str, ...]:
     """The names of its kernels in their order, as far as the first MiB has them."""
     found = islice(_KERNEL.finditer(source, 0, _SEARCHED_BYTES), _LIMIT)

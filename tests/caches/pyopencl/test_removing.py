@@ -208,3 +208,57 @@ def test_a_repair_of_what_was_mended_since_does_nothing(root: Path, key: str) ->
     (folder / "binary").write_bytes(sound)
     assert cache.repair(found, entry) == found
     assert folder.exists()
+
+
+def test_what_is_called_like_the_lock_and_holds_something_stays(root: Path, key: str) -> None:
+    """It stops programs as the lock does, is told with the remedy, and no repair takes it."""
+    (write(root, key) / "binary").write_bytes(b"")
+    mine = _locked(root, 10 * _MINUTE)
+    mine.write_bytes(b"combination 12-34-56")
+    os.utime(mine, (1, 1))
+    cache = opened(root)
+    entry = only(cache)
+    cache.repair(cache.check(entry), entry)
+    (checked,) = cache.leftovers()
+    assert "move it elsewhere" in cache.repair(checked, None).findings[0].detail
+    kept = cache.remove(entry, "test")
+    assert kept is not None and "move it elsewhere" in kept.reason
+    assert mine.read_bytes() == b"combination 12-34-56"
+
+
+@pytest.mark.parametrize("name", ["info", "binary"])
+def test_folders_of_others_that_an_md5_names_stay(tmp_path: Path, name: str) -> None:
+    """Outside a folder of PyOpenCL's name an entry is what it holds, whatever its files are called."""
+    mine = tmp_path / "scans" / ("ab" * 16) / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"taken on Monday")
+    write(tmp_path / "scans", "cd" * 16)
+    cache = opened(tmp_path / "scans")
+    entry = next(one for one in cache.scan() if one.key == "ab" * 16)
+    assert "shows that PyOpenCL made it" in entry.stays
+    assert not any(one.repaired for one in cache.repair(cache.check(entry), entry).findings)
+    assert [one.key for one in cache.scan() if cache.remove(one, "test")] == ["ab" * 16]
+    assert mine.read_bytes() == b"taken on Monday"
+
+
+@pytest.mark.parametrize("damaged", ["info", "source.cl", "all"])
+def test_a_broken_entry_shows_whose_it_is(tmp_path: Path, key: str, damaged: str) -> None:
+    """One part that reads, or nothing at all in it, is enough for an entry in a folder of any name."""
+    folder = write(tmp_path / "mine", key)
+    for name in ("info", "binary", "source.cl") if damaged == "all" else (damaged,):
+        (folder / name).write_bytes(b"")
+    cache = opened(tmp_path / "mine")
+    assert cache.remove(only(cache), "test") is None
+
+
+@pytest.mark.parametrize(("content", "kept"), [(b"", False), (b"mine", True)])
+def test_a_file_in_the_way_goes_only_where_it_is_empty(
+    root: Path, key: str, content: bytes, kept: bool
+) -> None:
+    """PyOpenCL makes no file there, so one that holds something is somebody else's."""
+    write(root, "f" * 32)
+    (root / key).write_bytes(content)
+    cache = opened(root)
+    (checked,) = cache.leftovers()
+    assert cache.repair(checked, None).findings[0].repaired is not kept
+    assert (root / key).exists() is kept
