@@ -12,7 +12,7 @@ from pathlib import Path
 from gpucache import payload as payloads
 from gpucache.caches import files
 from gpucache.caches.files import Identity
-from gpucache.caches.sycl import fields, images, naming, slots, standing, tree
+from gpucache.caches.sycl import fields, images, judging, naming, slots, standing, tree
 from gpucache.caches.sycl.judging import Problem
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.shapes import DamagedError
@@ -80,12 +80,21 @@ def entry_of(folder: Folder, listing: Listing, slot: Slot) -> CacheEntry:
         last_used_ns=_last_used_ns(folder, slot),
         artifact_kind=_artifact_kind(folder, slot),
         damage=damage,
+        stays=_stays(folder, slot),
         handle=Handle(slot.group, slot.stem, slot.identities),
     )
     if glance is not None:
         return _described(entry, slot, glance)
     unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
     return replace(entry, program=unnamed, unique=True)
+
+
+def _stays(folder: Folder, slot: Slot) -> str:
+    try:
+        strange = slots.stranger(folder, slot)
+    except OSError:
+        return ""
+    return judging.not_ours(strange) if strange else ""
 
 
 def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, str]:

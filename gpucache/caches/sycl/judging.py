@@ -67,8 +67,17 @@ class _Asked:
     """The mangled names in its images, as far as those were read."""
 
 
+def not_ours(name: str) -> str:
+    """Why a file that is numbered as libsycl numbers its own is left alone."""
+    return (
+        f"{name} begins as none of libsycl's files, so it may be somebody else's and stays; move it elsewhere"
+    )
+
+
 def judge(folder: Folder, slot: Slot) -> Verdict:
     """Everything that an entry's own files say, read whole; raises OSError."""
+    if strange := slots.stranger(folder, slot):
+        return Verdict(((FindingKind.LEFTOVER, not_ours(strange)),))
     if slot.half:
         return Verdict(((FindingKind.ORPHAN, slot.half),))
     problems = list(_trust(slot))

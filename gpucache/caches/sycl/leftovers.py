@@ -87,7 +87,7 @@ def _of_root(root: Path, summed: int) -> Iterator[Checked]:
 def _lock(folder: Folder, name: str, where: str, effect: str) -> Iterator[tuple[str, Problem]]:
     age = locks.age_ns(folder, name)
     if age is not None:
-        yield name, (FindingKind.LOCKED, f"{where[3:]}: {locks.told(name, age, effect)}")
+        yield name, (FindingKind.LOCKED, f"{where[3:]}: {locks.told(folder, name, age, effect)}")
 
 
 def _holding(listing: Listing, stem: str) -> str:

@@ -6,6 +6,7 @@ can only be told by its age.
 """
 
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -48,8 +49,22 @@ def is_stale(age: int) -> bool:
     return age > STALE_NS
 
 
-def told(name: str, age: int, effect: str) -> str:
+def is_strange(folder: Folder, name: str) -> bool:
+    """Whether what is called like a lock is none: libsycl makes empty files."""
+    try:
+        status = folder.lstat(name)
+    except OSError:
+        return False
+    return not stat.S_ISREG(status.st_mode) or status.st_size > 0
+
+
+def told(folder: Folder, name: str, age: int, effect: str) -> str:
     """What a lock of some age means, as a sentence."""
+    if is_strange(folder, name):
+        return (
+            f"{name} holds something, as no lock of libsycl does, so it may be somebody else's and stays; "
+            f"move it elsewhere, as with it {effect}"
+        )
     if is_stale(age):
         return (
             f"{name} is {format_age(age)} old, and as it names no process it counts as held by nobody after "
@@ -66,7 +81,7 @@ def break_stale(folder: Folder, name: str) -> bool:
     age = age_ns(folder, name)
     if age is None:
         return True
-    if not is_stale(age):
+    if not is_stale(age) or is_strange(folder, name):
         return False
     _release(folder, name)
     return True

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.caches.sycl import locks, naming, slots, tree
+from gpucache.caches.sycl import judging, locks, naming, slots, tree
 from gpucache.caches.sycl.entries import Handle
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
@@ -162,6 +162,8 @@ def _remove(folder: Folder, handle: Handle, tail: Tail, mend: str) -> Kept | Non
     slot = tail.find(folder, handle)
     if slot is None:
         return Kept()
+    if strange := slots.stranger(folder, slot):
+        return Kept(judging.not_ours(strange))
     last = tail.last(folder, slot.stem)
     there = [slot] if last is None else [slot, last]
     try:
@@ -204,6 +206,8 @@ def _busy(folder: Folder, name: str, mend: str) -> str:
     age = locks.age_ns(folder, name)
     if age is None:
         return f"a program held {name}; run it again"
+    if locks.is_strange(folder, name):
+        return f"{name} is no lock of libsycl, as it holds something; move it elsewhere"
     if locks.is_stale(age):
         return f"{name} is {format_age(age)} old and held by nobody; {mend}"
     return f"a program may be writing, as {name} exists; run it again later"

@@ -100,8 +100,9 @@ def _repair(folder: Folder, group: Group) -> None:
     stems = found.stems
     places_needed = [] if group.family is Family.IR else [str(number) for number in range(len(stems))]
     with held(folder, removal.lock_names(sorted({*stems, *places_needed}))):
-        kept = _sift(folder, group, stems)
-        if group.family is not Family.IR:
+        own = [stem for stem in stems if not slots.stranger(folder, slots.look(folder, group, stem))]
+        kept = _sift(folder, group, own)
+        if group.family is not Family.IR and own == stems:  # else one would take a stranger's place
             kept = _renumber(folder, kept)
         for stem in kept:
             _mend_time(folder, slots.look(folder, group, stem))
@@ -166,6 +167,17 @@ def _drop_times(folder: Folder) -> None:
     """Remove the times of entries that are gone."""
     found = tree.listing(folder)
     for stem, suffixes in found.files.items():
-        if naming.ACCESS in suffixes and not found.present(stem) and naming.LOCK not in suffixes:
+        if naming.ACCESS not in suffixes or found.present(stem) or naming.LOCK in suffixes:
+            continue
+        if _holds_time(folder, stem):
             with suppress(FileNotFoundError):
                 folder.unlink(stem + naming.ACCESS)
+
+
+def _holds_time(folder: Folder, stem: str) -> bool:
+    """Whether what is called like a time is one, or was left empty; else it may be somebody else's."""
+    if slots.access_number(folder, stem) is not None:
+        return True
+    with suppress(FileNotFoundError):
+        return folder.lstat(stem + naming.ACCESS).st_size == 0
+    return False

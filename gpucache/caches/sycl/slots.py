@@ -6,6 +6,7 @@ Owns how an entry's files are opened and taken apart. Must not judge them.
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ EXTRACTED_BYTES = 1 << 30
 """The largest binary that is given out."""
 _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 1 << 20
+_COUNT_BYTES, _COUNT_USED = 8, 3
+"""Of the number that either file begins with, and of it what a real count or length takes."""
 _TIME = re.compile(rb"[0-9]{1,19}")
 _TIME_BYTES = 64
 
@@ -64,6 +67,24 @@ def look(folder: Folder, group: Group, stem: str) -> Slot:
     """The files of one entry in an open group folder."""
     names = (stem + suffix for suffix in (naming.BINARY, naming.SOURCE, naming.ACCESS))
     return Slot(group, stem, *(_status(folder, name) for name in names))
+
+
+def stranger(folder: Folder, slot: Slot) -> str:
+    """The name of a file that stands alone and begins as none of libsycl's; empty for an entry of it.
+
+    Others number their files as well. Two files of one number, a time beside them, nothing in a file, or a
+    small number at its beginning, as a count or a length is, are libsycl's. Raises OSError.
+    """
+    if (slot.binary and slot.source) or access_number(folder, slot.stem) is not None:
+        return ""
+    suffix, status = (naming.SOURCE, slot.source) if slot.source else (naming.BINARY, slot.binary)
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return ""
+    name = slot.stem + suffix
+    try:
+        return name if any(files.read_part(folder, name, 0, _COUNT_BYTES)[_COUNT_USED:]) else ""
+    except FormatError:  # replaced by something else meanwhile
+        return name
 
 
 def source_of(folder: Folder, slot: Slot) -> tuple[SourceShape, shapes.Read]:

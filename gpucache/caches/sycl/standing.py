@@ -95,7 +95,7 @@ def under_lock(folder: Folder, stem: str) -> list[Problem]:
     age = locks.age_ns(folder, name)
     if age is None:
         return []
-    found: list[Problem] = [(FindingKind.LOCKED, locks.told(name, age, _LOCKED))]
+    found: list[Problem] = [(FindingKind.LOCKED, locks.told(folder, name, age, _LOCKED))]
     if locks.is_stale(age):
         left = f"no program reads it: {name} was left {format_age(age)} ago"
         found.append((FindingKind.MISPLACED, f"{left}, so programs compile again and add a copy"))

@@ -26,6 +26,9 @@ SLACK_BYTES = 64 << 10
 _LIMIT_BYTES = 4096
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
 """Of more digits than an unsigned 64-bit number has, none are read."""
+_SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
+"""What libsycl writes, and what a crash can make of it; anything else is somebody else's."""
+_NO_SIZE = "is none that libsycl wrote, so it stays; move it elsewhere"
 _WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
 
 
@@ -70,6 +73,8 @@ def rewrite(root: Path, summed: int, mend: str = "repair the cache") -> str:
         with Folder.at(root) as folder:
             status = folder.lstat(naming.SIZE_FILE)
             with locks.held(folder, [naming.SIZE_LOCK]):
+                if not _SIZE_LIKE.fullmatch(files.read(folder, naming.SIZE_FILE, _LIMIT_BYTES)):
+                    return f"{naming.SIZE_FILE} {_NO_SIZE}"
                 _write(folder, status, summed)
     except FileNotFoundError:
         return ""
@@ -78,6 +83,8 @@ def rewrite(root: Path, summed: int, mend: str = "repair the cache") -> str:
             f"{naming.SIZE_FILE} was left alone, as {naming.SIZE_LOCK} exists; "
             f"{mend} if no program is running"
         )
+    except FormatError as error:
+        return f"{error}; move it elsewhere"
     except OSError as error:
         return f"{root / naming.SIZE_FILE} cannot be written ({error.strerror})"
     return f"{naming.SIZE_FILE} now says {format_size(summed)}"
@@ -107,7 +114,7 @@ def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
         if name.endswith(naming.LOCK):
             yield (
                 place / name,
-                (FindingKind.LOCKED, locks.told(name, age, "the cache is never evicted again")),
+                (FindingKind.LOCKED, locks.told(folder, name, age, "the cache is never evicted again")),
             )
         else:
             yield (
@@ -121,23 +128,23 @@ def clear_eviction(path: Path) -> None:
     with Folder.at(path.parent) as folder, suppress(FileNotFoundError):
         if path.name.endswith(naming.LOCK):
             locks.break_stale(folder, path.name)
-        else:
+        elif not locks.is_strange(folder, path.name):
             folder.unlink(path.name)
 
 
 def size_lock(root: Path) -> Problem | None:
     """What a lock on the file of the size means; None where there is none."""
+    effect = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
     try:
         with Folder.at(root) as folder:
             age = locks.age_ns(folder, naming.SIZE_LOCK)
+            if age is None:
+                return None
+            # A lock that nobody holds is what programs wait for until they are killed.
+            kind = FindingKind.MISPLACED if locks.is_stale(age) else FindingKind.LOCKED
+            return kind, locks.told(folder, naming.SIZE_LOCK, age, effect)
     except OSError:
         return None
-    if age is None:
-        return None
-    effect = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
-    # A lock that nobody holds is what programs wait for until they are killed.
-    kind = FindingKind.MISPLACED if locks.is_stale(age) else FindingKind.LOCKED
-    return kind, locks.told(naming.SIZE_LOCK, age, effect)
 
 
 def _eviction_names(root: Path) -> Iterator[tuple[Path, str]]:
@@ -155,7 +162,9 @@ def _unreadable(data: bytes) -> Problem | None:
     found = _NUMBER.match(line)
     if found is None or int(found[2]) >= 1 << 64:
         shown = line[:20].decode("ascii", "replace")
-        return FindingKind.CORRUPT, f"{naming.SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}"
+        mend = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
+        detail = f"{naming.SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}{mend}"
+        return FindingKind.CORRUPT, detail
     if found[1] == b"-":
         return FindingKind.CORRUPT, f"{naming.SIZE_FILE} is negative: programs evict at every entry they add"
     return None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpucache.caches.sycl import SYSTEM
 from gpucache.errors import CacheUnusableError, GpucacheError
+from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import Made, copy, findings, opened, put, repaired, spirv, verified
 
 _NAMES = st.sampled_from(
@@ -28,7 +29,7 @@ def _write(folder: Path, name: str, data: bytes, place: int, *, cut: bool) -> No
     )
 )
 def test_any_damage_is_answered_and_repaired(damages: list[tuple[str, bytes, int, bool]]) -> None:
-    """No exception but ours; after a repair every entry that is left is sound and reached."""
+    """No exception but ours; after a repair every entry is sound and reached, or it is not libsycl's."""
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "cache"
         folder = put(root)
@@ -47,7 +48,9 @@ def test_any_damage_is_answered_and_repaired(damages: list[tuple[str, bytes, int
 
         repaired(root)
 
-        assert findings(root) == []
+        # Beside what begins as none of libsycl's files nothing is moved, so a hole may remain.
+        left = findings(root)
+        assert not left or any(finding.kind is FindingKind.LEFTOVER for finding in left)
 
 
 @given(st.lists(st.text(min_size=1, max_size=12).filter(lambda name: "/" not in name and "\0" not in name)))
@@ -72,7 +75,7 @@ def test_any_names_are_walked(names: list[str]) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_size_file_is_told_or_read(data: bytes) -> None:
-    """And made a true size by a repair where it was neither sound nor near."""
+    """And made a true size by a repair where it was neither sound nor near, but what is none stays."""
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "cache"
         put(root, Made(image=spirv("k")))
@@ -80,4 +83,6 @@ def test_any_size_file_is_told_or_read(data: bytes) -> None:
 
         repaired(root)
 
-        assert findings(root) == []
+        left = findings(root)
+        assert not left or (root / "cache_size.txt").read_bytes() == data
+        assert not left or "move it elsewhere" in left[0].detail

@@ -1,11 +1,12 @@
 """What belongs to no entry, and what is wrong with the cache as a whole."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.caches.sycl.build import Made, findings, kernel_folder, lock, put, repaired, snapshot, told
+from tests.caches.sycl.build import Made, findings, kernel_folder, lock, opened, put, repaired, snapshot, told
 
 _LONG = str(10**18)
 
@@ -103,7 +104,7 @@ _CASES = [
     (_empty_folder, "leftover", f"{_LONG}/2/{_LONG}/{_LONG} is empty", True),
     (_half_empty, "leftover", "1/2: it is an empty folder", True),
     (_shared_folder, "untrusted", "others may write to it", False),
-    (_garbage_size, "corrupt", "'many', which is no size", True),
+    (_garbage_size, "corrupt", "'many', which is no size", False),
     (_huge_size, "corrupt", "which is no size", True),
     (_negative_size, "corrupt", "evict at every entry", True),
     (_wrong_size, "orphan", "libsycl evicts too early", True),
@@ -194,3 +195,34 @@ def test_a_size_of_too_many_digits_is_told(digits: str, tmp_path: Path) -> None:
 
     assert any("which is no size" in one for one in told(tmp_path))
     assert repaired(tmp_path)
+
+
+_MINE = ["1.bin", "7.bin", "9.src", "5.lock", "3_access_time.txt"]
+
+
+def _beside(root: Path) -> list[Path]:
+    """Files of somebody else, numbered as libsycl numbers its own, and called like its files in the root."""
+    folder = put(root)
+    paths = [folder / name for name in _MINE]
+    paths += [root / "cache_size.txt", root / "cache_size.txt.lock", root / "_eviction_in_progress"]
+    paths += [_sibling(root, "_eviction_in_progress.lock")]
+    for path in paths:
+        path.write_text("mine and dear to me")
+        os.utime(path, (1, 1))
+    return paths
+
+
+def test_what_is_numbered_as_libsycls_files_stays(root: Path) -> None:
+    """It is told, with the advice to move it, and neither repair nor removal takes, moves or rewrites it."""
+    mine = _beside(root)
+    told = " ".join(finding.detail for finding in findings(root))
+    assert all(path.name in told for path in mine)
+    repaired(root)
+    cache = opened(root)
+    kept = [cache.remove(entry, "--all") for entry in cache.scan() if entry.stays]
+    assert len(kept) == 3 and all(one is not None and "move it elsewhere" in one.reason for one in kept)
+    for entry in cache.scan():
+        cache.remove(entry, "--all")
+    cache.settle()
+    assert {path.read_text() for path in mine} == {"mine and dear to me"}
+    assert not list(root.rglob("0.bin"))
