@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -17,6 +19,8 @@ from gpucache.folders import Folder
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
 
+_LOOKED_AT = 1000
+
 
 class CudaCoreCache:
     """The entries below one root. There is no lock: a reader that finds a file gone compiles anew."""
@@ -27,6 +31,7 @@ class CudaCoreCache:
         self._location = location
         self._root = Path(location.root)
         self._clock = clock
+        self._shown: bool | None = None
 
     def location(self) -> Location:
         """Where it lives and what is wrong with the place."""
@@ -107,7 +112,9 @@ class CudaCoreCache:
         if checks.is_foreign(self._root):
             return
         try:
-            yield from entries.scan(self._root, prefix)
+            for entry in entries.scan(self._root, prefix):
+                own = entry.stays or _seen(entry).telling or self._is_shown()
+                yield entry if own else replace(entry, stays=entries.UNPROVEN)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return  # a folder of entries that is a link, or may not be read, is told by leftovers
         except OSError as error:
@@ -116,6 +123,14 @@ class CudaCoreCache:
             raise CacheUnusableError(
                 f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
             ) from error
+
+    def _is_shown(self) -> bool:
+        """Whether its place or an entry shows whose it is; others, too, name files by a SHA-256."""
+        if self._shown is None:
+            looked = islice(entries.scan(self._root), _LOOKED_AT)
+            default = self._root.parts[-len(layout.BELOW) :] == layout.BELOW
+            self._shown = default or any(one.size_bytes and _seen(one).telling for one in looked)
+        return self._shown
 
     def _folder(self, seen: Seen) -> Folder:
         return files.open_folder(self._root, layout.ENTRIES, seen.group)
@@ -132,7 +147,7 @@ class CudaCoreCache:
         if path.parent != self._root / layout.TMP:
             return False
         with suppress(OSError), files.open_folder(self._root, layout.TMP) as folder:
-            if checks.is_stale(path.name, folder.lstat(path.name), self._clock()):
+            if checks.is_stale(folder, path.name, folder.lstat(path.name), self._clock()):
                 folder.unlink(path.name)
                 return True
         return False

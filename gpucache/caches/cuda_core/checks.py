@@ -20,9 +20,10 @@ from gpucache.units import format_age, format_size
 LARGEST_BYTES = 1 << 30
 """Of larger files only the beginning is looked at."""
 FOREIGN = "cuda.core neither reads nor removes it; keep it elsewhere"
-_NOT_TEMPORARY = "it is not called as cuda.core calls its files there, so it stays; move it elsewhere"
+_NOT_TEMPORARY = "it is none of cuda.core's by its name or by what it holds, so it stays; move it elsewhere"
 Clock = Callable[[], int]
 _SHORTEST_KEY = 32
+_BEGINNING_BYTES = 64 << 10
 _DIGITS = frozenset("0123456789abcdef")
 _NAMES_LOOKED_AT = 1000
 
@@ -99,10 +100,19 @@ def unread(root: Path) -> str:
     return f"{root} may not be read by this user, so what it holds is not known; {layout.MOVE}"
 
 
-def is_stale(name: str, status: os.stat_result, now_ns: int) -> bool:
+def is_stale(folder: Folder, name: str, status: os.stat_result, now_ns: int) -> bool:
     """Whether a file in ``tmp`` is what a writer left, which cuda.core removes at its next start."""
-    own = layout.is_temporary(name) and stat.S_ISREG(status.st_mode)
-    return own and status.st_mtime_ns < now_ns - layout.STALE_NS
+    return status.st_mtime_ns < now_ns - layout.STALE_NS and _is_temporary(folder, name, status)
+
+
+def _is_temporary(folder: Folder, name: str, status: os.stat_result) -> bool:
+    """Whether it is called as cuda.core calls its files there, and is empty or begins as a binary."""
+    if not layout.is_temporary(name) or not stat.S_ISREG(status.st_mode):
+        return False
+    try:
+        return contents.is_binary(files.read_part(folder, name, 0, _BEGINNING_BYTES))
+    except (OSError, FormatError):
+        return False
 
 
 def _problems(folder: Folder, seen: Seen) -> Iterator[Problem]:
@@ -201,11 +211,11 @@ def _tmp(folder: Folder, now_ns: int) -> Iterator[Checked]:
         except FileNotFoundError:
             continue  # published since
         path = folder.path / found.name
-        if is_stale(found.name, status, now_ns):
+        if is_stale(folder, found.name, status, now_ns):
             age = format_age(now_ns - status.st_mtime_ns)
             detail = f"left by a writer that was stopped, {format_size(status.st_size)}, {age} old"
             yield _checked(path, FindingKind.LEFTOVER, detail)
-        elif not (layout.is_temporary(found.name) and stat.S_ISREG(status.st_mode)):
+        elif not _is_temporary(folder, found.name, status):
             yield _checked(path, FindingKind.LEFTOVER, _NOT_TEMPORARY)
 
 

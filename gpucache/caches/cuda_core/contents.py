@@ -43,6 +43,11 @@ def tell(data: bytes, *, whole: bool) -> Told:
     return Told(info.kind.value, target, _first_kernel(info), _broken(info) if whole else None)
 
 
+def is_binary(start: bytes) -> bool:
+    """Whether the beginning of a file is that of a CUDA binary, or it is empty."""
+    return not start or describe(start).kind in _KINDS
+
+
 def no_file(status: os.stat_result) -> Problem:
     """What is wrong with an entry that is a link, a pipe or such."""
     if stat.S_ISLNK(status.st_mode):

@@ -26,6 +26,10 @@ UNREACHABLE = (
 
 
 NOT_ITS_OWN = "cuda.core gives no such name, so it may be somebody else's and stays; move it elsewhere"
+UNPROVEN = (
+    "neither it nor anything beside it is a CUDA binary, so it may be somebody else's and stays; "
+    "remove it yourself if it is cuda.core's"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Seen:
     regular: bool
     owned: bool
     """Whether it belongs to who runs this; what does not is not repaired."""
+    telling: bool
+    """Whether what it holds shows that it is cuda.core's, or it holds nothing that could be lost."""
 
     @property
     def reachable(self) -> bool:
@@ -82,7 +88,8 @@ def look_at(folder: Folder, group: str, name: str) -> CacheEntry | None:
     else:
         if not regular:
             damage = contents.no_file(status)
-    seen = Seen(group, name, Identity.of(status), regular, _owned(status))
+    telling = not regular or contents.is_binary(start)
+    seen = Seen(group, name, Identity.of(status), regular, _owned(status), telling)
     return _entry(folder, seen, status, start, damage)
 
 
@@ -106,9 +113,14 @@ def _entry(
         artifact_kind=told.kind,
         unique=True,  # what else its key was made from is not known
         damage=f"{damage[0]}: {damage[1]}" if damage else "",
-        stays="" if layout.is_a_copy(seen.group, seen.name) else NOT_ITS_OWN,
+        stays="" if seen.reachable or _is_a_copy(seen) else NOT_ITS_OWN,
         handle=seen,
     )
+
+
+def _is_a_copy(seen: Seen) -> bool:
+    """Whether it is a binary under the digits of an entry, if not as cuda.core writes them."""
+    return seen.telling and layout.is_a_copy(seen.group, seen.name)
 
 
 def _owned(status: os.stat_result) -> bool:

@@ -20,12 +20,14 @@ STALE_NS = 3600 * 10**9
 """Age (by mtime) at which cuda.core itself takes a file in ``tmp`` for one of a writer that died."""
 VARIABLE = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
 MOVE = f"set {VARIABLE}, or give FileStreamProgramCache another path"
-_BELOW = ("cuda-python", "program-cache")
+BELOW = ("cuda-python", "program-cache")
+"""The folders that the default place ends in."""
 _GROUP = re.compile(r"[0-9a-f]{2}")
 _REST = re.compile(r"[0-9a-f]{62}")
 _KEY = re.compile(r"[0-9a-f]{4,64}")
 _DIGITS = re.compile(r"[0-9a-fA-F]{62,66}")
-_PARTIAL = "entry-"
+_PARTIAL = re.compile(r"entry-[a-z0-9_]{8}")
+"""As ``tempfile.mkstemp`` completes the prefix."""
 
 
 def is_group(name: str) -> bool:
@@ -45,7 +47,7 @@ def is_a_copy(group: str, name: str) -> bool:
 
 def is_temporary(name: str) -> bool:
     """Whether a file in ``tmp`` is called as cuda.core calls what it writes there."""
-    return name.startswith(_PARTIAL)
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def is_key(text: str) -> bool:
@@ -64,7 +66,7 @@ def default_root(environ: Mapping[str, str]) -> tuple[Path, str] | None:
     An empty variable counts as unset, a relative one as relative to the current directory.
     """
     if value := environ.get(VARIABLE):
-        return Path(value).joinpath(*_BELOW), VARIABLE
+        return Path(value).joinpath(*BELOW), VARIABLE
     if sys.platform == "win32":
         home, origin, caches = environ.get("USERPROFILE"), "USERPROFILE", ("AppData", "Local")
     else:
@@ -72,7 +74,7 @@ def default_root(environ: Mapping[str, str]) -> tuple[Path, str] | None:
     if home is None:
         home, origin = _home_on_record(), "the user's record"
     # As os.path.expanduser has it: an empty HOME is the top.
-    return None if home is None else (Path(home or os.sep).joinpath(*caches, *_BELOW), origin)
+    return None if home is None else (Path(home or os.sep).joinpath(*caches, *BELOW), origin)
 
 
 def _home_on_record() -> str | None:

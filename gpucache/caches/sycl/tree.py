@@ -99,17 +99,11 @@ def remove_empty(root: Path, parts: tuple[str, ...]) -> int:
     for depth in range(len(parts), 0, -1):
         try:
             with open_part(root, parts[: depth - 1]) as above:
-                _remove_folder(above, parts[depth - 1])
+                above.remove_folder(parts[depth - 1])
         except OSError:
             break
         gone += 1
     return gone
-
-
-def _remove_folder(above: Folder, name: str) -> None:
-    with above.folder(name):  # no link, and a folder
-        pass
-    (above.path / name).rmdir()
 
 
 def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:

@@ -41,7 +41,7 @@ def temporary(root: Path, name: str, age_ns: int, now_ns: int) -> Path:
     """A file in ``tmp`` of some age."""
     (root / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
     path = root / "tmp" / name
-    path.write_bytes(b"part")
+    path.write_bytes(PTX[:40])
     os.utime(path, ns=(now_ns - age_ns, now_ns - age_ns))
     return path
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.cuda_core import SYSTEM
+from gpucache.caches.cuda_core.entries import UNPROVEN
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.outcomes import FindingKind, Kept, Location, Verdict
 from tests.caches.cuda_core.build import HOUR_NS, PTX, kinds, lay, only, opened, place, temporary
@@ -139,7 +140,7 @@ def test_a_link_in_the_place_of_a_folder_is_found_and_not_followed(
     """What lies behind it is neither listed nor removed."""
     root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
     lay(elsewhere, "ab", "0" * 62, PTX)
-    temporary(elsewhere, "entry-old", 2 * HOUR_NS, _NOW)
+    temporary(elsewhere, "entry-0ld_one_", 2 * HOUR_NS, _NOW)
     link = root.joinpath(*parts)
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere.joinpath(*parts))
@@ -161,11 +162,14 @@ def _folder(path: Path) -> None:
 def test_what_is_strange_in_tmp_is_told_and_left(make: Callable[[Path], None], tmp_path: Path) -> None:
     """cuda.core sweeps regular files alone."""
     place(tmp_path, b"key", PTX)
-    make(tmp_path / "tmp" / "entry-x")
+    make(tmp_path / "tmp" / "entry-xxxxxxxx")
     cache = opened(tmp_path, _NOW)
     [checked] = cache.leftovers()
     assert kinds(checked) == [FindingKind.LEFTOVER]
-    assert not cache.repair(checked, None).findings[0].repaired and (tmp_path / "tmp" / "entry-x").exists()
+    assert (
+        not cache.repair(checked, None).findings[0].repaired
+        and (tmp_path / "tmp" / "entry-xxxxxxxx").exists()
+    )
 
 
 def test_a_pipe_in_the_place_of_an_entry_is_found_without_waiting(tmp_path: Path) -> None:
@@ -310,3 +314,33 @@ def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]])
             cache.report(entry)
             cache.repair(checked, entry)
         assert all((cache.remove(entry, "--all") is None) is not bool(entry.stays) for entry in cache.scan())
+
+
+@pytest.mark.parametrize("stranger", ["entry-my_notes", "entry-list.txt"])
+def test_a_store_that_names_files_by_a_sha256_is_left_alone(stranger: str, tmp_path: Path) -> None:
+    """Only a binary, or the place, shows that what lies under such names is cuda.core's."""
+    mine = [place(tmp_path, bytes([number]), b"mine") for number in range(3)]
+    mine.append(tmp_path / "tmp" / stranger)
+    mine[-1].write_bytes(b"mine")
+    os.utime(mine[-1], (1, 1))
+    cache = opened(tmp_path)
+    assert {entry.stays for entry in cache.scan()} == {UNPROVEN}
+    for entry in cache.scan():
+        cache.repair(cache.check(entry), entry)
+        cache.remove(entry, "--all")
+    for checked in list(cache.leftovers()):
+        assert not any(finding.repaired for finding in cache.repair(checked, None).findings)
+    assert all(path.read_bytes() == b"mine" for path in mine)
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_a_damaged_entry_goes_where_something_shows_whose_it_is(default: bool, tmp_path: Path) -> None:
+    """Another entry that is a binary, or cuda.core's own place."""
+    root = tmp_path / "cuda-python" / "program-cache" if default else tmp_path
+    wrong = place(root, b"wrong", b"\0" * 64)
+    if not default:
+        place(root, b"key", PTX)
+    cache = opened(root)
+    entry = next(one for one in cache.scan() if one.path == str(wrong))
+    assert cache.repair(cache.check(entry), entry).findings[0].repaired
+    assert not wrong.exists()

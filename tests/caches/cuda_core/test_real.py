@@ -202,9 +202,9 @@ def test_looking_leaves_last_uses_alone(root: Path) -> None:
 def test_what_dead_writers_left_is_what_cuda_core_sweeps(root: Path) -> None:
     """By age alone: a young file is of a writer at work."""
     now = time.time_ns()
-    stale = temporary(root, "entry-old", HOUR_NS + 60 * 10**9, now)
+    stale = temporary(root, "entry-0ld_one_", HOUR_NS + 60 * 10**9, now)
     odd = temporary(root, "of another name", 3 * HOUR_NS, now)
-    young = temporary(root, "entry-young", HOUR_NS - 60 * 10**9, now)
+    young = temporary(root, "entry-young_1a", HOUR_NS - 60 * 10**9, now)
     found = {Path(one.entry) for one in opened(root).leftovers()}
     assert found == {stale, odd}
     owner(root)
@@ -213,8 +213,8 @@ def test_what_dead_writers_left_is_what_cuda_core_sweeps(root: Path) -> None:
 
 def test_repair_removes_what_dead_writers_left_and_no_more(root: Path) -> None:
     """The entries are hits afterwards."""
-    stale = temporary(root, "entry-old", 2 * HOUR_NS, time.time_ns())
-    young = temporary(root, "entry-young", 0, time.time_ns())
+    stale = temporary(root, "entry-0ld_one_", 2 * HOUR_NS, time.time_ns())
+    young = temporary(root, "entry-young_1a", 0, time.time_ns())
     cache = opened(root)
     [checked] = cache.leftovers()
     assert kinds(checked) == [FindingKind.LEFTOVER]
