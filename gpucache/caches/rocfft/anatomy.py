@@ -7,12 +7,13 @@ is read without SQLite, so that looking at a damaged file has no effect.
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.files import Identity
-from gpucache.errors import CacheUnusableError
+from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 
 MAGIC = b"SQLite format 3\0"
@@ -87,6 +88,12 @@ def _anatomy(head: bytes, status: os.stat_result) -> Anatomy:
     return Anatomy(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
 
 
+_BEGINNINGS = {
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": ((3007000).to_bytes(4, "little"), (3007000).to_bytes(4, "big")),
+    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+}
+"""How the files beside a database begin; zeros are what SQLite or a crash leaves of one."""
 NO_FILE = 1 << 62
 """The size told of what is no regular file."""
 
@@ -99,6 +106,17 @@ def sides(path: Path) -> Mapping[str, int]:
         if status is not None:
             found[suffix] = status.st_size if stat.S_ISREG(status.st_mode) else NO_FILE
     return found
+
+
+def stranger(path: Path) -> str:
+    """The name of what lies where SQLite keeps a file beside a database and is none, else nothing."""
+    with suppress(OSError, FormatError), Folder.at(path.parent) as folder:
+        for suffix, size in sides(path).items():
+            name = path.name + suffix
+            start = files.read_part(folder, name, 0, 8) if size != NO_FILE else b"?"
+            if any(start) and not start.startswith(_BEGINNINGS[suffix]):
+                return name
+    return ""
 
 
 def stamp(path: Path) -> Stamp:

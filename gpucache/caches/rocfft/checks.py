@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft import code as codes
-from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides
+from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides, stranger
 from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
@@ -111,6 +111,11 @@ def _orphans(path: Path, beside: Mapping[str, int]) -> Iterator[Trouble]:
 
 
 def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[Trouble]:
+    strange = stranger(path)
+    if strange:
+        detail = "it is no file of SQLite, which would remove it: nothing is changed here; move it elsewhere"
+        yield Trouble(FindingKind.LEFTOVER, str(path.with_name(strange)), detail)
+        return
     log = beside.get("-wal", 0)
     if log:
         detail = (

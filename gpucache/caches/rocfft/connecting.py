@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.anatomy import NO_FILE, Anatomy, Stamp, sides, stamp
+from gpucache.caches.rocfft.anatomy import NO_FILE, Anatomy, Stamp, sides, stamp, stranger
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -124,7 +124,13 @@ def in_memory(data: bytes, place: Path) -> sqlite3.Connection:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A database that is there, open for changes; raises FormatError, CacheUnusableError."""
+    """A database that is there, open for changes; raises FormatError, CacheUnusableError.
+
+    SQLite removes or overwrites what is called like its log or journal, so that must be one.
+    """
+    if strange := stranger(path):
+        text = f"{strange} is no file of SQLite, which would remove it; move it elsewhere"
+        raise CacheUnusableError(text)
     with told(path), closing(_connect(f"{_uri(path)}?mode=rw", path.lstat().st_size)) as connection:
         yield connection
 

@@ -156,6 +156,6 @@ def _free_name(folder: Folder, name: str) -> str:
     taken = {entry.name for entry in folder.entries()}
     names = (f"{name}.corrupt{number or ''}" for number in range(_ASIDE_LIMIT))
     for candidate in names:
-        if candidate not in taken:
+        if taken.isdisjoint(candidate + suffix for suffix in ("", *SIDES)):
             return candidate
     raise CacheUnusableError(f"{folder.path} holds {_ASIDE_LIMIT} damaged databases of {name}; remove them")

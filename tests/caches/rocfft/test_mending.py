@@ -393,3 +393,23 @@ def test_many_rows_go_in_few_transactions(tmp_path: Path) -> None:
 def _changes(path: Path) -> int:
     """How many transactions changed a database, as its header counts them."""
     return int.from_bytes(path.read_bytes()[24:28], "big")
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_what_is_called_like_a_file_of_sqlite_and_is_none_stays(suffix: str, tmp_path: Path) -> None:
+    """SQLite would remove it at the first change, so nothing is changed; it is told with the remedy."""
+    path = database(tmp_path / "rocfft_kernel_cache.db", [row()], wal=True)
+    mine = Path(f"{path}{suffix}")
+    mine.write_bytes(b"mine and dear to me, and longer than any header would have to be" * 4)
+    cache = opened(path)
+    [entry] = cache.scan()
+    kept = cache.remove(entry, "--all")
+    assert kept is not None and "move it elsewhere" in kept.reason
+    cache.settle()
+    told = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
+    assert any("no file of SQLite" in detail for detail in told)
+    for checked in list(cache.leftovers()):
+        cache.repair(checked, None)
+    assert mine.read_bytes().startswith(b"mine and dear")
+    mine.unlink()
+    assert opened(path).remove(entry, "--all") is None
