@@ -242,15 +242,17 @@ def process_memory(limit_bytes: int) -> MemoryStore:
 
 def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
     backend = load_backend(job.request.target.backend)
-    prepared = prepare(backend, job.request, job.toolchain, os.environ)
     layers = open_layers(settings, shared=shared, command="gpucache warm")
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
     found = find(layers, prepared)
     if isinstance(found, Hit):
         miss = incomplete(prepared, found)
         if miss is None:
             return found
         sizes = (*found.head.local_sizes, *job.request.local_sizes)  # those that were there stay
-        prepared = prepare(backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ)
+        prepared = prepare(
+            backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ, layers
+        )
         found = miss
     return build(layers, prepared, partial(_compile_watched, backend, prepared), found, wait_s=job.wait_s)
 
@@ -292,9 +294,10 @@ def _at(root: str) -> Layers:
 
 def _build_once(wanted: Prepare) -> Hit | Built:
     backend = load_backend(wanted.job.request.target.backend)
-    prepared = prepare(backend, wanted.job.request, wanted.job.toolchain, os.environ)
+    layers = _at(wanted.root)
+    prepared = prepare(backend, wanted.job.request, wanted.job.toolchain, os.environ, layers)
     compile_ = partial(backend.compile, wanted.job.request, prepared.compilation)
-    return get_or_build(_at(wanted.root), prepared, compile_)
+    return get_or_build(layers, prepared, compile_)
 
 
 def _launches(wanted: Prepare) -> tuple[Launch, ...]:

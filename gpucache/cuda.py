@@ -100,7 +100,7 @@ def compile_program(
     layers, toolchain = library.layers(), nvrtc.toolchain(wanted)
     own = _OwnBuild(request)
     try:
-        prepared = prepare(BACKEND, request, toolchain, os.environ)
+        prepared = prepare(BACKEND, request, toolchain, os.environ, layers)
         own.compilation = prepared.compilation
         outcome = get_or_build(layers, prepared, own.compile)
         library.tell(layers, prepared, outcome)

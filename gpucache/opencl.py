@@ -78,7 +78,9 @@ def build_program(
         if is_spirv(source):
             raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
         options = (*as_pyopencl_reads(given), *_of_platform(context))
-        prepared = [_prepare(device, program, options, folders, sizes, named) for device in call.devices]
+        prepared = [
+            _prepare(layers, device, program, options, folders, sizes, named) for device in call.devices
+        ]
         return _answer(layers, prepared, call)
     except (CacheMissError, Warning):
         raise
@@ -95,6 +97,7 @@ def _of_platform(context: Any) -> Sequence[str]:
 
 
 def _prepare(
+    layers: Layers,
     device: Any,
     program: Program,
     options: tuple[str, ...],
@@ -113,7 +116,7 @@ def _prepare(
         cwd=library.current_directory(),
         searches_cwd=True,
     )
-    return prepare(BACKEND, request, platforms.toolchain(device), os.environ)
+    return prepare(BACKEND, request, platforms.toolchain(device), os.environ, layers)
 
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "_Call") -> Any:

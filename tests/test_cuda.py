@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.sources.memo import WORTH_FILES
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
 
@@ -103,6 +104,25 @@ def _tree(folder: Path, header: str = _HEADER) -> Path:
     (folder / "include").mkdir(parents=True)
     (folder / "include" / "value.h").write_text(header, encoding="ascii")
     return folder
+
+
+def test_what_headers_include_is_remembered_for_the_next_start(tmp_path: Path, root: Path) -> None:
+    """``warm`` and a program in another directory share one memo, and an edited header is seen past it."""
+    folder = _tree(tmp_path)
+    for number in range(WORTH_FILES):
+        (folder / f"include/{number}.h").touch()
+    includes = "".join(f"#include <{number}.h>\n" for number in range(WORTH_FILES))
+    source = folder / "include/show.cu"
+    source.write_text(includes + _FROM_HEADER, encoding="ascii")
+    assert _gpucache(root, "warm", str(source), "--target", "cuda:sm_90").returncode == 0
+    (memo,) = (root / "v1/closures").iterdir()
+    job = _job(source.read_text("ascii"), include_path=[str(folder / "include")], cwd=str(tmp_path))
+    assert _compiled(_run(root, job)) == [0]
+    (folder / "include/7.h").write_text("struct unused {};", encoding="ascii")
+    before = memo.read_bytes()
+    assert _compiled(_run(root, job)) == [1]
+    assert list((root / "v1/closures").iterdir()) == [memo]
+    assert memo.read_bytes() != before
 
 
 def test_a_failure_begins_with_what_the_compiler_said(root: Path) -> None:

@@ -22,6 +22,7 @@ FILES = (
     ("v1/programs/", "What was built, evicted and quarantined under each program's name; explains misses."),
     ("v1/journal/", "The last misses with their verdicts, as inspect --misses shows them."),
     ("v1/missed/", "What programs left for warm --misses, with their sources; a bounded number of them."),
+    ("v1/closures/", "Which headers programs include, so that the next start need not search them; bounded."),
     ("v1/quarantine/", "Damaged entries, moved out of the way; a bounded number of them."),
     ("v1/tmp/", "Entries being written."),
     ("v1/locks/", "Locks of the programs being compiled."),

@@ -49,3 +49,15 @@ class Layers:
         """The store a new entry is published to; None where nothing can be kept."""
         writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
         return self.user if writable else None
+
+    def recall(self, name: str) -> bytes | None:
+        """What a root remembers under a name, the nearest first; None where none does."""
+        if self.disabled:
+            return None
+        found = (store.recall(name) for store in self.on_disk())
+        return next((data for data in found if data is not None), None)
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Have the store that new entries go to remember something."""
+        if self.target is not None:
+            self.target.remember(name, data)

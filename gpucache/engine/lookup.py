@@ -182,7 +182,9 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen)
     if artifact.refusal is not None:
         return Built(artifact, miss, None, note=f"{artifact.refusal}, so it was not kept")
-    changed = _changed(prepared.closure, closure_of(prepared.request, prepared.compilation), store.root)
+    changed = _changed(
+        prepared.closure, closure_of(prepared.request, prepared.compilation, layers), store.root
+    )
     if changed is not None:
         return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")
     wrong = _garbage(prepared, artifact)

@@ -12,7 +12,7 @@ from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, KeyField, Toolchain
 from gpucache.payload import describe, holds_no_kernel
-from gpucache.sources import read_closure
+from gpucache.sources import Memos, read_closure
 
 _CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
 
@@ -43,11 +43,18 @@ class Prepared:
 
 
 def prepare(
-    backend: Backend, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
+    backend: Backend,
+    request: BuildRequest,
+    toolchain: Toolchain,
+    environ: Mapping[str, str],
+    memos: Memos | None = None,
 ) -> Prepared:
-    """Everything a lookup needs; raises OptionError for options that must be refused."""
+    """Everything a lookup needs; raises OptionError for options that must be refused.
+
+    ``memos`` keep what is found in headers from one process to the next.
+    """
     compilation = backend.plan(request, toolchain, environ)
-    closure = closure_of(request, compilation)
+    closure = closure_of(request, compilation, memos)
     fields = key_fields(request, closure, compilation.inputs)
     used = _used(request, compilation, closure)
     located = located_fields(fields, replace(compilation.inputs, locations=used))
@@ -76,7 +83,7 @@ def _below(place: str) -> str:
     return os.path.normpath(place).rstrip("/") + "/"
 
 
-def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
+def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | None = None) -> Closure:
     """The include closure as it is on disk now."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
     return read_closure(
@@ -88,6 +95,7 @@ def closure_of(request: BuildRequest, compilation: Compilation) -> Closure:
         definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
+        memos=memos,
     )
 
 

@@ -99,7 +99,7 @@ def _from_cache(
     """Load what the cache answers, or build; why it missed, empty where it did not."""
     with timer.phase("key"):
         toolchain = backend.toolchain(job.request.target)
-        prepared = prepare(backend, job.request, toolchain, environ)
+        prepared = prepare(backend, job.request, toolchain, environ, layers)
     with timer.phase("lookup"):
         found = find(layers, prepared)
     if isinstance(found, Hit):

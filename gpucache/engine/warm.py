@@ -219,7 +219,8 @@ def _settle(
     if item.request is None or item.toolchain is None:
         return WarmOutcome(item.program, item.target, WarmResult.SKIPPED, item.variant, reason=item.skipped)
     try:
-        prepared = prepare(backends[item.request.target.backend], item.request, item.toolchain, environ)
+        backend, memos = backends[item.request.target.backend], replace(layers, read_only=check)
+        prepared = prepare(backend, item.request, item.toolchain, environ, memos)
     except GpucacheError as error:
         return _outcome(item, WarmResult.FAILED, reason=str(error))
     found = find_whole(layers, prepared)

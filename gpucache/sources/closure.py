@@ -13,12 +13,15 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
+from gpucache.sources.disk import Disk
 from gpucache.sources.expansion import Pattern, names_of
 from gpucache.sources.files import File, Headers, UncacheableError
+from gpucache.sources.memo import Memos, name_of, recall, remember
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
     Mention,
@@ -52,6 +55,7 @@ def read_closure(
     named_headers: Sequence[str] = (),
     name_them: str = "name the headers in headers = [...]",
     limits: Limits = _LIMITS,
+    memos: Memos | None = None,
 ) -> Closure:
     """The closure of a source in memory, resolved by the rule of the compiler that will read it.
 
@@ -59,10 +63,20 @@ def read_closure(
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
     options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
     macros may lead to: with them, includes through macros are taken as covered; ``name_them`` is that
-    remedy in words. Raises nothing for what lies on disk or stands in the source: what cannot be keyed
-    is told in ``uncacheable``.
+    remedy in words. ``memos`` keep closures of many headers for the next process. Raises nothing for what
+    lies on disk or stands in the source: what cannot be keyed is told in ``uncacheable``.
     """
-    walk = _Walk(source, rule, include_dirs, cwd, limits, name_them)
+    given = (include_dirs, rule.system, forced, definitions, named_headers)
+    if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
+        cwd = None  # it makes no difference, so that programs in any directory have a memo in common
+    name = ""
+    if memos is not None and (b"include" in source or forced or named_headers):
+        name = name_of(digest(source), rule, cwd, *map(tuple, given), limits)
+        known = recall(memos, name, limits, name_them)
+        if known is not None:
+            return known
+    disk = Disk()
+    walk = _Walk(disk, source, rule, include_dirs, cwd, limits, name_them)
     walk.define(definitions)
     try:
         walk.configure()
@@ -77,7 +91,10 @@ def read_closure(
             walk.refuse_assembly()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
-    return walk.closure()
+    closure = walk.closure()
+    if memos is not None and name:
+        remember(memos, name, disk, closure, name_them)
+    return closure
 
 
 class _Walk:
@@ -85,6 +102,7 @@ class _Walk:
 
     def __init__(
         self,
+        disk: Disk,
         source: bytes,
         rule: SearchRule,
         dirs: Sequence[str],
@@ -95,11 +113,12 @@ class _Walk:
         self._name_them = name_them
         self._rule = rule
         self._limits = limits
-        self._headers = Headers(limits)
-        self._cwd = (os.path.realpath(os.fsencode(cwd)),) if cwd is not None else ()
+        self._disk = disk
+        self._headers = Headers(disk, limits)
+        self._cwd = (disk.real(os.fsencode(cwd)),) if cwd is not None else ()
         self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
         for folder in self._dirs:
-            self._headers.watch(folder)
+            disk.watch(folder)
         self._system = tuple(place for name in rule.system for place in self._placed(name))
         home = os.path.join(os.fsencode(rule.home), b"") if rule.home is not None else b""
         self._source = source
@@ -115,7 +134,7 @@ class _Walk:
 
     def closure(self) -> Closure:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
-        files, stamps = tuple(self._headers.paths()), tuple(self._headers.stamps())
+        files, stamps = tuple(self._headers.paths()), tuple(self._disk.stamps)
         resolution = self._edges.hexdigest()
         return Closure(includes, resolution, self.uncacheable, files, stamps, self._tells_places)
 
@@ -246,9 +265,11 @@ class _Walk:
             wanted = from_root if spelled else {pattern for pattern in known if pattern[0] != b""}
             try:
                 entries = self._limits.folder_entries
-                found = {*matching_files(root, wanted, entries=entries)} if wanted else set[bytes]()
+                found = (
+                    {*matching_files(self._disk, root, wanted, entries=entries)} if wanted else set[bytes]()
+                )
                 if untold and (words.rooted or not spelled):
-                    found.update(reachable_files(root, words, entries=entries))
+                    found.update(reachable_files(self._disk, root, words, entries=entries))
                 # A folder that gives nothing, such as an empty current directory, is as good as none.
                 self._frame(*([b"sweep"] if found else []))
                 for name in sorted(found):
@@ -317,7 +338,7 @@ class _Walk:
         if not path or not (os.path.isabs(path) or self._cwd):
             return ()
         path = os.path.join(*self._cwd, path)
-        return (os.path.realpath(path) if b".." in path else os.path.normpath(path),)
+        return (self._disk.real(path) if b".." in path else os.path.normpath(path),)
 
     def _relative(self, path: bytes) -> bytes:
         for root in (*self._dirs, *self._cwd):

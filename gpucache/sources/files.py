@@ -6,23 +6,17 @@ A header that may not be read counts as not found, as it does for a compiler of 
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
-# ruff: noqa: PTH116, PTH118, PTH120, PTH121, PTH123
+# ruff: noqa: PTH118, PTH120
 
-import errno
 import os
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpucache.keys import digest
+from gpucache.sources.disk import Disk, Look
 from gpucache.sources.rules import Limits
 from gpucache.sources.scan import Scan
 from gpucache.units import format_size
-
-_NO_FILE = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
-)
 
 
 class UncacheableError(Exception):
@@ -54,27 +48,18 @@ class File:
 class Headers:
     """Every header looked at in one walk. Raises UncacheableError beyond the limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, disk: Disk, limits: Limits) -> None:
+        self._disk = disk
         self._limits = limits
         self._seen: dict[bytes, File | None] = {}
         self._files: dict[bytes, File] = {}
-        self._inodes: dict[tuple[int, int], int] = {}
+        self._inodes: dict[int, int] = {}
         self._bytes = 0
-        self._stamps: list[tuple[str, tuple[int, ...]]] = []
         self.remedy = "include less"
 
     def paths(self) -> Iterable[str]:
         """Where the headers were found, in that order."""
         return map(os.fsdecode, self._files)
-
-    def stamps(self) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """What tells that one of them was another for a while: taken before each was read."""
-        return self._stamps
-
-    def watch(self, folder: bytes) -> None:
-        """Have the stamps tell that a name came or went in a folder."""
-        with suppress(OSError):
-            self._stamps.append((os.fsdecode(os.path.join(folder, b"")), _stamp(os.stat(folder))))
 
     def at(self, directory: bytes, name: bytes) -> File | None:
         """The file of a name in a directory; None where there is none."""
@@ -85,39 +70,52 @@ class Headers:
 
     def again(self, file: File) -> bytes:
         """What a file holds, which was scanned and dropped; nothing for what is no file or is gone."""
-        with suppress(OSError), open(file.path, "rb") as stream:
-            return stream.read(self._limits.file_bytes)
+        with suppress(OSError):
+            read = self._disk.read(file.path, self._limits.file_bytes)
+            return read[0] if read else b""
         return b""
 
     def _find(self, path: bytes, shown: str) -> File | None:
         try:
-            status = os.stat(path)
-            if stat.S_ISDIR(status.st_mode):
+            found = self._disk.look(path)
+            if found.error is not None:
+                raise found.error
+            if found.kind in ("", "folder"):
                 return None
-            identity = _identity(path)
+            identity = self._identity(path)
             if identity not in self._files:
-                self._files[identity] = self._read(path, identity, shown, status)
+                file = self._read(identity, shown, found)
+                if file is None:
+                    return None
+                self._files[identity] = file
             return self._files[identity]
         except ValueError:  # a NUL in the name
             return None
         except OSError as error:
-            if error.errno in _NO_FILE:
-                return None
             raise UncacheableError(
                 f"the header {shown} cannot be read ({error.strerror}); check its disk and try again"
             ) from None
 
-    def _read(self, path: bytes, identity: bytes, shown: str, status: os.stat_result) -> File:
+    def _identity(self, path: bytes) -> bytes:
+        """One spelling per place: normalised as text, except where ``..`` leaves a linked folder."""
+        normal = os.path.normpath(path)
+        directory, base = os.path.split(path)
+        if b".." not in directory or self._disk.look(os.path.dirname(normal)) == self._disk.look(directory):
+            return normal
+        return os.path.join(self._disk.real(directory), base)
+
+    def _read(self, path: bytes, shown: str, found: Look) -> File | None:
         limits = self._limits
-        if not stat.S_ISREG(status.st_mode):
+        if found.kind != "file":
             raise UncacheableError(
                 f"the header {shown} is not a regular file; include a regular file instead"
             )
         if len(self._files) >= limits.files:
             raise UncacheableError(f"more than {limits.files} headers would have to be read; {self.remedy}")
-        with open(path, "rb") as stream:
-            self._stamps.append((os.fsdecode(identity), _stamp(os.fstat(stream.fileno()))))
-            data = stream.read(limits.file_bytes + 1)
+        read = self._disk.read(path, limits.file_bytes)
+        if read is None:
+            return None
+        data, content = read
         if len(data) > limits.file_bytes:
             raise UncacheableError(
                 f"the header {shown} is larger than {format_size(limits.file_bytes)}; {self.remedy}"
@@ -127,18 +125,5 @@ class Headers:
             raise UncacheableError(
                 f"more than {format_size(limits.total_bytes)} of headers would have to be read; {self.remedy}"
             )
-        inode = self._inodes.setdefault((status.st_dev, status.st_ino), len(self._inodes) + 1)
-        return File(shown, len(self._files) + 1, data, identity, inode, digest(data))
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
-
-
-def _identity(path: bytes) -> bytes:
-    """One spelling per place: normalised as text, except where ``..`` leaves a linked folder."""
-    normal = os.path.normpath(path)
-    directory, base = os.path.split(path)
-    if b".." not in directory or os.path.samefile(os.path.dirname(normal), directory):
-        return normal
-    return os.path.join(os.path.realpath(directory), base)
+        inode = self._inodes.setdefault(found.number, len(self._inodes) + 1)
+        return File(shown, len(self._files) + 1, data, path, inode, content)

@@ -6,13 +6,14 @@ words. Links are followed, as a compiler follows them; a folder inside itself is
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
-# ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH208
+# ruff: noqa: PTH118
 
 import os
 import re
 from collections.abc import Iterable, Iterator
 
 from gpucache.errors import SourceError
+from gpucache.sources.disk import Disk, Look
 from gpucache.sources.expansion import Pattern
 from gpucache.sources.vocabulary import Vocabulary
 
@@ -21,19 +22,19 @@ _FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
-def reachable_files(root: bytes, words: Vocabulary, *, entries: int) -> Iterator[bytes]:
+def reachable_files(disk: Disk, root: bytes, words: Vocabulary, *, entries: int) -> Iterator[bytes]:
     """Paths relative to ``root``, depth first, sorted; nothing where there is no such folder.
 
     Raises SourceError after looking at ``entries`` names, or for a folder it may not list.
     """
     left = entries
-    outside = tuple(identity for path in _NO_HEADERS if (identity := _identity(path)))
-    pending: list[tuple[bytes, tuple[tuple[int, int], ...]]] = [(b"", outside)]
+    outside = tuple(map(disk.look, _NO_HEADERS))
+    pending: list[tuple[bytes, tuple[Look, ...]]] = [(b"", outside)]
     while pending:
         below, ancestors = pending.pop()
-        names = _listed(os.path.join(root, below))
-        identity = _identity(os.path.join(root, below))
-        if identity is None or identity in ancestors:
+        names = _listed(disk, os.path.join(root, below))
+        folder = disk.look(os.path.join(root, below))
+        if folder.kind != "folder" or folder in ancestors:
             continue
         left -= len(names)
         if left < 0:
@@ -41,14 +42,15 @@ def reachable_files(root: bytes, words: Vocabulary, *, entries: int) -> Iterator
         folders = [os.path.join(below, b"..")] if words.upward else []
         for name in filter(words.allows, names):
             path = os.path.join(below, name)
-            if os.path.isdir(os.path.join(root, path)):
+            kind = disk.look(os.path.join(root, path)).kind
+            if kind == "folder":
                 folders.append(path)
-            elif os.path.isfile(os.path.join(root, path)):
+            elif kind == "file":
                 yield path
-        pending.extend((folder, (*ancestors, identity)) for folder in reversed(folders))
+        pending.extend((deeper, (*ancestors, folder)) for deeper in reversed(folders))
 
 
-def matching_files(root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
+def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
     """Paths relative to ``root`` of the files that match a name, each once; raises as ``reachable_files``."""
     left = entries
     pending: dict[bytes, set[Pattern]] = {b"": {*patterns}}
@@ -59,32 +61,21 @@ def matching_files(root: bytes, patterns: Iterable[Pattern], *, entries: int) ->
             steps.setdefault(pattern[0], set()).add(pattern[1:])
         names: list[bytes] = []
         if not steps.keys() <= _FIXED.keys():
-            names = _listed(os.path.join(root, below))
+            names = _listed(disk, os.path.join(root, below))
             left -= len(names)
             if left < 0:
                 raise SourceError(f"holds more than {entries} files and folders")
         for step, others in steps.items():
             for name in [_FIXED[step]] if step in _FIXED else filter(re.compile(step).fullmatch, names):
                 path = os.path.join(below, name) if name else below
-                if () in others and os.path.isfile(os.path.join(root, path)):
+                if () in others and disk.look(os.path.join(root, path)).kind == "file":
                     yield path
                 if deeper := others - {()}:
                     pending.setdefault(path, set()).update(deeper)
 
 
-def _listed(folder: bytes) -> list[bytes]:
-    """The names in a folder, sorted; none where it is no folder."""
+def _listed(disk: Disk, folder: bytes) -> list[bytes]:
     try:
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        return disk.names(folder)
     except OSError as error:
         raise SourceError(f"cannot be listed: {error.strerror}") from None
-
-
-def _identity(path: bytes) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

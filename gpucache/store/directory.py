@@ -34,6 +34,7 @@ from gpucache.store.interface import (
     ScannedEntry,
 )
 from gpucache.store.journal import Journal
+from gpucache.store.memos import Memos
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
@@ -56,6 +57,7 @@ class DirectoryStore:
         self._history = History(self._ground)
         self._journal = Journal(self._ground)
         self._missed = Missed(self._ground)
+        self._memos = Memos(self._ground)
         self._quarantine = Quarantine(self._ground, self._history)
         self._unread: dict[Path, str] = {}
 
@@ -275,6 +277,15 @@ class DirectoryStore:
             lock.single_flight(folder, layout.MISSED_LOCK, 0) as holding,
         ):
             yield holding
+
+    def recall(self, name: str) -> bytes | None:
+        """What was kept under a name, unharmed; None where nothing is."""
+        return self._memos.recall(name, use=self._writable)
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep something under a name; losing it is no error."""
+        if self._writable:
+            self._memos.remember(name, data)
 
     def record(self, program: str, event: Event) -> None:
         """Append to a program's history; losing it is no error."""

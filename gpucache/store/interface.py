@@ -215,6 +215,14 @@ class EntryStore(Store, Protocol):
         """Hold this key's lock while compiling; yields False when it was not to be had in time."""
         ...
 
+    def recall(self, name: str) -> bytes | None:
+        """What was kept under a name, unharmed; None where nothing is."""
+        ...
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep something under a name; losing it is no error."""
+        ...
+
     def record(self, program: str, event: Event) -> None:
         """Append to a program's history; losing it is no error."""
         ...

@@ -4,6 +4,7 @@
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
     <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history.jsonl
     <root>/v1/missed/<64 hex>.json
+    <root>/v1/closures/<64 hex>.memo
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
 Another format version has another folder beside ``v1``, and is left alone.
@@ -20,6 +21,7 @@ PROGRAMS = (VERSION_FOLDER, "programs")
 TMP = (VERSION_FOLDER, "tmp")
 QUARANTINE = (VERSION_FOLDER, "quarantine")
 JOURNAL = (VERSION_FOLDER, "journal")
+CLOSURES = (VERSION_FOLDER, "closures")
 MISSED = (VERSION_FOLDER, "missed")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_NAME = "history.jsonl"
@@ -32,7 +34,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 MISSED_LOCK = "missed.lock"
 """The lock of the one process that builds the missed requests of a root."""
 _KEY = re.compile(r"[0-9a-f]{64}")
-_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json)|\.history)")
+_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)")
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")
 _QUARANTINED = re.compile(r"[0-9]{20}-.+\.gpc")
 _PROGRAM = re.compile(r"[a-z0-9-]{1,40}-[0-9a-f]{8}")

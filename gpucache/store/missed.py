@@ -1,25 +1,19 @@
 """Requests that missed and were left to their program: a file each, until ``warm --misses`` builds them.
 
-A file is called ``<64 hex of the key>.json`` and holds everything that a build needs, its source too; it is
-written aside and renamed. Bounded in number and bytes, the oldest give way. Losing one costs a warm
-start, never a program, so nothing here raises OSError. Must not know how anything is compiled.
+A file is called ``<64 hex of the key>.json`` and holds everything that a build needs, its source too.
+Losing one costs a warm start, never a program. Must not know how anything is compiled.
 """
 
 import json
-import os
-import re
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 
-from gpucache.errors import CacheUnusableError, TargetError
-from gpucache.folders import Folder
+from gpucache.errors import TargetError
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
 from gpucache.outcomes import Noted
 from gpucache.store import layout
 from gpucache.store.ground import Ground
 from gpucache.store.interface import MissedRequest
-from gpucache.store.trust import open_trusted
+from gpucache.store.shelf import Bounds, Shelf
 
 FILE_CAP = 256
 """Requests kept at most: the newest."""
@@ -28,96 +22,34 @@ REQUEST_BYTES_CAP = 8 << 20
 BYTES_CAP = 64 << 20
 AGAIN_NS = 3600 * 10**9
 """A request that is wanted again after so long is news, as whoever was to build it may have been stopped."""
-_UNUSABLE = (OSError, CacheUnusableError)
-_NAME = re.compile(r"([0-9a-f]{64})\.json")
 
 
 class Missed:
     """The missed requests below one root."""
 
     def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+        self._shelf = Shelf(ground, layout.MISSED, ".json", Bounds(FILE_CAP, REQUEST_BYTES_CAP, BYTES_CAP))
 
     def note(self, missed: MissedRequest) -> Noted:
         """Keep a request, with the local sizes that it was kept with before."""
-        name = f"{missed.key.hex}.json"
-        with suppress(*_UNUSABLE), self._ground.make(*layout.MISSED) as folder:
-            before = _read(folder, name)
-            known = before.request.local_sizes if before is not None else ()
-            sizes = dict.fromkeys((*known, *missed.request.local_sizes))
-            recent = before is not None and missed.when_ns - before.when_ns < AGAIN_NS
-            known_as_rejected = before is not None and before.rejected
-            if recent and len(sizes) == len(known) and missed.rejected <= known_as_rejected:
-                return Noted.KNOWN
-            data = _encode(missed, tuple(sizes))
-            if len(data) > REQUEST_BYTES_CAP:
-                return Noted.LOST
-            with self._ground.make(*layout.TMP) as tmp:
-                _write(tmp, folder, name, data, self._ground.file_mode)
-            _trim(folder)
-            return Noted.NEW
-        return Noted.LOST
+        data = self._shelf.get(missed.key.hex)
+        before = _decode(missed.key.hex, data) if data is not None else None
+        known = before.request.local_sizes if before is not None else ()
+        sizes = dict.fromkeys((*known, *missed.request.local_sizes))
+        recent = before is not None and missed.when_ns - before.when_ns < AGAIN_NS
+        known_as_rejected = before is not None and before.rejected
+        if recent and len(sizes) == len(known) and missed.rejected <= known_as_rejected:
+            return Noted.KNOWN
+        return Noted.NEW if self._shelf.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
 
     def all(self) -> list[MissedRequest]:
         """Every request that reads, the oldest first."""
-        found = []
-        with suppress(*_UNUSABLE), self._ground.open(*layout.MISSED) as folder:
-            for name in sorted(entry.name for entry in folder.entries())[: 2 * FILE_CAP]:
-                found.append(_read(folder, name))
+        found = (_decode(name, data) for name, data in self._shelf.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
     def forget(self, key: CacheKey) -> None:
         """Remove the request of a key."""
-        with suppress(*_UNUSABLE), self._ground.open(*layout.MISSED) as folder:
-            folder.unlink(f"{key.hex}.json")
-
-
-def _write(tmp: Folder, folder: Folder, name: str, data: bytes, mode: int) -> None:
-    aside = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
-    try:
-        fd = tmp.open_for_writing(aside, os.O_WRONLY | os.O_EXCL, mode)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-        finally:
-            os.close(fd)
-        tmp.move(aside, folder, name)
-    except BaseException:
-        with suppress(OSError):
-            tmp.unlink(aside)
-        raise
-
-
-def _trim(folder: Folder) -> None:
-    """Remove the oldest until both caps hold."""
-    ages = []
-    for name in [entry.name for entry in folder.entries() if _NAME.fullmatch(entry.name)]:
-        with suppress(OSError):
-            status = folder.lstat(name)
-            ages.append((status.st_mtime_ns, status.st_size, name))
-    kept_bytes = 0
-    for rank, (_, size, name) in enumerate(sorted(ages, reverse=True)):
-        kept_bytes += size
-        if rank >= FILE_CAP or kept_bytes > BYTES_CAP:
-            with suppress(OSError):
-                folder.unlink(name)
-
-
-def _read(folder: Folder, name: str) -> MissedRequest | None:
-    """The request of a file; None for what is none, is not ours, or does not read."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    try:
-        with open_trusted(folder, name) as (fd, status):
-            if status.st_size > REQUEST_BYTES_CAP:
-                return None
-            with os.fdopen(os.dup(fd), "rb") as file:
-                data = file.read(REQUEST_BYTES_CAP + 1)
-        return _decode(CacheKey(match[1]), json.loads(data))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, TargetError):
-        return None
+        self._shelf.remove(key.hex)
 
 
 def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> bytes:
@@ -142,7 +74,15 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
     return json.dumps(values, separators=(",", ":")).encode("ascii")
 
 
-def _decode(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
+def _decode(name: str, data: bytes) -> MissedRequest | None:
+    """The request of a file; None for what does not read."""
+    try:
+        return _request(CacheKey(name), json.loads(data))
+    except (ValueError, KeyError, TypeError, RecursionError, TargetError):
+        return None
+
+
+def _request(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
     """Raises ValueError, KeyError, TypeError or TargetError for what was not written by ``_encode``."""
     sizes = values["local_sizes"]
     if not isinstance(sizes, list) or not all(isinstance(one, int) for size in sizes for one in size):

@@ -272,7 +272,14 @@ def test_the_documented_variables_are_the_ones_read() -> None:
 
 def test_the_documented_files_are_the_ones_of_the_store() -> None:
     """FILES names every folder and file that lies below a root."""
-    kept = (layout.ENTRIES, layout.PROGRAMS, layout.JOURNAL, layout.MISSED, layout.QUARANTINE)
+    kept = (
+        layout.ENTRIES,
+        layout.PROGRAMS,
+        layout.JOURNAL,
+        layout.MISSED,
+        layout.CLOSURES,
+        layout.QUARANTINE,
+    )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
     assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last._FILE.as_posix()}

@@ -1,0 +1,160 @@
+"""What a walk asks of the disk, question by question, so that the same can be asked again later.
+
+A closure follows from what it was asked for and from these answers alone. So a closure that was found
+before holds for as long as each question has the answer that it had, see ``memo``. Which paths are one
+file is told by numbers in the order in which files are seen, which a copied tree has in common with the
+original, and not by inodes.
+"""
+
+# Paths are bytes, as names in sources are, and pathlib holds text only.
+# ruff: noqa: PTH116, PTH118, PTH208
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from gpucache.keys import digest
+
+_NO_FILE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+)
+_CHUNK = 64 * 1024
+
+Question = Literal["look", "read", "list", "real", "watch"]
+Asked = tuple[Question, str, str]
+"""A question, the path that it is about, and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What lies at a path, links followed."""
+
+    kind: Literal["", "folder", "file", "other"] = ""
+    """Empty where nothing is that this user may see."""
+    number: int = 0
+    """Equal for two paths of one file or folder."""
+    error: OSError | None = None
+    """Why it could not be told."""
+
+
+class Disk:
+    """The questions of one walk with their answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.stamps: list[tuple[str, tuple[int, ...]]] = []
+        """What tells that a file or folder was another for a while: taken before it was read."""
+        self.failed = False
+        """Whether an answer is an error that may pass."""
+        self._looks: dict[bytes, Look] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def look(self, path: bytes) -> Look:
+        """What lies at a path, looked at once; raises ValueError for a NUL in it."""
+        found = self._looks.get(path)
+        if found is None:
+            found = self._looks[path] = self._status(path)
+            self._note("look", path, f"{found.kind}{found.number}")
+        return found
+
+    def read(self, path: bytes, limit: int) -> tuple[bytes, str] | None:
+        """What a file holds, cut behind ``limit`` bytes, and its digest; None for one that may not be read.
+
+        Raises OSError.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                self.failed = True
+                raise
+            self._note("read", path, "")
+            return None
+        try:
+            status = os.fstat(fd)
+            self.stamps.append((os.fsdecode(path), _stamp(status)))
+            data = _read_all(fd, status.st_size, limit)
+        except OSError:
+            self.failed = True
+            raise
+        finally:
+            os.close(fd)
+        content = digest(data)
+        self._note("read", path, content)
+        return data, content
+
+    def names(self, folder: bytes) -> list[bytes]:
+        """The names in a folder, sorted; none where it is no folder. Raises OSError."""
+        try:
+            found = sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            found = []
+        except OSError:
+            self.failed = True
+            raise
+        self._note("list", folder, digest(b"\0".join(found)))
+        return found
+
+    def real(self, path: bytes) -> bytes:
+        """A path without links."""
+        found = os.path.realpath(path)
+        self._note("real", path, os.fsdecode(found))
+        return found
+
+    def watch(self, folder: bytes) -> None:
+        """Have the stamps tell that a name came or went in a folder."""
+        with suppress(OSError):
+            self.stamps.append((os.fsdecode(os.path.join(folder, b"")), _stamp(os.stat(folder))))
+        self._note("watch", folder, "")
+
+    def answers(self, asked: Iterable[Asked], limit: int) -> bool:
+        """Whether each question still has its answer; asks them in their order, up to the first that has not.
+
+        Raises OSError, ValueError; KeyError for what is no question.
+        """
+        ask = {
+            "look": self.look,
+            "read": lambda path: self.read(path, limit),
+            "list": self.names,
+            "real": self.real,
+            "watch": self.watch,
+        }
+        for question, path, answer in asked:
+            ask[question](os.fsencode(path))
+            if self.asked[-1][2] != answer:
+                return False
+        return not self.failed
+
+    def _status(self, path: bytes) -> Look:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return Look()
+            self.failed = True
+            return Look(error=error)
+        # The numbers of all that was seen, so that they come out as they did when the same is asked again.
+        number = self._numbers.setdefault((status.st_dev, status.st_ino), len(self._numbers) + 1)
+        if stat.S_ISDIR(status.st_mode):
+            return Look("folder", number)
+        return Look("file" if stat.S_ISREG(status.st_mode) else "other", number)
+
+    def _note(self, question: Question, path: bytes, answer: str) -> None:
+        self.asked.append((question, os.fsdecode(path), answer))
+
+
+def _read_all(fd: int, size: int, limit: int) -> bytes:
+    # The size is no more than a hint: some file systems say 0 of all their files.
+    parts, left = [], limit + 1
+    while left and (part := os.read(fd, min(max(size + 1, _CHUNK), left))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns

@@ -1,0 +1,43 @@
+"""What is remembered between processes to save time: packed, with a checksum, bounded.
+
+A file is the XXH3-128 of all that follows it, then the data as zlib packs it. Must not know what it says.
+"""
+
+import zlib
+
+import xxhash
+
+from gpucache.store import layout
+from gpucache.store.ground import Ground
+from gpucache.store.shelf import Bounds, Shelf
+
+UNPACKED_BYTES_CAP = 32 << 20
+"""What would be longer is not kept."""
+_BOUNDS = Bounds(files=1024, file_bytes=4 << 20, total_bytes=16 << 20)
+_CHECKSUM_BYTES = 16
+_FASTEST = 1
+
+
+class Memos:
+    """The memos below one root."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._shelf = Shelf(ground, layout.CLOSURES, ".memo", _BOUNDS)
+
+    def recall(self, name: str, *, use: bool) -> bytes | None:
+        """What was kept under a name; None where nothing is, or not as it was written."""
+        file = self._shelf.get(name, use=use)
+        if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
+            return None
+        unpacking = zlib.decompressobj()
+        try:
+            data = unpacking.decompress(file[_CHECKSUM_BYTES:], UNPACKED_BYTES_CAP)
+        except zlib.error:
+            return None
+        return data if unpacking.eof else None
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep something under a name."""
+        if len(data) <= UNPACKED_BYTES_CAP:
+            packed = zlib.compress(data, _FASTEST)
+            self._shelf.put(name, xxhash.xxh3_128_digest(packed) + packed)

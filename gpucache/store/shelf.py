@@ -1,0 +1,123 @@
+"""Small files under 64 hex digits in one folder of a root: bounded in number and bytes, the oldest give way.
+
+What lies here may be lost at any time and costs somebody time, never a program, so nothing raises OSError.
+A file is written aside and renamed. Must not know what it says.
+"""
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
+from gpucache.store import layout
+from gpucache.store.ground import Ground
+from gpucache.store.trust import open_trusted, owned_by_us
+
+RECENCY_NS = 3600 * 10**9
+"""How old a last use must be before another is written down."""
+_UNUSABLE = (OSError, CacheUnusableError)
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a shelf holds."""
+
+    files: int
+    file_bytes: int
+    total_bytes: int
+
+
+class Shelf:
+    """The files of one folder, each called by its hex digits and ``suffix``."""
+
+    def __init__(self, ground: Ground, place: tuple[str, ...], suffix: str, bounds: Bounds) -> None:
+        self._ground = ground
+        self._place = place
+        self._suffix = suffix
+        self._bounds = bounds
+
+    def put(self, name: str, data: bytes) -> bool:
+        """Keep a file in place of the one that was there; whether it is kept."""
+        if len(data) > self._bounds.file_bytes:
+            return False
+        with suppress(*_UNUSABLE), self._ground.make(*self._place) as folder:
+            with self._ground.make(*layout.TMP) as tmp:
+                _write(tmp, folder, name + self._suffix, data, self._ground.file_mode)
+            self._trim(folder)
+            return True
+        return False
+
+    def get(self, name: str, *, use: bool = False) -> bytes | None:
+        """What a file holds; None where there is none that is ours and small enough.
+
+        With ``use`` it counts as used just now, and gives way later.
+        """
+        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+            return self._read(folder, name + self._suffix, use=use)
+        return None
+
+    def all(self) -> Iterator[tuple[str, bytes]]:
+        """Every file with its hex digits, by name."""
+        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+            for name in sorted(filter(self._is_ours, (entry.name for entry in folder.entries()))):
+                with suppress(*_UNUSABLE):
+                    data = self._read(folder, name)
+                    if data is not None:
+                        yield name.removesuffix(self._suffix), data
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+            folder.unlink(name + self._suffix)
+
+    def _is_ours(self, name: str) -> bool:
+        return name.endswith(self._suffix) and _HEX.fullmatch(name.removesuffix(self._suffix)) is not None
+
+    def _read(self, folder: Folder, name: str, *, use: bool = False) -> bytes | None:
+        with open_trusted(folder, name) as (fd, status):
+            if status.st_size > self._bounds.file_bytes:
+                return None
+            with os.fdopen(os.dup(fd), "rb") as file:
+                data = file.read(self._bounds.file_bytes + 1)
+            now_ns = time.time_ns()
+            if use and owned_by_us(status) and now_ns - status.st_mtime_ns > RECENCY_NS:
+                with suppress(OSError):
+                    os.utime(fd, ns=(now_ns, now_ns))
+        return data if len(data) <= self._bounds.file_bytes else None
+
+    def _trim(self, folder: Folder) -> None:
+        """Remove the oldest until the bounds hold."""
+        ages = []
+        for name in [entry.name for entry in folder.entries() if self._is_ours(entry.name)]:
+            with suppress(OSError):
+                status = folder.lstat(name)
+                ages.append((status.st_mtime_ns, status.st_size, name))
+        kept_bytes = 0
+        for rank, (_, size, name) in enumerate(sorted(ages, reverse=True)):
+            kept_bytes += size
+            if rank >= self._bounds.files or kept_bytes > self._bounds.total_bytes:
+                with suppress(OSError):
+                    folder.unlink(name)
+
+
+def _write(tmp: Folder, folder: Folder, name: str, data: bytes, mode: int) -> None:
+    aside = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
+    try:
+        fd = tmp.open_for_writing(aside, os.O_WRONLY | os.O_EXCL, mode)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        finally:
+            os.close(fd)
+        tmp.move(aside, folder, name)
+    except BaseException:
+        with suppress(OSError):
+            tmp.unlink(aside)
+        raise

@@ -1,0 +1,267 @@
+"""Closures remembered between processes: the one that a walk finds, at any time, or none."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gpucache.model import Closure
+from gpucache.sources import Limits, Place, SearchRule, memo, read_closure
+
+Tree = Callable[..., Path]
+RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
+_MANY = "".join(f"#include <many/{number}.h>\n" for number in range(memo.WORTH_FILES)).encode()
+
+
+class Shelf:
+    """Memos in a mapping."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.asked = 0
+
+    def recall(self, name: str) -> bytes | None:
+        self.asked += 1
+        return self.kept.get(name)
+
+    def remember(self, name: str, data: bytes) -> None:
+        self.kept[name] = data
+
+    def spoil(self) -> None:
+        """Have every memo answer with a resolution that no walk comes to, whenever it answers."""
+        for name, data in self.kept.items():
+            self.kept[name] = json.dumps(json.loads(data) | {"resolution": "from a memo"}).encode()
+
+
+@pytest.fixture
+def many(tree: Tree) -> Path:
+    """A tree whose program includes enough to be remembered."""
+    return tree({f"a/many/{number}.h": b"" for number in range(memo.WORTH_FILES)} | {"b/other.h": b""})
+
+
+def _closure(root: Path, memos: Shelf | None, source: bytes = _MANY, **changes: object) -> Closure:
+    arguments: dict[str, object] = {
+        "rule": RULE,
+        "include_dirs": [str(root / "a"), str(root / "b")],
+        "cwd": str(root),
+    }
+    return read_closure(source, memos=memos, **(arguments | changes))  # type: ignore[arg-type] # any of them
+
+
+def _asked(kept: Shelf, root: Path, source: bytes = _MANY, **changes: object) -> bool:
+    """Whether the memos answer."""
+    before = dict(kept.kept)
+    kept.spoil()
+    found = _closure(root, kept, source, **changes)
+    kept.kept = before
+    return found.resolution == "from a memo"
+
+
+def test_a_closure_is_remembered(many: Path) -> None:
+    """Where nothing changed it is recalled with all that belongs to it, stamps of the files as they are."""
+    memos = Shelf()
+    first = _closure(many, memos)
+    os.utime(many / "a/many/0.h", (1, 1))
+    again, walked = _closure(many, memos), _closure(many, None)
+    assert _asked(memos, many)
+    assert again == walked == first
+    assert (again.files, again.stamps, again.tells_places) == (
+        walked.files,
+        walked.stamps,
+        walked.tells_places,
+    )
+    assert again.stamps != first.stamps
+
+
+@pytest.mark.parametrize(
+    ("source", "changes"),
+    [
+        (_MANY + b"// ", {}),
+        (_MANY, {"rule": replace(RULE, trigraphs=False)}),
+        (_MANY, {"include_dirs": ["a", "b", "a"]}),
+        (_MANY, {"cwd": None}),
+        (_MANY, {"forced": ["other.h"]}),
+        (_MANY, {"definitions": ["A"]}),
+        (_MANY, {"named_headers": ["b/other.h"]}),
+        (_MANY, {"limits": Limits(files=19_999)}),
+    ],
+)
+def test_a_memo_answers_what_it_was_made_for(many: Path, source: bytes, changes: dict[str, object]) -> None:
+    """Whatever else a closure is asked for has a memo of its own."""
+    memos = Shelf()
+    _closure(many, memos)
+    assert not _asked(memos, many, source, **changes)
+
+
+def test_a_reason_is_told_with_the_remedy_that_is_asked_for(many: Path) -> None:
+    """A program and the command line share a memo, but not one that names the remedy of the other."""
+    memos, dated = Shelf(), _MANY + b"#define H(x) x\n#include H(Y)\n__DATE__"
+    for source, shared in ((_MANY, True), (dated, False)):
+        before = _closure(many, memos, source, name_them="do one thing")
+        assert (before.uncacheable is None) is shared
+        assert _asked(memos, many, source, name_them="do another thing") is shared
+        assert _asked(memos, many, source, name_them="do one thing")
+
+
+def test_a_directory_that_is_not_searched_makes_no_difference(many: Path) -> None:
+    """Where neither compiler nor any name begins at the current directory, one memo is for all."""
+    memos, rule = Shelf(), SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
+    _closure(many, memos, rule=rule)
+    for cwd in (str(many / "b"), None):
+        assert _asked(memos, many, rule=rule, cwd=cwd)
+    assert not _asked(memos, many, rule=rule, cwd=None, include_dirs=["a"])
+
+
+def test_other_code_has_other_memos(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another version of gpucache found is not believed, and what cannot tell its version keeps none."""
+    memos = Shelf()
+    _closure(many, memos)
+    for code in ("0" * 64, ""):
+        monkeypatch.setattr(memo, "_CODE", code)
+        assert not _asked(memos, many)
+    assert len(memos.kept) == 1
+
+
+def test_few_headers_are_not_worth_a_memo(many: Path) -> None:
+    """Nothing is written for a program with few headers, and nothing is looked up for one without any."""
+    memos = Shelf()
+    _closure(many, memos, b"#include <other.h>")
+    assert not memos.kept
+    before = memos.asked
+    _closure(many, memos, b"kernel void f() {}")
+    assert memos.asked == before
+
+
+def test_a_memo_that_does_not_read_is_passed_over(many: Path) -> None:
+    """Whatever stands in a memo, the walk's closure comes out, and is remembered anew."""
+    memos = Shelf()
+    walked = _closure(many, memos)
+    (name,) = memos.kept
+    good = json.loads(memos.kept[name])
+    bad = [{}, [], good | {"name": "0" * 64}, good | {"asked": 1}, good | {"asked": [["open", "/", ""]]}]
+    bad += [good | {"includes": [1]}, good | {"files": None}, good | {"resolution": 1}]
+    bad += [good | {"uncacheable": 0}, good | {"asked": [["look", "/\0", ""]]}]
+    for data in (b"", b"\xff", b"[" * 100_000, *(json.dumps(each).encode() for each in bad)):
+        memos.kept = {name: data}
+        assert _closure(many, memos) == walked
+        assert _asked(memos, many)
+
+
+def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read for a reason that may pass is neither remembered nor taken for absent."""
+    source = _MANY + b"#include <last.h>"
+    real, memos, none = os.stat, Shelf(), Shelf()
+    _closure(many, memos, source)
+
+    def failing(path: bytes | str, **options: bool) -> os.stat_result:
+        if os.fsencode(path).endswith(b"last.h"):
+            raise OSError(5, "Input/output error")
+        return real(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing)
+        found = [_closure(many, each, source) for each in (memos, none)]
+    assert all("Input/output error" in str(each.uncacheable) for each in found)
+    assert not none.kept
+    assert _closure(many, memos, source).uncacheable is None
+
+
+def test_two_equal_files_that_become_one_are_seen(many: Path) -> None:
+    """Files with one content are told apart from one file under two names, as ``#pragma once`` does."""
+    memos = Shelf()
+    _closure(many, memos)
+    (many / "a/many/0.h").unlink()
+    (many / "a/many/0.h").hardlink_to(many / "a/many/1.h")
+    assert not _asked(memos, many)
+
+
+def test_a_link_that_leads_elsewhere_is_seen(many: Path, tree: Tree) -> None:
+    """A folder behind ``link/..`` is another one once the link leads elsewhere."""
+    tree({"x/in/last.h": b"1", "x/l/only": b"", "y/in/last.h": b"2", "y/l/only": b""})
+    (many / "link").symlink_to(many / "x/l")
+    memos, folders = Shelf(), [str(many / "a"), str(many / "link/../in")]
+    source = _MANY + b"#include <last.h>"
+    _closure(many, memos, source, include_dirs=folders)
+    _lead(many / "link", many / "y/l")
+    found = _closure(many, memos, source, include_dirs=folders)
+    assert found == _closure(many, None, source, include_dirs=folders)
+    assert found.files[-1] == str(many / "y/in/last.h")
+
+
+# One program that asks in every way: in order, through macros, by probes, upward, through links.
+_SOURCE = (
+    _MANY + b'#include "0.h"\n#include <1.h>\n#include_next <2.h>\n#include "deep/../3.h"\n'
+    b"#define H(x) <x.h>\n#include H(4)\n#if __has_include(<5.h>)\n#endif\n"
+)
+_UNTOLD = b"#define JOIN(a, b) a ## b\n#define S(x) #x\n#define T(x) S(x)\n#include T(JOIN(dee, p)/6.h)\n"
+_TEXTS = [
+    b"",
+    b"int x;",
+    b'#include "0.h"',
+    b"#include <1.h>",
+    b"#define J 1\n#include J",
+    b"long s = sizeof(__FILE__);",
+]
+_PLACES = ["a", "b", "a/deep", "w"]
+_NAMES = ["0.h", "1.h", "2.h", "3.h", "4.h", "5.h", "6.h", "deep"]
+_STATES = 300
+
+
+def _edit(random: Random, root: Path) -> None:
+    """Change one thing in a tree, or nothing where that cannot be done."""
+    path = root / random.choice(_PLACES) / random.choice(_NAMES)
+    other = root / random.choice(_PLACES) / random.choice(_NAMES)
+    edits: list[Callable[[], object]] = [
+        lambda: path.write_bytes(random.choice(_TEXTS)),
+        lambda: path.write_bytes(random.choice(_TEXTS)),
+        lambda: path.unlink(),
+        lambda: shutil.rmtree(path),
+        lambda: path.mkdir(),
+        lambda: path.symlink_to(other),
+        lambda: path.hardlink_to(other),
+        lambda: path.rename(other),
+        lambda: os.utime(path, (1, 1)),
+        lambda: _lead(root / "l", root / random.choice(_PLACES)),
+    ]
+    with suppress(OSError):
+        random.choice(edits)()
+
+
+def _lead(link: Path, folder: Path) -> None:
+    """Have a link lead to another folder."""
+    link.unlink()
+    link.symlink_to(folder)
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("source", [_SOURCE, _SOURCE + _UNTOLD])
+def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: bool) -> None:
+    """Over any edits of a tree the closure is the same with memos and without, field by field."""
+    random = Random(every + 2 * len(source))
+    for place in ("a/many", "a/deep", "b", "w"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "l").symlink_to(tmp_path / "b")
+    for number in range(memo.WORTH_FILES):
+        (tmp_path / f"a/many/{number}.h").write_bytes(b"")
+    memos = Shelf()
+    asked_for = {
+        "rule": replace(RULE, every=every),
+        "include_dirs": [str(tmp_path / "a"), str(tmp_path / "l/../b"), str(tmp_path / "l")],
+        "cwd": str(tmp_path / "w"),
+    }
+    answered = 0
+    for _ in range(_STATES):
+        _edit(random, tmp_path)
+        answered += _asked(memos, tmp_path, source, **asked_for)
+        found = _closure(tmp_path, memos, source, **asked_for)
+        walked = _closure(tmp_path, None, source, **asked_for)
+        assert found == walked
+        assert (found.files, found.tells_places) == (walked.files, walked.tells_places)
+        assert {*found.stamps} == {*walked.stamps}
+    assert 0 < answered < _STATES

@@ -1,0 +1,111 @@
+"""What is remembered between processes: unharmed or not at all, bounded, private, and never a failure."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gpucache.engine.layers import Layers
+from gpucache.keys import digest
+from gpucache.store import DirectoryStore
+from gpucache.store.ground import Ground
+from gpucache.store.memos import UNPACKED_BYTES_CAP
+from gpucache.store.shelf import RECENCY_NS, Bounds, Shelf
+
+_NAME = digest(b"a closure")
+_DATA = b"[1, 2, 3] " * 10
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "cache", writable=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / f"cache/v1/closures/{_NAME}.memo"
+
+
+def test_what_is_remembered_is_recalled(store: DirectoryStore, path: Path) -> None:
+    """The data comes back in another process, is replaced by what is newer, and is for its owner alone."""
+    for data in (_DATA, b""):
+        store.remember(_NAME, data)
+        assert DirectoryStore(store.root, writable=False).recall(_NAME) == data
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent)] == [0o600, 0o700]
+    assert store.recall(digest(b"another")) is None
+
+
+def test_every_damage_is_seen(store: DirectoryStore, path: Path) -> None:
+    """A changed byte anywhere, a file cut anywhere or one with more behind it is recalled as nothing."""
+    store.remember(_NAME, _DATA)
+    whole = path.read_bytes()
+    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
+    for damaged in (*flipped, *(whole[:size] for size in range(len(whole))), whole + b"\0"):
+        path.write_bytes(damaged)
+        assert store.recall(_NAME) is None
+    path.write_bytes(whole)
+    assert store.recall(_NAME) == _DATA
+
+
+def test_a_file_that_unpacks_without_end_is_nothing(store: DirectoryStore, path: Path) -> None:
+    """No more is unpacked than may be kept, whatever a file comes to."""
+    store.remember(_NAME, bytes(UNPACKED_BYTES_CAP))
+    assert store.recall(_NAME) == bytes(UNPACKED_BYTES_CAP)
+    path.unlink()
+    store.remember(_NAME, bytes(UNPACKED_BYTES_CAP + 1))
+    assert store.recall(_NAME) is None
+
+
+def test_a_file_of_somebody_else_is_nothing(store: DirectoryStore, path: Path) -> None:
+    """What others may write to, and a link, are not believed."""
+    store.remember(_NAME, _DATA)
+    path.chmod(0o666)
+    assert store.recall(_NAME) is None
+    path.chmod(0o600)
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+    assert store.recall(_NAME) is None
+
+
+def test_nothing_is_remembered_where_nothing_may_be_written(tmp_path: Path) -> None:
+    """A read-only cache, and a place that takes no folder, lose it and nothing else."""
+    (tmp_path / "file").write_bytes(b"")
+    for place, writable in (("no", False), ("file", True)):
+        store = DirectoryStore(tmp_path / place, writable=writable)
+        store.remember(_NAME, _DATA)
+        assert store.recall(_NAME) is None
+    assert not (tmp_path / "no").exists()
+
+
+def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
+    """What a system root remembers is used; nothing is asked or kept where the cache is turned off."""
+    user, system = (DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system"))
+    system.remember(_NAME, _DATA)
+    layers = Layers(user=user, systems=(DirectoryStore(system.root, writable=False),))
+    assert layers.recall(_NAME) == _DATA
+    layers.remember(_NAME, b"newer")
+    assert (user.recall(_NAME), layers.recall(_NAME), system.recall(_NAME)) == (b"newer", b"newer", _DATA)
+    for off in (Layers(user=user, disabled=True), Layers(user=user, read_only=True)):
+        off.remember(_NAME, b"newest")
+    assert Layers(user=user, disabled=True).recall(_NAME) is None
+    assert user.recall(_NAME) == b"newer"
+
+
+def test_a_shelf_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
+    """The files used longest ago give way to new ones, by number and by bytes; the rest stays."""
+    shelf = Shelf(Ground(tmp_path / "cache", shared=False), ("v1", "some"), ".x", Bounds(3, 10, 20))
+    names = [digest(bytes([number])) for number in range(5)]
+    folder = tmp_path / "cache/v1/some"
+    for number, name in enumerate(names[:3]):
+        assert shelf.put(name, b"12345")
+        os.utime(folder / f"{name}.x", ns=(RECENCY_NS * number, RECENCY_NS * number))
+    (folder / "note.txt").write_text("mine", encoding="ascii")
+    assert shelf.get(names[0], use=True) == b"12345"
+    shelf.put(names[3], b"12345")
+    assert {name for name, _ in shelf.all()} == {names[0], names[2], names[3]}
+    shelf.put(names[4], b"1234567890")
+    assert names[4] in {name for name, _ in shelf.all()}
+    assert sum(len(data) for _, data in shelf.all()) <= 20
+    assert not shelf.put(names[1], b"12345678901")
+    assert (folder / "note.txt").exists()
