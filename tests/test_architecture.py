@@ -13,7 +13,19 @@ import gpucache
 _ROOT = Path(gpucache.__file__).parent
 _MAX_LINES = 400
 _LEAVES = frozenset(
-    {"model", "errors", "units", "outcomes", "keys", "payload", "folders", "refusals", "tether"}
+    {
+        "model",
+        "errors",
+        "units",
+        "outcomes",
+        "keys",
+        "payload",
+        "folders",
+        "interrupts",
+        "refusals",
+        "scratch",
+        "tether",
+    }
 )
 
 _CLI = frozenset(

@@ -20,11 +20,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(arguments)
     except KeyboardInterrupt:  # while modules were imported, or before or after the verb
-        import signal
+        from gpucache import interrupts
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        interrupts.disarm()
         from gpucache.cli import streams
         from gpucache.cli.entry import interrupted
 
         streams.complain("")  # the terminal wrote ^C on this line
         return interrupted(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        if arguments is None:  # what comes while the interpreter ends would be a traceback
+            from gpucache import interrupts
+
+            interrupts.disarm()

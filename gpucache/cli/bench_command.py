@@ -1,7 +1,5 @@
 """``gpucache bench -- COMMAND``: start-up of any command, cold against warm."""
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given
@@ -23,16 +21,17 @@ def bench_command(
     from gpucache.engine import bench_command as engine
     from gpucache.engine.load import measure_load
     from gpucache.render.progress import display
+    from gpucache.scratch import scratch
     from gpucache.surroundings import surroundings
 
     plan = engine.CommandPlan(given().command, runs, timeout, prepare or "", same_output, as_is, budget)
     with (
-        tempfile.TemporaryDirectory(prefix="gpucache-bench-", ignore_cleanup_errors=True) as place,
+        scratch("bench") as place,
         display(quiet=given().quiet or given().json) as bar,
     ):
         return engine.bench_command(
             plan,
             surroundings(given().environment(), measure_load),
-            Path(place),
+            place,
             lambda sentence: bar.show(0, 1, sentence),
         )

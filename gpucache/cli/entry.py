@@ -5,15 +5,13 @@ itself, so it is looked for before Click sees the arguments, and the command tra
 """
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
 import click
 
-from gpucache import __version__, refusals
+from gpucache import __version__, interrupts, refusals
 from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
@@ -30,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     streams.prepare()
     own = list(sys.argv[1:] if arguments is None else arguments)
-    _end_as_interrupted()
+    interrupts.arm()
     own, command, wrong = _split(own)
     if wrong:
         return _fail(own, wrong, 2)
@@ -59,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def interrupted(arguments: Sequence[str]) -> int:
     """The end of a command that Ctrl-C or a signal ended; the exit code."""
+    interrupts.disarm()
     return _fail(_split(list(arguments))[0], "interrupted", INTERRUPTED)
 
 
@@ -98,14 +97,6 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "gpucache"
     return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", 2)
-
-
-def _end_as_interrupted() -> None:
-    """Being told to end is an interrupt: workers and temporary folders go, what is known is shown."""
-    if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.default_int_handler)
 
 
 def _fail(own: Sequence[str], message: str, code: int) -> int:

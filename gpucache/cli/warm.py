@@ -286,6 +286,7 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
     from gpucache.engine.warm import Progress, count, interrupted, run_warm, settled
+    from gpucache.interrupts import disarm
     from gpucache.render.progress import display
 
     layers = open_layers(how.settings, shared=how.shared, command="gpucache warm")
@@ -310,6 +311,7 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
             for outcome in run:
                 outcomes.append(outcome)  # kept one by one: an interrupt loses none
         except KeyboardInterrupt:
+            disarm()
             run.close()
             outcomes += interrupted(items, outcomes)
     if not how.check:

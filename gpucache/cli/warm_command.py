@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,7 @@ def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
     from gpucache.engine.warm_command import warm_command as warm
     from gpucache.errors import CacheUnusableError
     from gpucache.render.progress import display
+    from gpucache.scratch import scratch
     from gpucache.surroundings import surroundings
 
     around = surroundings(given().environment(), measure_load)
@@ -54,7 +54,7 @@ def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
                 f"{into} cannot be made ({error.strerror}); name another folder"
             ) from None
     with (
-        tempfile.TemporaryDirectory(prefix="gpucache-warm-", ignore_cleanup_errors=True) as place,
+        scratch("warm") as place,
         display(quiet=given().quiet or given().json) as bar,
     ):
         return warm(
@@ -62,7 +62,7 @@ def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
             timeout,
             around,
             moved,
-            Path(place),
+            place,
             lambda number: bar.show(number - 1, MOST_RUNS, f"run {number}"),
         )
 

@@ -7,7 +7,6 @@ of each arm in an order drawn anew, so that no arm is always first. What one sta
 
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +23,10 @@ from gpucache.engine.samples import SampleJob
 from gpucache.engine.verdicts import NO_PAIR, NOT_REACHED, interrupted_after
 from gpucache.engine.warm import Job, WarmItem
 from gpucache.engine.watch import growth
+from gpucache.interrupts import disarm
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Built, Hit, Sample
+from gpucache.scratch import scratch
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -97,13 +98,14 @@ def run_bench(
         if item.request is None or item.toolchain is None:
             yield replace(case, reason=item.skipped)
             continue
-        with tempfile.TemporaryDirectory(prefix="gpucache-bench-", ignore_cleanup_errors=True) as place:
+        with scratch("bench") as place:
             job = SampleJob(item.request, item.toolchain)
             alone = replace(bounds, fresh=True, jobs=1)
-            bench = _Bench(job, Path(place), workers, alone, extent, progress)
+            bench = _Bench(job, place, workers, alone, extent, progress)
             try:
                 done = _case(replace(case, redirects=REDIRECTS), bench, backends)
             except KeyboardInterrupt:
+                disarm()
                 done = replace(nothing, reason=NO_PAIR)
         interrupted = done.interrupted
         yield done
@@ -190,6 +192,7 @@ def _case(case: BenchCase, bench: _Bench, backends: Mapping[str, Backend]) -> Be
         for whole in bench.rounds((*PAIR, *against)):
             taken.append(whole)
     except KeyboardInterrupt:
+        disarm()
         if len(taken) < 2:
             raise
         interrupted = True

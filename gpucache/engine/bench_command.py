@@ -22,6 +22,7 @@ from gpucache.engine.settle import settle
 from gpucache.engine.statistics import paired_ratio
 from gpucache.engine.verdicts import NO_PAIR, Evidence, interrupted_after, judge
 from gpucache.engine.watch import Snapshot, growth
+from gpucache.interrupts import disarm
 from gpucache.outcomes import (
     Arm,
     ArmResult,
@@ -98,6 +99,7 @@ def bench_command(
         for sample in bench.samples(progress):
             samples.append(sample)
     except KeyboardInterrupt:
+        disarm()
         interrupted = True
         pairs = len(samples) // len(plan.arms)
         del samples[pairs * len(plan.arms) :]

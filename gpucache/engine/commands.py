@@ -1,7 +1,7 @@
 """Somebody else's command, run once in a process group of its own and timed from outside.
 
 Owns its end: what it printed is hashed and not shown, what it failed with is told, and nothing of it is
-left running after its time limit. Must not know of caches.
+left running after its time limit, nor after this process. Must not know of caches.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO
 
 from gpucache.errors import UsageError
+from gpucache.interrupts import held
+from gpucache.tether import tether, tie
 
 _TAIL_BYTES = 2000
 _TAIL_LINES = 5
@@ -39,14 +41,14 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: floa
     """Run a command to its end; raises UsageError where it cannot be started."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
-        process = _start(argv, environ, out, err)
-        try:
-            code: int | None = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
+        with ExitStack() as ends:
+            with held():  # an interrupt comes when it is known what has to be ended
+                process = _start(argv, environ, out, err, ends)
+            try:
+                code: int | None = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                code = None
             duration_ns = time.perf_counter_ns() - started
-            _end(process)
         cpu_ns = round((os.times().children_user - used_s) * 1e9)
         return CommandRun(duration_ns, _error(code, timeout_s, err), _digest(out), cpu_ns)
 
@@ -58,30 +60,37 @@ def run_prepare(command: str, environ: Mapping[str, str], timeout_s: float) -> s
 
 
 def _start(
-    argv: Sequence[str], environ: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+    argv: Sequence[str], environ: Mapping[str, str], out: IO[bytes], err: IO[bytes], ends: ExitStack
 ) -> "subprocess.Popen[bytes]":
+    line = ends.enter_context(tether())
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             list(argv),
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             start_new_session=True,
+            pass_fds=() if line is None else (line,),
         )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"the command {argv[0]!r} cannot be started ({why}); check its name") from None
+    ends.callback(_end, process)
+    if line is not None:
+        tie(line, process.pid)
+    return process
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End what is left of its group, which holds all that it started and did not detach."""
-    if hasattr(os, "killpg"):
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
+    with held():
+        if hasattr(os, "killpg"):
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+        process.wait()
 
 
 def _error(code: int | None, timeout_s: float, err: IO[bytes]) -> str:

@@ -7,7 +7,6 @@ workers and ends late ones; what it does not see of a dead worker is in ``engine
 
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -22,10 +21,11 @@ from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
-from gpucache.engine.interrupts import held
 from gpucache.engine.witness import WITNESS, watching
 from gpucache.engine.workers import Inherited, Spawning, at_item, startable, unstartable
 from gpucache.errors import GpucacheError
+from gpucache.interrupts import held
+from gpucache.scratch import scratch
 from gpucache.tether import tether, tie_own
 
 J = TypeVar("J")
@@ -94,15 +94,13 @@ def run_isolated(
 @contextmanager
 def _place() -> Iterator[Path]:
     """A folder for what workers leave, gone afterwards."""
-    try:
-        place = Path(tempfile.mkdtemp(prefix="gpucache-"))
-        (place / _SAID).touch()
-    except OSError as error:
-        raise unstartable(error) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(scratch("workers"))
+            (place / _SAID).touch()
+        except OSError as error:
+            raise unstartable(error) from None
         yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _said(place: Path) -> str:

@@ -1,9 +1,9 @@
 """Ask what devices and compilers are here, one child process for each backend, with a time limit.
 
-Owns the children, and that asking leaves nothing behind: PoCL makes a file in its cache as soon as its
-devices are asked for, so a child's cache is a folder that is removed afterwards. What a child answers does
-not depend on it. A backend whose child dies, hangs or talks nonsense becomes a row with its error. Must not
-import a GPU stack itself.
+Owns the children, which do not outlive this process, and that asking leaves nothing behind: PoCL makes a
+file in its cache as soon as its devices are asked for, so a child's cache is a folder that is removed
+afterwards. What a child answers does not depend on it. A backend whose child
+dies, hangs or talks nonsense becomes a row with its error. Must not import a GPU stack itself.
 """
 
 import json
@@ -23,6 +23,8 @@ from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
 from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
+from gpucache.scratch import scratch
+from gpucache.tether import tether, tie
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0
@@ -62,10 +64,9 @@ def _redirected(ends: ExitStack) -> Mapping[str, str]:
         else:
             beside = next(folder for folder in place.parents if folder.exists())
             TemporaryDirectory(prefix=".gpucache-probe-", dir=beside).cleanup()
-        folder = TemporaryDirectory(prefix="gpucache-probe-", ignore_cleanup_errors=True)
+        return {_POCL_CACHE: str(ends.enter_context(scratch("probe")))}
     except OSError:
         return {}
-    return {_POCL_CACHE: ends.enter_context(folder)}
 
 
 @contextmanager
@@ -88,6 +89,7 @@ def _start(
     command: Sequence[str], environ: Mapping[str, str], ends: ExitStack
 ) -> "subprocess.Popen[bytes] | OSError":
     """A child that is asked, and that will have ended at the end; or why it could not be started."""
+    line = ends.enter_context(tether())
     try:
         child = subprocess.Popen(
             command,
@@ -95,9 +97,13 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=() if line is None else (line,),
         )
     except OSError as error:
         return error
+    if line is not None:
+        tie(line, child.pid)
     ends.enter_context(child)
     ends.callback(child.kill)
     return child

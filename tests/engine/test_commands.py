@@ -3,6 +3,7 @@
 import os
 import select
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from gpucache.engine.commands import run_command, run_prepare
 from gpucache.errors import UsageError
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 _ENVIRON = {**os.environ, "WORD": "found"}
 
@@ -54,6 +55,27 @@ def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path) 
     assert "did not end within" in run_command(("/bin/sh", "-c", script), _ENVIRON, 3.0).error
     child = int(mark.read_text(encoding="utf-8"))
     assert _is_gone(child)
+
+
+_RUNNING = """
+import os, sys
+from gpucache.engine.commands import run_command
+run_command(("/bin/sh", "-c", sys.argv[1]), os.environ, 3600.0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a group with the process that made it")
+def test_a_command_does_not_outlive_who_runs_it(tmp_path: Path) -> None:
+    """Where its parent is killed a command is ended, and what it started, without a chance to object."""
+    mark = tmp_path / "child"
+    script = f"trap '' TERM HUP; sleep 3600 & echo $$ $! > {shlex.quote(str(mark))}; wait"
+    parent = subprocess.Popen([sys.executable, "-c", _RUNNING, script])
+    try:
+        wait_until(lambda: mark.exists() and mark.read_text(encoding="utf-8").endswith("\n"))
+    finally:
+        parent.kill()
+        parent.wait()
+    assert all(_is_gone(int(word)) for word in mark.read_text(encoding="utf-8").split())
 
 
 def _is_gone(pid: int) -> bool:

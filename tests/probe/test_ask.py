@@ -82,17 +82,18 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-def test_an_interrupt_does_not_wait_for_a_driver(tmp_path: Path) -> None:
-    """Whoever is told to end while drivers hang ends at once, and takes the probe's children along."""
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "interrupted\n"), (signal.SIGKILL, "")])
+def test_the_children_end_with_whoever_asks(tmp_path: Path, number: signal.Signals, said: str) -> None:
+    """Whoever is told to end while drivers hang ends at once; also one that is killed takes them along."""
     files = [tmp_path / "first", tmp_path / "second"]
     asking = subprocess.Popen([sys.executable, "-c", _ASKING, *files], stdout=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: all(file.exists() and file.read_text(encoding="ascii") for file in files))
-        asking.send_signal(signal.SIGTERM)
+        asking.send_signal(number)
         out, _ = asking.communicate(timeout=PATIENCE_S)
     finally:
         asking.kill()
-    assert out == "interrupted\n"
+    assert out == said
     children = [Path("/proc", file.read_text(encoding="ascii").strip()) for file in files]
     # One that was killed may still be on its way out; one that was not would stay for ever.
     wait_until(lambda: not any(child.exists() for child in children))

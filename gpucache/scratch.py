@@ -1,0 +1,82 @@
+"""Temporary folders of this process, and those that killed ones left behind.
+
+Whoever makes one removes it at its end. A process that is killed cannot, so each process removes, when it
+makes its own first, what others of its user left beside it. The folder of a process that lives is locked by
+the kernel, and the folder's mark, an empty file, is made after that: a folder with a mark and without a lock
+belongs to nobody. Where there are no such locks (Windows, some network file systems) nothing is swept.
+Must not know what is kept in a folder.
+"""
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from gpucache.interrupts import held
+
+if sys.platform != "win32":
+    import fcntl
+
+PREFIX = "gpucache-"
+MARK = ".gpucache-scratch"
+
+
+@contextmanager
+def scratch(purpose: str) -> Iterator[Path]:
+    """An empty folder in TMPDIR, gone afterwards with all that is in it; raises OSError."""
+    parent = tempfile.gettempdir()
+    sweep(parent)
+    place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
+    lock = None
+    try:
+        lock = _lock(place)
+        if lock is not None:
+            Path(place, MARK).touch()
+        yield Path(place)
+    finally:
+        with held():
+            shutil.rmtree(place, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+@cache
+def sweep(parent: str) -> None:
+    """Remove the folders below a folder that killed processes of this user left; once in a process."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError), os.scandir(parent) as found:
+        for entry in found:
+            if entry.name.startswith(PREFIX):
+                with suppress(OSError):
+                    _remove_left(entry.path)
+
+
+def _remove_left(place: str) -> None:
+    if os.lstat(place).st_uid != os.geteuid() or not stat.S_ISREG(os.lstat(Path(place, MARK)).st_mode):
+        return
+    lock = _lock(place)
+    if lock is not None:
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(place: str) -> int | None:
+    """A descriptor that holds a folder; None where another process does, or none can."""
+    if sys.platform == "win32":
+        return None
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,97 @@
+"""Temporary folders: gone at the end, and where a process was killed gone when the next makes its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from gpucache.scratch import MARK, scratch, sweep
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows has no locks that a killed process frees"
+)
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of this test, which nobody has swept yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sweep.cache_clear()
+    return tmp_path
+
+
+def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
+    """It can be used while the block lasts, and goes with all that is in it."""
+    with scratch("test") as place:
+        (place / "folder").mkdir()
+        (place / "folder" / "file").touch()
+        assert place.parent == parent
+    assert not list(parent.iterdir())
+
+
+def test_one_in_use_is_left_to_its_process(parent: Path) -> None:
+    """A sweep by another process takes nothing from one that lives."""
+    with scratch("test") as place:
+        code = "import sys; from gpucache.scratch import sweep; sweep(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", code, str(parent)], check=True)
+        assert (place / MARK).exists()
+
+
+_KILLED = """
+import os, signal, sys
+from gpucache.scratch import scratch
+with scratch("test") as place:
+    (place / "large").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
+    """The next process that makes a folder removes it; what is only called alike stays, links too."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(parent)}, check=False
+    )
+    (left,) = parent.iterdir()
+    assert done.returncode == -signal.SIGKILL and (left / "large").exists()
+    notes = parent / "gpucache-notes"
+    notes.mkdir()
+    outside = parent / "outside"
+    outside.mkdir()
+    (outside / MARK).touch()
+    (parent / "gpucache-link").symlink_to(outside)
+    with scratch("test"):
+        assert not left.exists()
+    assert {path.name for path in parent.iterdir()} == {"gpucache-notes", "outside", "gpucache-link"}
+    assert (outside / MARK).exists()
+
+
+_STRUCK = """
+import os, shutil, signal
+from gpucache.scratch import scratch
+remove = shutil.rmtree
+def strike(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    remove(*arguments, **options)
+shutil.rmtree = strike
+try:
+    with scratch("test"):
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_second_interrupt_does_not_stop_the_tidying(parent: Path) -> None:
+    """An interrupt while a folder is removed waits until it is."""
+    done = subprocess.run(
+        [sys.executable, "-c", _STRUCK],
+        env={**os.environ, "TMPDIR": str(parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, list(parent.iterdir())) == ("interrupted\n", "", [])
