@@ -192,7 +192,9 @@ class _Walk:
         macros = path_macros([text for _, text in texts])
         headers = any(file.number for file, _ in texts)
         printed = any(text.whereabouts & Whereabouts.PRINTED for _, text in texts)
-        computed = printed and any(prints_anew(text.definitions) for _, text in texts)
+        computed = printed and any(
+            text.whereabouts & Whereabouts.PRINTS or prints_anew(text.definitions) for _, text in texts
+        )
         for file, text in texts:
             told = text.whereabouts
             if computed and told & Whereabouts.PRINTED:

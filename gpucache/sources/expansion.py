@@ -24,6 +24,7 @@ _MOST = 512
 _DEEPEST = 16
 _LONGEST = 2000
 _PIECES_OF_A_NAME = 32
+_BLANKS = rb"[ \t]*"
 _LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
 
 
@@ -154,11 +155,16 @@ def _arguments(
 
 
 def _pattern(name: bytes) -> Pattern:
-    """A name with blanks or none between its words, each of which a compiler may know as a number."""
+    """A name with blanks or none around its words, each of which a compiler may know as a number."""
     parts = [_PIECE.findall(part) for part in name.split(b"/")]
     if any(len(pieces) > _PIECES_OF_A_NAME for pieces in parts):
         raise _UntoldError
-    return tuple(rb"[ \t]*".join(map(_piece, pieces)) for pieces in parts)
+    return tuple(map(_part, parts))
+
+
+def _part(pieces: Sequence[bytes]) -> bytes:
+    known = _BLANKS.join(map(_piece, pieces))
+    return known if {b"."}.issuperset(pieces) else _BLANKS + known + _BLANKS
 
 
 def _piece(piece: bytes) -> bytes:

@@ -27,6 +27,10 @@ _PRINTS = re.compile(
     rb"|(?:__)?asm(?:__)?"
 )
 _REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MULTILINE)
+# A function with a body, or an object. What a name is taken over from, as by using ::printf, is no other.
+_DEFINED = re.compile(
+    rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}]{0,1000}\)[^;{}()]{0,200}\{)"
+)
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
@@ -47,7 +51,9 @@ class Whereabouts(Flag):
     TYPES = 16
     """By clang, the paths of texts that define its types."""
     PRINTED = 32
-    """Nothing, where the functions that print are not macros of the program's."""
+    """Nothing, where the functions that print are not the program's own."""
+    PRINTS = 64
+    """Nothing by itself: it defines such a function."""
 
 
 _CALL = Whereabouts.HERE | Whereabouts.CALLER
@@ -73,6 +79,8 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
     And the macros that it defines which may do so in a text that uses them.
     """
     found, macros = Whereabouts.NOTHING, set[bytes]()
+    if (b"printf" in text or b"__assert" in text) and _DEFINED.search(text):
+        found = Whereabouts.PRINTS
     if not any(word in text for word in _LIKELY) or _CCCL.search(text):
         return found, macros
     for mention in _MENTION.finditer(text):

@@ -33,6 +33,8 @@ def _comes_to(operand: bytes, definitions: bytes, name: bytes) -> bool:
         (b"<dir_A/v.h>", b"A one", [b"dir_A/v.h", b"12/v.h", b"_cl_dir_A/v.h"]),
         (b"<EMPTY x.h>", b"EMPTY", [b"x.h"]),
         (b"A", b"A B\nB A\nB <x.h>", [b"x.h"]),
+        (b"H", b'H " x.h "', [b" x.h ", b"x.h"]),
+        (b"H", b'H "../ a / x.h"', [b"../ a / x.h"]),
     ],
 )
 def test_every_name_that_it_can_come_to_is_told(
