@@ -19,7 +19,7 @@ from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import get_or_build
+from gpucache.engine.lookup import get_or_build, not_kept
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import prepare
 from gpucache.errors import (
@@ -180,7 +180,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
                 if isinstance(answer, Found):
                     return answer.payload
                 if isinstance(answer, Damaged):
-                    library.LOGGER.warning("an entry of cuda.core was %s: %s", answer.damage, answer.detail)
+                    library.say_once(f"an entry of cuda.core was {answer.damage}: {answer.detail}")
         if self._layers.require:
             raise CacheMissError(
                 "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
@@ -196,7 +196,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         try:
             store.publish(entry)
         except (OSError, CacheUnusableError) as error:
-            library.LOGGER.warning("a program of cuda.core could not be kept: %s", error)
+            library.say_once(f"programs of cuda.core are not kept: {not_kept(store.root, error)}")
             return
         store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
         if self._layers.trim is not None:
@@ -222,9 +222,10 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
 
     def _own(self) -> Iterator[ScannedEntry]:
         if self._layers.user is not None:
-            for scanned in self._layers.user.scan():
-                if scanned.head is not None and scanned.head.program == NAMESPACE:
-                    yield scanned
+            with suppress(CacheUnusableError):  # nothing can be said of a root that cannot be listed
+                for scanned in self._layers.user.scan():
+                    if scanned.head is not None and scanned.head.program == NAMESPACE:
+                        yield scanned
 
 
 def _fields(key: bytes | str) -> tuple[KeyField, ...]:

@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+from gpucache import refusals
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
@@ -30,6 +31,7 @@ LOGGER = logging.getLogger("gpucache")
 NAME_HEADERS = "name the headers with the argument headers=[...]"
 HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
+_SENTENCES_KEPT = 64
 _INTERPRETER = re.compile("python|pypy", re.IGNORECASE)
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
@@ -53,7 +55,8 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
         ) from error
-    _warn(f"{program}: {error}")
+    why = refusals.told(error) if isinstance(error, OSError) else f"{program}: {error}"
+    say_once(f"programs are compiled uncached: {why}")
 
 
 def source_bytes(source: object) -> bytes:
@@ -222,6 +225,8 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
     miss: Miss = outcome.miss
     compile_ns = outcome.compile_ns if isinstance(outcome, Plain) else outcome.artifact.compile_ns
     noted = isinstance(outcome, Plain) and outcome.noted.is_kept
+    failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST
+    warned = failed or miss.verdict is Verdict.UNCACHEABLE
     LOGGER.info(
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
         request.program.name,
@@ -229,18 +234,23 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         miss.verdict.value,
         miss.detail,
         compile_ns // 1_000_000,
-        f" ({outcome.note})" if outcome.note else "",
+        f" ({outcome.note})" if not warned and outcome.note not in miss.detail else "",
         f"; {HOW_TO_WARM}" if noted else "",
     )
-    failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST
-    if failed or miss.verdict is Verdict.UNCACHEABLE:
-        _warn(outcome.note)
+    if warned:
+        say_once(f"programs are compiled uncached: {outcome.note}")
 
 
-@lru_cache(maxsize=64)
-def _warn(note: str) -> None:
-    """Say once what goes wrong at every build."""
-    LOGGER.warning("programs are compiled uncached: %s", note)
+_SAID: dict[str, object] = {}
+
+
+def say_once(sentence: str) -> None:
+    """Warn of what goes wrong at every build, once in this process, however many threads find it."""
+    if len(_SAID) >= _SENTENCES_KEPT:
+        _SAID.clear()
+    mine = object()
+    if _SAID.setdefault(sentence, mine) is mine:  # no lock, which a fork could leave held
+        LOGGER.warning("%s", sentence)
 
 
 @lru_cache(maxsize=8)
@@ -250,25 +260,19 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         settings = read_settings(environ)
     except (UsageError, OSError) as error:
         gone = "a root is named by a relative path, and the current directory is gone; name its full path"
-        LOGGER.warning("the cache is not used: %s", gone if isinstance(error, OSError) else error)
+        say_once(f"the cache is not used: {gone if isinstance(error, OSError) else error}")
         required = environ.get("GPUCACHE_REQUIRE", "").lower() not in ("", "0", "false", "no", "off")
         settings = Settings(root=None, root_origin="none", disabled=True, require=required)
     _listen(settings.log)
-    _tell_unknown_variables()
+    for sentence in unknown_variables(os.environ):
+        say_once(sentence)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     opened = open_layers(settings, memory=memory, command=_command())
     if opened.unusable and not opened.systems and not settings.disabled:
-        LOGGER.warning("programs are compiled uncached: %s", opened.unusable)
+        say_once(f"programs are compiled uncached: {opened.unusable}")
     for refused in () if settings.disabled else opened.refused:
-        LOGGER.warning("%s", refused)
+        say_once(str(refused))
     return opened
-
-
-@cache
-def _tell_unknown_variables() -> None:
-    """Say once that a variable is misspelt."""
-    for sentence in unknown_variables(os.environ):
-        LOGGER.warning("%s", sentence)
 
 
 def _command() -> str:
@@ -282,7 +286,7 @@ def _listen(level: str) -> None:
         return
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        LOGGER.warning("GPUCACHE_LOG=%s is no level; set it to debug, info or warning", level)
+        say_once(f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning")
         return
     LOGGER.setLevel(number)
     if LOGGER.hasHandlers():

@@ -106,15 +106,16 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
         verb = next((word for word in own if word in gpucache.commands), "")
         with suppress(OSError):
             click.echo(error_document(verb, message, code))
-        streams.is_written()
+        streams.refusal()
     streams.complain(f"gpucache: {message}")
     return code
 
 
 def _failed(own: Sequence[str], error: OSError) -> int:
     """What the operating system refused, which is no defect of ours wherever it names a reason."""
-    if not streams.is_written():
-        return _fail([], f"the answer could not be written ({error.strerror}); make room and ask again", 1)
+    if unwritten := streams.refusal():
+        why = f"{refusals.reason(unwritten)}); {refusals.remedy(unwritten)}"
+        return _fail([], f"the answer could not be written ({why} and ask again", 1)
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except OSError:

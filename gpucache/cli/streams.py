@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import Any, BinaryIO, cast
 
 
 def prepare() -> None:
@@ -19,19 +20,45 @@ def prepare() -> None:
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives on
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is sys.__stdout__ or sys.__stdout__ is None:
+        raw = _Product(1, "w", closefd=False)
+        through = getattr(sys.stdout, "write_through", False)
+        sys.stdout = io.TextIOWrapper(
+            cast("BinaryIO", raw) if through else io.BufferedWriter(raw),
+            encoding=sys.stdout.encoding,
+            line_buffering=raw.isatty(),
+            write_through=through,
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def is_written() -> bool:
-    """Whether all that was said so far reached stdout; where it cannot, the rest is thrown away."""
+class _Product(io.FileIO):
+    """Standard output, which remembers why something did not reach it: Python forgets what failed once."""
+
+    refused: OSError | None = None
+
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if data:  # Click writes nothing, to see what kind of a stream it has
+                _Product.refused = error
+            raise
+
+
+def refusal() -> OSError | None:
+    """Why not all that was said so far reached stdout, whose rest is then thrown away; None where it did."""
+    refused: OSError | None = None
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as error:
+        refused = error
+    refused = refused or _Product.refused
+    if refused is not None:
         give_up()
-        return False
-    return True
+    return refused
 
 
 def give_up() -> None:

@@ -196,7 +196,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     try:
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
-        return Built(artifact, miss, None, note=_unkept(store, error), publish_failed=True)
+        return Built(artifact, miss, None, note=not_kept(store.root, error), publish_failed=True)
     _remember(layers, entry)
     _record(store, prepared, entry)
     if layers.trim is not None:
@@ -205,11 +205,11 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     return Built(artifact, miss, entry.key)
 
 
-def _unkept(store: EntryStore, error: OSError | CacheUnusableError) -> str:
+def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
     """Why nothing was kept, in the same words for every program that it happens to."""
     if isinstance(error, CacheUnusableError):
         return f"nothing could be kept: {error}"
-    return f"nothing could be kept in {store.root}: {refusals.reason(error)}; {refusals.remedy(error)}"
+    return f"nothing could be kept in {root}: {refusals.reason(error)}; {refusals.remedy(error)}"
 
 
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:

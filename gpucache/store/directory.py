@@ -104,7 +104,8 @@ class DirectoryStore:
         try:
             self._ground.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                number = errno.EROFS if _is_read_only(self.root) else errno.EACCES
+                raise OSError(number, os.strerror(number))
         except OSError as error:
             raise CacheUnusableError(
                 f"the cache root {self.root} cannot be written ({refusals.reason(error)}); "
@@ -326,11 +327,11 @@ class DirectoryStore:
         return Found(key, description.head, payload, self.root)
 
     def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
-        """Write down a use, seldom enough that hits stay reads."""
+        """Write down a use, seldom enough that hits stay reads; a clock may have been put back since."""
         if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
             return
         now_ns = time.time_ns()
-        if status.st_mtime_ns == created_ns or now_ns - status.st_mtime_ns > RECENCY_NS:
+        if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:
             with suppress(OSError):
                 os.utime(fd, ns=(now_ns, now_ns))
 
@@ -343,6 +344,10 @@ class DirectoryStore:
             raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
         with self._ground.open(*layout.ENTRIES, *parts) as folder:
             yield folder, name
+
+
+def _is_read_only(place: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)
 
 
 def _unreadable(error: OSError | MemoryError) -> str:

@@ -36,7 +36,7 @@ class Missed:
         before = _decode(missed.key.hex, data) if data is not None else None
         known = before.request.local_sizes if before is not None else ()
         sizes = dict.fromkeys((*known, *missed.request.local_sizes))
-        recent = before is not None and missed.when_ns - before.when_ns < AGAIN_NS
+        recent = before is not None and abs(missed.when_ns - before.when_ns) < AGAIN_NS
         known_as_rejected = before is not None and before.rejected
         if recent and len(sizes) == len(known) and missed.rejected <= known_as_rejected:
             return Noted.KNOWN

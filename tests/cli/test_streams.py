@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +57,23 @@ def test_a_full_stdout_ends_in_one_sentence(root: Path, tmp_path: Path, command:
     done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", tmp_path)
     assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
     assert "No space left" in done.stderr or "No such command" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("error", [errno.EACCES, errno.ESTALE, errno.EIO])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_a_disk_or_server_refuses(
+    root: Path, tmp_path: Path, error: int, unbuffered: str
+) -> None:
+    """It is told as what it is, also where only the first of several writes failed, and is no defect."""
+    name = errno.errorcode[error]
+    when = 2 if unbuffered else 1  # there the first is Click's, of nothing
+    tracer = f"strace -qq -o /dev/null -P {tmp_path}/out -e inject=write:error={name}:when={when}"
+    line = f"{tracer} $GPUCACHE --root {root} inspect --json > {tmp_path}/out"
+    done = _shell(line, tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"gpucache: the answer could not be written ({os.strerror(error)}); ")
+    assert done.stderr.endswith(" and ask again\n") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")

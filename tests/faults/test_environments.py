@@ -1,0 +1,220 @@
+"""Environments in which hardly anything can be kept: every program runs, and what is wrong is said once."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore, Found
+from tests.patience import PATIENCE_S
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="speaks of Linux's limits and mounts"),
+]
+MIB = 1 << 20
+
+# Three programs in each of four threads that begin at once, as nothing may be said once for each of them.
+_PROGRAM = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from gpucache.cuda import compile_program
+
+KERNEL = 'extern "C" __global__ void show(int *out) { *out = %d; }'
+together = threading.Barrier(4)
+
+def build(thread):
+    together.wait()
+    return [len(compile_program(KERNEL % value, target="sm_90").code) for value in range(3)]
+
+with ThreadPoolExecutor(4) as pool:
+    sizes = list(pool.map(build, range(4)))
+assert sizes == [sizes[0]] * 4 and min(sizes[0]) > 0
+"""
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run the program with a root, under a shell that sets its limits; what the library said."""
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM, encoding="ascii")
+
+    def run(root: Path, setting: str = "true", level: str = "info") -> list[str]:
+        done = subprocess.run(
+            ["sh", "-c", f'{setting}; exec "$0" "$@"', sys.executable, program],
+            env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_LOG": level},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A file system in memory with the options given; skips where none may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir(0o700)
+    mounted = []
+
+    def make(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{options}", "tmpfs", str(place)]
+        if (
+            shutil.which("mount") is None
+            or subprocess.run(command, capture_output=True, check=False).returncode != 0
+        ):
+            pytest.skip("no right to mount a file system here")
+        mounted.append(place)
+        return place
+
+    yield make
+    for each in mounted:
+        subprocess.run(["umount", each], check=True)
+
+
+def _told_once(said: list[str], *words: str) -> None:
+    """One line of all that was said has these words, and no line beside it says them again."""
+    told = [line for line in said if words[0] in line]
+    assert len(told) == 1 and all(word in told[0] for word in words), said
+
+
+def _fill(place: Path) -> None:
+    with (place / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+def test_a_full_disk(run: Run, mount: Callable[[str], Path]) -> None:
+    """Every program is built, and one line names the root, the reason and the remedy."""
+    disk = mount("size=256k")
+    DirectoryStore(disk / "cache", writable=True).prepare()
+    _fill(disk)
+    _told_once(
+        run(disk / "cache"), f"nothing could be kept in {disk}/cache: No space left on device; make room"
+    )
+
+
+def test_a_disk_without_inodes(run: Run, mount: Callable[[str], Path]) -> None:
+    """The same where bytes are free and no file can be made."""
+    disk = mount(f"size={MIB},nr_inodes=4")
+    said = run(disk / "cache")
+    _told_once(said, f"nothing could be kept in {disk}/cache: No space left on device; make room")
+
+
+def test_a_read_only_disk(run: Run, mount: Callable[[str], Path], make_entry: Callable[..., Entry]) -> None:
+    """What is in it is served, what is not is built, and one line says that nothing new is kept."""
+    disk = mount(f"size={MIB}")
+    store = DirectoryStore(disk / "cache", writable=True)
+    store.publish(make_entry())
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    assert isinstance(store.get(make_entry().key), Found)
+    _told_once(run(disk / "cache"), f"nothing could be kept in {disk}/cache: Read-only file system; mount it")
+
+
+def _file(place: Path) -> Path:
+    place.write_bytes(b"")
+    return place
+
+
+def _loop(place: Path) -> Path:
+    place.symlink_to(place)
+    return place
+
+
+def _nothing(place: Path) -> Path:
+    place.symlink_to(place.with_name("nowhere"))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_file, "is not a folder"),
+        (lambda place: _file(place) / "below", "is not a folder"),
+        (_loop, "Too many levels of symbolic links; mend its links, or set GPUCACHE_DIR"),
+        (_nothing, "is a link to nothing; remove the link"),
+        (lambda place: place / ("x" * 256), "File name too long; shorten its path, or set GPUCACHE_DIR"),
+        (lambda place: place.joinpath(*["y" * 200] * 21), "File name too long; shorten its path"),
+    ],
+)
+def test_a_root_that_is_no_folder(run: Run, tmp_path: Path, make: Callable[[Path], Path], why: str) -> None:
+    """Every program is built, and one line says what the root is instead, with the remedy."""
+    root = make(tmp_path / "root")
+    _told_once(run(root, level="warning"), f"the cache root {root}", why)
+
+
+def test_a_root_behind_a_link(run: Run, tmp_path: Path) -> None:
+    """A link of one's own is followed to the root."""
+    (tmp_path / "real").mkdir(0o700)
+    (tmp_path / "link").symlink_to("real")
+    assert run(tmp_path / "link", level="warning") == []
+    assert len(list(DirectoryStore(tmp_path / "real", writable=False).scan())) == 3
+
+
+def test_a_root_that_is_swapped_for_a_link_while_it_is_open(
+    tmp_path: Path, make_entry: Callable[..., Entry]
+) -> None:
+    """Nothing is written through a link that takes the place of a folder below the root."""
+    store = DirectoryStore(tmp_path / "root", writable=True)
+    store.publish(make_entry("a"))
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("tmp", "entries"):
+        (store.root / "v1" / name).rename(tmp_path / name)
+        (store.root / "v1" / name).symlink_to(outside)
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            store.publish(make_entry("b"))
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", ["0777", "0077", "0000"])
+def test_any_umask(run: Run, tmp_path: Path, umask: str) -> None:
+    """What is made has its own modes, whatever a umask would take or leave."""
+    root = tmp_path / "root"
+    assert run(root, f"umask {umask}", level="warning") == []
+    modes = {path.stat().st_mode & 0o777 for path in [root, *root.rglob("*")]}
+    assert modes == {0o700, 0o600} and len(list(root.glob("v1/entries/*/*.gpc"))) == 3
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_closed_streams(run: Run, tmp_path: Path, streams: str) -> None:
+    """What is opened in the place of a standard stream gets no line of ours, and the cache is filled."""
+    run(tmp_path / "root", f"exec {streams}")
+    store = DirectoryStore(tmp_path / "root", writable=False)
+    assert all(isinstance(store.check(scanned), Entry) for scanned in store.scan())
+    assert len(list(store.scan())) == 3
+
+
+@pytest.mark.parametrize("descriptors", [8, 12, 20])
+def test_few_descriptors(run: Run, tmp_path: Path, descriptors: int) -> None:
+    """Every program is built; if anything is not kept that is said once."""
+    root = tmp_path / "root"
+    said = run(root, f"ulimit -n {descriptors}", level="warning")
+    kept = len(list(root.glob("v1/entries/*/*.gpc")))
+    assert len(said) == len(set(said)) and (kept == 3 or said)
+
+
+def test_a_clock_that_was_put_back(
+    tmp_path: Path, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that was used in what is now the future is used now, and its age is told."""
+    store, entry = DirectoryStore(tmp_path / "root", writable=True), make_entry()
+    store.publish(entry)
+    (scanned,) = store.scan()
+    later_ns = time.time_ns() + 10 * 86400 * 10**9
+    os.utime(scanned.path, ns=(later_ns, later_ns))
+    assert isinstance(store.get(entry.key), Found)
+    (scanned,) = store.scan()
+    assert abs(scanned.last_used_ns - time.time_ns()) < 3600 * 10**9
