@@ -25,6 +25,13 @@ def disarm() -> None:
     _replace(_pass)
 
 
+def ignore() -> None:
+    """Be ended by no interrupt while the interpreter ends, which forgets what handles them."""
+    for number in _numbers():
+        if signal.getsignal(number) in (signal.default_int_handler, _pass):
+            signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def held() -> Iterator[Callable[[], None]]:
     """Hold back what would raise KeyboardInterrupt; the function given raises it if one came.

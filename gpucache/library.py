@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import lru_cache
 from operator import index
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 from gpucache import refusals
 from gpucache.assembly import open_layers, process_memory
@@ -102,13 +102,20 @@ def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
     read = []
     for size in _listed("local_sizes", wanted, sizes):
         try:
-            extents = tuple(map(index, (size,) if isinstance(size, SupportsIndex) else size))
+            extents = _extents(size)
         except TypeError:
             raise _unfit("local_sizes", wanted, sizes) from None
         if not 1 <= len(extents) <= 3 or min(extents) < 1:
             raise ValueError(f"local_sizes must be {wanted}, not {_shown(sizes)}")
         read.append(extents)
     return tuple(read)
+
+
+def _extents(size: Any) -> tuple[int, ...]:
+    try:
+        return (index(size),)
+    except TypeError:  # an array claims to be a number and is one only where it holds one
+        return tuple(map(index, size))
 
 
 def _listed(argument: str, wanted: str, values: object) -> tuple[Any, ...]:

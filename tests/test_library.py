@@ -90,6 +90,14 @@ def _processes(root: Path) -> list[tuple[object, object, object]]:
     ]
 
 
+def test_local_sizes_may_be_numbers_of_any_library() -> None:
+    """What stands for a whole number is one, and an array or a list of them is a size."""
+    numpy = pytest.importorskip("numpy")
+    given = [8, numpy.int32(16), (numpy.int64(4), 2), numpy.array([4, 2, 1])]
+    assert library.local_sizes(given) == ((8,), (16,), (4, 2), (4, 2, 1))
+    assert library.local_sizes(numpy.array([[8, 8], [4, 2]])) == ((8, 8), (4, 2))
+
+
 def test_hits_and_misses_are_counted_when_a_process_ends(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:

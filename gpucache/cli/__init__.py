@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.complain("")  # the terminal wrote ^C on this line
         return interrupted(sys.argv[1:] if arguments is None else arguments)
     finally:
-        if arguments is None:  # what comes while the interpreter ends would be a traceback
+        if arguments is None:
             from gpucache import interrupts
 
-            interrupts.disarm()
+            interrupts.ignore()

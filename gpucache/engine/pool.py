@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.witness import WITNESS, watching
-from gpucache.engine.workers import Inherited, Spawning, at_item, startable, unstartable
+from gpucache.engine.workers import Inherited, Spawning, at_item, deaf_children, startable, unstartable
 from gpucache.errors import GpucacheError
 from gpucache.interrupts import held
 from gpucache.scratch import scratch
@@ -138,7 +138,8 @@ def _run_pool(
         why = None
         try:
             try:
-                with _deaf_children():
+                # A terminal tells every process, and one that is importing would answer with a traceback.
+                with deaf_children("SIGINT"):
                     for index, item in left.items():
                         guarded = _Guarded(function, place, index)
                         futures[index] = pool.schedule(guarded, args=[item], timeout=bounds.timeout_s)
@@ -177,29 +178,13 @@ def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
         yield None
         return
     with ExitStack() as stack:
-        with _deaf_children():
+        with deaf_children("SIGINT"):
             door = stack.enter_context(watching())
         yield door
 
 
 def _has_begun(future: "Future[R] | None") -> bool:
     return future is not None and (future.running() or future.done())
-
-
-@contextmanager
-def _deaf_children() -> Iterator[None]:
-    """The threads that start workers hear no Ctrl-C, nor does a worker while it starts.
-
-    A terminal sends it to every process. A worker that is still importing would answer with a traceback.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ by itself: a worker that dies before the pool has read which item it took, and o
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,9 +71,12 @@ def check_start() -> None:
 
 
 def _start_silent_tracker() -> None:
-    """Start multiprocessing's tracker, which removes what a killed process leaves and would warn of it."""
+    """Start multiprocessing's tracker, which removes what a killed process leaves and would warn of it.
+
+    It declines to hear the signals that end a process, but for the one of a terminal that is closed.
+    """
     try:
-        with _variable("PYTHONWARNINGS", "ignore"):
+        with _variable("PYTHONWARNINGS", "ignore"), deaf_children("SIGHUP"):
             resource_tracker.ensure_running()
     except OSError as error:
         raise unstartable(error) from None
@@ -99,6 +103,19 @@ def startable() -> Iterator[None]:
             yield
     finally:
         os.umask(mask)
+
+
+@contextmanager
+def deaf_children(name: str) -> Iterator[None]:
+    """Processes and threads that are started meanwhile do not hear a signal, for good."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name)})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -59,11 +59,11 @@ def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
     assert (answer.code, row["result"], row["key"]) == (0, "built", missing["key"])
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_being_told_to_end_is_an_interrupt(
     root: Path, write: Write, nvrtc: str, endless: str, vendors: Path, tmp_path: Path, name: str
 ) -> None:
-    """A signal while a compiler runs is exit 130, one document, and no temporary folder left behind."""
+    """A signal to the whole group, as of a terminal, is exit 130, one document, and no folder left behind."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     misses = root / "v1" / "journal" / "misses.jsonl"
@@ -74,11 +74,12 @@ def test_being_told_to_end_is_an_interrupt(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     try:
         # A worker writes down the miss just before it starts to compile.
         wait_until(misses.is_file)
-        child.send_signal(getattr(signal, name))
+        os.killpg(child.pid, getattr(signal, name))
         out, err = child.communicate(timeout=PATIENCE_S)
     finally:
         child.kill()
