@@ -85,14 +85,17 @@ class OwnCache:
     def check(self, entry: CacheEntry) -> Checked:
         """Header, sizes, both checksums, key, payload, place, owner and modes."""
         scanned = _scanned(entry)
+        if scanned.unread:
+            return Checked(entry.key, unchecked=scanned.damage_detail)
         if scanned.damage is not None:
             return Checked(
                 entry.key, (_finding(entry, FindingKind(scanned.damage.value), scanned.damage_detail),)
             )
         answer = self._store.check(scanned)
         if isinstance(answer, Absent):
-            why = answer.reason or "it was removed while it was being checked"
-            return Checked(entry.key, notes=(why,), counts=False)
+            if answer.reason:
+                return Checked(entry.key, unchecked=answer.reason)
+            return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
         if isinstance(answer, Damaged):
             return Checked(entry.key, (_finding(entry, FindingKind(answer.damage.value), answer.detail),))
         problems = [*_contents(answer), *_key(answer)]
@@ -181,7 +184,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         size_bytes=scanned.allocated_bytes,
         created_ns=head.created_ns if head else scanned.identity.mtime_ns,
         last_used_ns=scanned.last_used_ns,
-        damage=f"{scanned.damage}: {scanned.damage_detail}" if scanned.damage else "",
+        damage=_damage(scanned),
         handle=scanned,
     )
     if head is None:
@@ -199,6 +202,12 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         payload_sha256=head.payload_sha256,
         fields=(("language", head.language), ("artifact kind", head.artifact_kind), *head.toolchain),
     )
+
+
+def _damage(scanned: ScannedEntry) -> str:
+    if scanned.damage is None or scanned.unread:
+        return scanned.damage_detail
+    return f"{scanned.damage}: {scanned.damage_detail}"
 
 
 def _variant(head: EntryHead) -> str:

@@ -97,7 +97,13 @@ class DirectoryStore:
             raise CacheUnusableError(
                 f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
             )
-        return publish(self._ground, entry)
+        try:
+            return publish(self._ground, entry)
+        except IsADirectoryError:
+            scanned = self.look_at(entry.key)
+            if scanned is None or not self.quarantine(scanned, "a folder was in its place"):
+                raise
+            return publish(self._ground, entry)
 
     def prepare(self) -> None:
         """Make the root and see that it can be written; raises CacheUnusableError with the remedy."""
@@ -206,6 +212,8 @@ class DirectoryStore:
         """
         if not self._writable:
             return Kept(f"the cache at {self.root} is only read")
+        if scanned.unread:
+            return Kept(scanned.damage_detail)
         if scanned.head is None and not scan.is_marked(self._ground):
             return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
@@ -228,7 +236,9 @@ class DirectoryStore:
         An entry of a newer format is sound to somebody else, and stays, as all does in a root that
         nothing shows to be ours.
         """
-        if not self._writable or scanned.damage is Damage.UNSUPPORTED or not scan.is_marked(self._ground):
+        if not self._writable or scanned.unread or scanned.damage is Damage.UNSUPPORTED:
+            return False
+        if not scan.is_marked(self._ground):
             return False
         try:
             with self._place(scanned) as (folder, name):

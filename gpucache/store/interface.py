@@ -73,6 +73,8 @@ class ScannedEntry:
     head: EntryHead | None
     damage: Damage | None = None
     damage_detail: str = ""
+    unread: bool = False
+    """Whether a failing disk, server or limit hid it: nothing can be said of it, and it is left alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Quarantine:
                 return False
             head = self._head(folder, name)
             with self._ground.make(*layout.QUARANTINE) as quarantine:
+                if _count_folders(quarantine) >= FILE_CAP:
+                    return False
                 folder.move(name, quarantine, f"{now_ns:020d}-{name}")
                 _trim(quarantine)
         except (OSError, CacheUnusableError):
@@ -53,6 +55,11 @@ class Quarantine:
             head = read_head(fd, status.st_size)[1]
             return head if self._history.events(head.program) else None
         return None
+
+
+def _count_folders(quarantine: Folder) -> int:
+    """How many folders were taken: what is in them is not ours, so that they stay until somebody looks."""
+    return sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries())
 
 
 def _trim(quarantine: Folder) -> None:

@@ -8,6 +8,7 @@ one: it is somebody else's. Must not change anything, nor know what a program or
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpucache import refusals
@@ -25,10 +26,6 @@ Unread = Callable[[Path, str], object]
 
 
 def _ignored(_: Path, __: str) -> None: ...
-
-
-UNREADABLE = FileIdentity(inode=0, size_bytes=0, mtime_ns=-1)
-"""Matches no file, so that what a failing disk or server hides is neither moved nor removed."""
 
 
 def scan(ground: Ground, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
@@ -156,11 +153,11 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
         status = folder.lstat(name)
     except OSError:
         return None
-    known = isinstance(error, PermissionError)
-    reason = refusals.reason(error)
-    detail = reason if isinstance(error, UntrustedFileError) else f"it cannot be read: {reason}"
-    damage = EntryFormatError(Damage.UNTRUSTED, detail)
-    return _entry(folder, name, status, damage, identity_of(status) if known else UNREADABLE)
+    if isinstance(error, UntrustedFileError):
+        return _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, refusals.reason(error)))
+    told = f"it cannot be read: {refusals.reason(error)}; {refusals.remedy(error)}"
+    found = _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
+    return replace(found, unread=not isinstance(error, PermissionError))
 
 
 def _entry(
@@ -168,13 +165,12 @@ def _entry(
     name: str,
     status: os.stat_result,
     result: EntryHead | EntryFormatError,
-    identity: FileIdentity | None = None,
 ) -> ScannedEntry:
     head, damage = (result, None) if isinstance(result, EntryHead) else (None, result)
     return ScannedEntry(
         path=folder.path / name,
         key=CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)),
-        identity=identity or identity_of(status),
+        identity=identity_of(status),
         allocated_bytes=getattr(status, "st_blocks", -(-status.st_size // 512)) * 512,
         last_used_ns=status.st_mtime_ns,
         head=head,

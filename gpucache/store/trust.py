@@ -20,6 +20,7 @@ from gpucache import refusals
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
 
+_NO_FILE = "it is not a regular file"
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
 
 
@@ -93,10 +94,12 @@ def open_trusted(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_resul
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise UntrustedFileError(errno.EPERM, "it is a link") from error
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, a device that is not there
+            raise UntrustedFileError(errno.EPERM, _NO_FILE) from error
         raise
     try:
         status = os.fstat(fd)
-        reason = distrust(status) if stat.S_ISREG(status.st_mode) else "it is not a regular file"
+        reason = distrust(status) if stat.S_ISREG(status.st_mode) else _NO_FILE
         if reason is not None:
             raise UntrustedFileError(errno.EPERM, reason)
         yield fd, status

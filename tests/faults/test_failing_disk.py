@@ -92,3 +92,18 @@ def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
     assert done.returncode == 3
     assert f"was not removed: {root} is on a read-only file system; mount it writable" in done.stdout
     assert "2 entries removed" in done.stdout and "1 stay" in done.stdout
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
+def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> None:
+    """Nothing can be said of it: verify tells it as not checked, and neither repair nor evict touches it."""
+    entry = next(_folders(root)[0].iterdir())
+    words = f"it cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}"
+    for verb in (("verify",), ("verify", "--repair")):
+        done = _failing(entry, "pread64", error, "--json", *verb, root=root)
+        answer = json.loads(done.stdout)
+        assert [one["note"] for one in answer["summary"]["unchecked"]] == [words]
+        assert all(one["kind"] != "untrusted" for one in answer["outcomes"])
+    done = _failing(entry, "pread64", error, "evict", "--all", "--yes", root=root)
+    assert done.returncode == 3 and f"was not removed: {words}" in done.stdout
+    assert entry.exists()

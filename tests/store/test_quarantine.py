@@ -1,10 +1,14 @@
 """Damaged entries: out of the way, recorded and bounded."""
 
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from gpucache.model import Entry
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event
+from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event, Found
 from gpucache.store.format import encode
 from gpucache.store.quarantine import FILE_CAP
 
@@ -86,3 +90,71 @@ def test_quarantine_is_bounded(root: Path, store: DirectoryStore, make_entry: Ma
         assert store.quarantine(scanned, "odd")
     kept = {path.name.partition("-")[2] for path in (root / "v1" / "quarantine").iterdir()}
     assert kept == {f"{entry.key.hex}.gpc" for entry in entries[3:]}
+
+
+def _socket(place: Path) -> None:
+    # By a short name, as the path of a socket may have no more than 107 bytes.
+    here = Path.cwd()
+    os.chdir(place.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind("socket")
+    finally:
+        os.chdir(here)
+    place.with_name("socket").rename(place)
+
+
+def _folder(place: Path) -> None:
+    place.mkdir()
+    (place / "thesis.txt").write_text("of somebody")
+
+
+@pytest.fixture(params=[_socket, _folder, os.mkfifo], ids=["socket", "folder", "fifo"])
+def odd(
+    request: pytest.FixtureRequest, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> Path:
+    """Something that is no file, in the place of an entry."""
+    store.publish(make_entry())
+    place = entry_path(make_entry())
+    place.unlink()
+    request.param(place)
+    return place
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has neither sockets nor FIFOs among its files")
+def test_what_is_no_file_gives_way_to_an_entry(
+    odd: Path, root: Path, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """It is not believed, and the next build is kept in its place; a folder goes aside with what is in it."""
+    result = store.get(make_entry().key)
+    assert isinstance(result, Damaged) and result.detail == "it is not a regular file"
+    was_folder = odd.is_dir()
+    store.publish(make_entry())
+    assert isinstance(store.get(make_entry().key), Found)
+    aside = list(root.glob("v1/quarantine/*/thesis.txt"))
+    assert len(aside) == was_folder
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has neither sockets nor FIFOs among its files")
+def test_what_is_no_file_is_repaired(odd: Path, store: DirectoryStore) -> None:
+    """A scan finds it untrusted, and a repair moves it aside."""
+    (scanned,) = store.scan()
+    assert (scanned.damage, scanned.unread) == (Damage.UNTRUSTED, False)
+    assert store.quarantine(scanned, "untrusted") and list(store.scan()) == []
+
+
+def test_folders_in_quarantine_are_bounded(
+    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """What is in a folder is not ours to remove, so that no more than so many are taken."""
+    entry = make_entry()
+    store.publish(entry)
+    entry_path(entry).unlink()
+    for _ in range(FILE_CAP):
+        _folder(entry_path(entry))
+        store.publish(entry)
+        entry_path(entry).unlink()
+    _folder(entry_path(entry))
+    with pytest.raises(IsADirectoryError):
+        store.publish(entry)
+    assert len(list(root.glob("v1/quarantine/*/thesis.txt"))) == FILE_CAP
