@@ -25,14 +25,13 @@ from gpucache.sources.memo import Memos, name_of, recall, remember
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
     Mention,
-    Scan,
     can_paste,
     path_macros,
     probed_by_macro,
     probing_macros,
-    scan,
     uses_macro,
 )
+from gpucache.sources.scans import Scans
 from gpucache.sources.sweep import matching_files, reachable_files
 from gpucache.sources.vocabulary import Vocabulary, macros_of, vocabulary
 from gpucache.sources.whereabouts import Whereabouts, prints_anew
@@ -40,8 +39,6 @@ from gpucache.sources.whereabouts import Whereabouts, prints_anew
 _LIMITS = Limits()
 _OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER | Whereabouts.TYPES
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
-_REMEMBERED_SCANS = 4096
-_scans: dict[tuple[str, bool], Scan] = {}
 
 
 def read_closure(
@@ -75,8 +72,8 @@ def read_closure(
         known = recall(memos, name, limits, name_them)
         if known is not None:
             return known
-    disk = Disk()
-    walk = _Walk(disk, source, rule, include_dirs, cwd, limits, name_them)
+    disk, scans = Disk(), Scans(memos if name else None)
+    walk = _Walk(disk, scans, source, rule, include_dirs, cwd, limits, name_them)
     walk.define(definitions)
     try:
         walk.configure()
@@ -94,6 +91,7 @@ def read_closure(
     closure = walk.closure()
     if memos is not None and name:
         remember(memos, name, disk, closure, name_them)
+        scans.keep()
     return closure
 
 
@@ -103,6 +101,7 @@ class _Walk:
     def __init__(
         self,
         disk: Disk,
+        scans: Scans,
         source: bytes,
         rule: SearchRule,
         dirs: Sequence[str],
@@ -114,6 +113,7 @@ class _Walk:
         self._rule = rule
         self._limits = limits
         self._disk = disk
+        self._scans = scans
         self._headers = Headers(disk, limits)
         self._cwd = (disk.real(os.fsencode(cwd)),) if cwd is not None else ()
         self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
@@ -173,7 +173,7 @@ class _Walk:
         for file in self._pending:
             if file.data is None:
                 continue
-            text = file.text = _remembered_scan(file.digest, file.data, trigraphs=self._rule.trigraphs)
+            text = file.text = self._scans.of(file.digest, file.data, trigraphs=self._rule.trigraphs)
             file.data = None
             self._scanned.append(file)
             if text.clock and self.uncacheable is None:
@@ -365,15 +365,4 @@ def _readings(option: str) -> Iterable[str]:
         new = {sign.sub(r"\1", text) for sign in _QUOTING if sign.search(text)} - found.keys()
         found |= dict.fromkeys(sorted(new))
         pending += sorted(new)
-    return found
-
-
-def _remembered_scan(content: str, data: bytes, *, trigraphs: bool) -> Scan:
-    """The scan of a content, kept for this process: many programs include the same headers."""
-    key = (content, trigraphs)
-    found = _scans.get(key)
-    if found is None:
-        if len(_scans) >= _REMEMBERED_SCANS:
-            _scans.clear()  # another thread may do so between any two lines here
-        found = _scans[key] = scan(data, trigraphs=trigraphs)
     return found

@@ -90,12 +90,9 @@ _SEPARATOR = re.compile(rb"'(?<=\w')\w")
 _SEPARATED = re.compile(rb"\d\w*'\w")
 
 _STRICT_SPLICE = re.compile(rb"\\(?:\r\n?|\n\r?)")
-_READINGS = (
-    (re.compile(rb"\\[ \t\v\f\0]+(?=[\r\n])"), b"\\\\"),
-    (
-        re.compile(rb"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"),
-        b" ",
-    ),
+_BLANKS_IN_SPLICE = re.compile(rb"\\[ \t\v\f\0]+(?=[\r\n])")
+_UNICODE_BLANK = re.compile(
+    rb"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
 )
 _TRIGRAPHS = ((b"??=", b"#"), (b"??/", b"\\"), (b"??'", b"^"))
 
@@ -279,8 +276,10 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
     texts = {data.removeprefix(b"\xef\xbb\xbf"): None}
     if trigraphs and b"??" in data:
         texts |= dict.fromkeys([_replace_trigraphs(text) for text in texts])
-    for pattern, replacement in _READINGS if not data.isascii() or b"\\" in data or b"??" in data else ():
-        texts |= dict.fromkeys([pattern.sub(replacement, text) for text in texts])
+    if b"\\" in data or b"??" in data:
+        texts |= dict.fromkeys([_BLANKS_IN_SPLICE.sub(b"\\\\", text) for text in texts])
+    if not data.isascii():
+        texts |= dict.fromkeys([_UNICODE_BLANK.sub(b" ", text) for text in texts])
     for text in texts:
         logical = _STRICT_SPLICE.sub(b"", text)
         if b"\r" in logical:

@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from gpucache.model import Closure
-from gpucache.sources import Limits, Place, SearchRule, memo, read_closure
+from gpucache.sources import Limits, Place, SearchRule, memo, read_closure, scans
+from gpucache.sources.scan import Scan, scan
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -36,7 +37,8 @@ class Shelf:
     def spoil(self) -> None:
         """Have every memo answer with a resolution that no walk comes to, whenever it answers."""
         for name, data in self.kept.items():
-            self.kept[name] = json.dumps(json.loads(data) | {"resolution": "from a memo"}).encode()
+            if data.startswith(b'{"name"'):
+                self.kept[name] = json.dumps(json.loads(data) | {"resolution": "from a memo"}).encode()
 
 
 @pytest.fixture
@@ -192,6 +194,58 @@ def test_a_link_that_leads_elsewhere_is_seen(many: Path, tree: Tree) -> None:
     found = _closure(many, memos, source, include_dirs=folders)
     assert found == _closure(many, None, source, include_dirs=folders)
     assert found.files[-1] == str(many / "y/in/last.h")
+
+
+def test_texts_are_scanned_once_whichever_programs_include_them(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second program over the same headers scans none of them, in another process and as exactly."""
+    for number in range(memo.WORTH_FILES):
+        (many / f"a/many/{number}.h").write_text(f"#define N{number} <other.h>\n#include N{number}\n")
+    memos, source = Shelf(), _MANY + b"// another"
+    walked = _closure(many, None, source)
+    scanned: list[bytes] = []
+
+    def scan_and_tell(data: bytes, *, trigraphs: bool) -> Scan:
+        scanned.append(data)
+        return scan(data, trigraphs=trigraphs)
+
+    monkeypatch.setattr(scans, "_scans", {})
+    _closure(many, memos)
+    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scans, "scan", scan_and_tell)
+    assert _closure(many, memos, source) == walked
+    assert scanned == [source]
+
+
+def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was packed first gives way, and what does not read as a pack is passed over."""
+    monkeypatch.setattr(scans, "PACK_BYTES_CAP", 1000)
+    memos = Shelf()
+    for number in range(100):
+        monkeypatch.setattr(scans, "_scans", {})
+        for each in range(memo.WORTH_FILES):
+            (many / f"a/many/{each}.h").write_text(f"#define M{each} {number}\n")
+        walked = _closure(many, memos)
+        memos.kept = {name: b" \n" + data for name, data in memos.kept.items()}
+    assert max(map(len, memos.kept.values())) < 20_000
+    monkeypatch.setattr(scans, "_scans", {})
+    memos.kept = dict.fromkeys(memos.kept, b"\xff\n0 [1]\n")
+    assert _closure(many, memos) == walked
+
+
+@pytest.mark.parametrize("text", [b"", _MANY, b"#if __has_include(<x>)\n#embed <\xff\xfe>\n__DATE__ a ## b"])
+def test_a_scan_is_packed_whole(text: bytes) -> None:
+    """Every field comes back, whatever bytes stand in a text."""
+    text += b'#define J(a) __has_ ## a ## clude\n#define W __FILE__\n#include J(\x80)\nasm(".incbin x");'
+    found = scan(text)
+    assert scans.decode(scans.encode(found)) == found
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"[1,2,3,4,5,6,7,8,9,10,11]", b"[" * 10_000, b"\xff"])
+def test_what_is_no_scan_is_passed_over(line: bytes) -> None:
+    """A line that was not written by us gives nothing."""
+    assert scans.decode(line) is None
 
 
 # One program that asks in every way: in order, through macros, by probes, upward, through links.

@@ -1,0 +1,127 @@
+"""Scans of texts, remembered by content: in this process, and in packs that outlive it.
+
+A scan follows from a text alone, so one text is scanned once, whichever programs include it. A pack holds
+a line for each text whose digest begins with its hex digit: digest, whether trigraphs were read, and the
+scan as JSON, in which each byte is the character of its number. Losing one costs a scan.
+"""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from gpucache.sources.memo import WORTH_FILES, Memos, name_of
+from gpucache.sources.pastes import Chain
+from gpucache.sources.scan import Mention, Scan, scan
+from gpucache.sources.whereabouts import Whereabouts
+
+PACK_BYTES_CAP = 2 << 20
+"""The scans that were packed first give way beyond it."""
+_REMEMBERED = 4096
+_scans: dict[str, Scan] = {}
+
+
+class Scans:
+    """The scans of one walk."""
+
+    def __init__(self, memos: Memos | None) -> None:
+        self._memos = memos
+        self._packs: dict[str, dict[bytes, bytes]] = {}
+        self._new: dict[str, Scan] = {}
+
+    def of(self, content: str, data: bytes, *, trigraphs: bool) -> Scan:
+        """The scan of a text with this digest."""
+        key = f"{content}{trigraphs:d}"
+        found = _scans.get(key)
+        if found is None:
+            if len(_scans) >= _REMEMBERED:
+                _scans.clear()  # another thread may do so between any two lines here
+            found = _scans[key] = self._packed(key) or self._scan(key, data, trigraphs=trigraphs)
+        return found
+
+    def keep(self) -> None:
+        """Have the packs hold what was scanned, where that is worth writing them."""
+        if self._memos is None or len(self._new) < WORTH_FILES:
+            return
+        for digit in {key[0] for key in self._new}:
+            pack = self._pack(digit)
+            pack |= {key.encode(): encode(found) for key, found in self._new.items() if key[0] == digit}
+            size = sum(map(len, pack.values()))
+            while size > PACK_BYTES_CAP:
+                size -= len(pack.pop(next(iter(pack))))
+            self._memos.remember(_name(digit), b"\n".join(b"%b %b" % line for line in pack.items()))
+
+    def _scan(self, key: str, data: bytes, *, trigraphs: bool) -> Scan:
+        found = self._new[key] = scan(data, trigraphs=trigraphs)
+        return found
+
+    def _packed(self, key: str) -> Scan | None:
+        line = self._pack(key[0]).get(key.encode()) if self._memos is not None else None
+        return None if line is None else decode(line)
+
+    def _pack(self, digit: str) -> dict[bytes, bytes]:
+        pack = self._packs.get(digit)
+        if pack is None:
+            data = self._memos.recall(_name(digit)) if self._memos is not None else None
+            lines = (line.partition(b" ") for line in (data or b"").split(b"\n"))
+            pack = self._packs[digit] = {key: text for key, _, text in lines if text}
+        return pack
+
+
+def encode(found: Scan) -> bytes:
+    """A scan as a line."""
+    return json.dumps(
+        [
+            [(_text(one.name), one.angled, one.followed, one.every) for one in found.mentions],
+            [*map(_text, found.asked)],
+            found.clock,
+            sorted(map(_text, found.probe_macros)),
+            _text(found.conditions),
+            _text(found.definitions),
+            [(_text(one.macro), [*map(_text, one.operands)], _text(one.before)) for one in found.chains],
+            found.whereabouts.value,
+            sorted(map(_text, found.path_macros)),
+            sorted(map(_text, found.parts)),
+            found.assembled,
+        ],
+        separators=(",", ":"),
+    ).encode("ascii")
+
+
+def decode(line: bytes) -> Scan | None:
+    """The scan of a line; None for what is no scan."""
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, assembled = (
+            json.loads(line)
+        )
+        return Scan(
+            tuple(Mention(_bytes(name), *flags) for name, *flags in mentions),
+            tuple(map(_bytes, asked)),
+            clock,
+            frozenset(map(_bytes, probes)),
+            _bytes(conditions),
+            _bytes(definitions),
+            tuple(
+                Chain(_bytes(macro), tuple(map(_some, row)), _some(before)) for macro, row, before in chains
+            ),
+            Whereabouts(where),
+            frozenset(map(_bytes, paths)),
+            frozenset(map(_bytes, parts)),
+            assembled,
+        )
+    return None
+
+
+def _name(digit: str) -> str:
+    return name_of("scans", digit)
+
+
+def _text(data: bytes | None) -> Any:
+    return None if data is None else data.decode("latin-1")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _some(text: str | None) -> bytes | None:
+    return None if text is None else _bytes(text)
