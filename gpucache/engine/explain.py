@@ -21,6 +21,7 @@ from gpucache.outcomes import Miss, Verdict
 from gpucache.store.interface import Absent, Damaged, EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
+_POISON_NS = 7 * 86_400 * 10**9
 _PHRASES_TOLD = 4
 _SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
@@ -52,6 +53,17 @@ def _verdict(layers: Layers, prepared: Prepared, damage: Sequence[Damaged]) -> M
         or _nearest(layers, records, prepared)
         or _unknown(layers, prepared, records)
     )
+
+
+def is_shorter(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
+    """Whether a key is on the poison list for a time limit shorter than this one."""
+    last = [event for store in layers.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
+    return any(_is_poisoning(event) and 0 < event.limit_s < timeout_s for event in last)
+
+
+def _is_poisoning(event: Event) -> bool:
+    """Whether a key is on the poison list by its last event; not for ever, as a machine's trouble passes."""
+    return event.what == "poisoned" and time.time_ns() - event.when_ns < _POISON_NS
 
 
 def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
@@ -91,10 +103,11 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
             if last.what in _GONE:
                 return Miss(_GONE[last.what], f"{last.what} at {when}: {why}")
-            if last.what == "poisoned":
+            if _is_poisoning(last):
+                retry = f"--retry or a --timeout above {last.limit_s:g}" if last.limit_s else "--retry"
                 return Miss(
                     Verdict.POISONED,
-                    f"its compiler failed twice in warm at {when}: {why}; warm --retry tries it again",
+                    f"its compiler failed twice in warm at {when}: {why}; warm {retry} tries it again",
                 )
     return None
 

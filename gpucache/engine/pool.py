@@ -56,6 +56,8 @@ class Died:
     """The worker crashed or was ended; ``reason`` says how in words."""
 
     reason: str
+    limit_s: float = 0.0
+    """The time limit that ended it, in seconds; 0 where none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died | Br
     try:
         return Done(future.result())
     except TimeoutError:
-        return Died(f"it did not end within {bounds.timeout_s:g} s")
+        return Died(f"it did not end within {bounds.timeout_s:g} s", bounds.timeout_s)
     except ProcessExpired as error:
         return Died(_death(error.exitcode))
     except CancelledError:

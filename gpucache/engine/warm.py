@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from time import time_ns
 
 from gpucache.backends.interface import Backend
-from gpucache.engine.explain import process_record
+from gpucache.engine.explain import is_shorter, process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import check_required, find_whole
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
@@ -197,7 +197,9 @@ def run_warm(
     """Each item's outcome as it is known: hits first, then what workers built."""
     pending: list[tuple[WarmItem, Prepared]] = []
     for item in items:
-        outcome = _settle(item, backends, layers, environ, check=check, retry_poisoned=retry_poisoned)
+        outcome = _settle(
+            item, backends, layers, environ, bounds.timeout_s, check=check, retry_poisoned=retry_poisoned
+        )
         if isinstance(outcome, WarmOutcome):
             yield outcome
         else:
@@ -211,6 +213,7 @@ def _settle(
     backends: Backends,
     layers: Layers,
     environ: Mapping[str, str],
+    timeout_s: float,
     *,
     check: bool,
     retry_poisoned: bool,
@@ -228,7 +231,8 @@ def _settle(
         return _hit(item, prepared, found)
     if found.verdict is Verdict.UNCACHEABLE:
         return _outcome(item, WarmResult.FAILED, reason=found.detail, verdict=found.verdict)
-    if found.verdict is Verdict.POISONED and not retry_poisoned:
+    poisoned = found.verdict is Verdict.POISONED and not retry_poisoned
+    if poisoned and not is_shorter(layers, prepared, timeout_s):
         return _outcome(
             item, WarmResult.POISONED, prepared=prepared, reason=found.detail, verdict=found.verdict
         )
@@ -307,8 +311,11 @@ def _answered(
     item: WarmItem, prepared: Prepared, layers: Layers, answer: Done[Hit | Built] | Failed | Died
 ) -> WarmOutcome:
     if isinstance(answer, Died):
-        reason = f"{answer.reason}, twice; it is left out until its key changes, or --retry tries it again"
-        _record_poison(layers, prepared, answer.reason)
+        retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
+        reason = (
+            f"{answer.reason}, twice; it is left out for a week, until its key changes, or {retry} is given"
+        )
+        _record_poison(layers, prepared, answer)
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
@@ -340,11 +347,11 @@ def _answered(
     )
 
 
-def _record_poison(layers: Layers, prepared: Prepared, reason: str) -> None:
+def _record_poison(layers: Layers, prepared: Prepared, death: Died) -> None:
     if layers.target is not None:
-        request = prepared.request
-        event = Event(time_ns(), "poisoned", str(prepared.key), str(request.target), reason)
-        layers.target.record(request.program.name, event)
+        where = (str(prepared.key), str(prepared.request.target))
+        event = Event(time_ns(), "poisoned", *where, why=death.reason, limit_s=death.limit_s)
+        layers.target.record(prepared.request.program.name, event)
 
 
 def _hit(item: WarmItem, prepared: Prepared, hit: Hit) -> WarmOutcome:

@@ -1,6 +1,7 @@
 """What happened under a program's name: one bounded file of JSON lines per program, advisory.
 
-A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``. A file that
+A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s``
+where there was one. A file that
 outgrows 64 KiB is rewritten with its newest events. Losing one costs an explanation, never a hit, so
 nothing here raises OSError. Must not know what reads it.
 """
@@ -82,6 +83,8 @@ class History:
 def _line(program: str, event: Event) -> bytes:
     # The longest text comes last, as what does not fit a line is left out.
     record: dict[str, object] = {"program": program, "when_ns": event.when_ns}
+    if event.limit_s:
+        record["limit_s"] = event.limit_s
     for name in ("what", "key", "target", "source", "why"):
         record[name] = str(getattr(event, name))[:_TEXT_CAP]
     return lines.line_of(record)
@@ -96,9 +99,12 @@ def _events(folder: Folder, program: str) -> list[Event]:
 def _event(record: dict[str, object], program: str) -> Event | None:
     when_ns = record.get("when_ns")
     texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source")]
+    limit_s = record.get("limit_s", 0.0)
     if not isinstance(when_ns, int) or not all(isinstance(text, str) for text in texts):
+        return None
+    if not isinstance(limit_s, int | float):
         return None
     what, key, target, why, source = map(str, texts)
     if key and not _KEY.fullmatch(key):
         return None
-    return Event(when_ns, what, key, target, why, source, program)
+    return Event(when_ns, what, key, target, why, source, limit_s, program)

@@ -103,6 +103,8 @@ class Event:
     why: str = ""
     source: str = ""
     """Of a build: the first digits of its source's SHA-256."""
+    limit_s: float = 0.0
+    """Of a poisoning by a time limit: that limit in seconds; else 0."""
     program: str = field(default="", compare=False)
     """The program in whose history it stands. Set when it is read; ``record`` takes the name by itself."""
 

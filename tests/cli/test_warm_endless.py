@@ -58,11 +58,18 @@ def test_a_poisoned_item_is_left_out(
 ) -> None:
     """The next run says why the item is left out and how to try it again, and compiles nothing."""
     root, sources, _ = poisoned
-    answer = run("--json", "warm", sources, "--target", nvrtc, *check, at=root)
+    answer = run("--json", "warm", sources, "--target", nvrtc, "--timeout", "2", *check, at=root)
     assert _results(answer) == {"endless.cu": "poisoned", "vector.cu": "hit"}
     (row,) = (row for row in answer.document["outcomes"] if row["result"] == "poisoned")
     assert "did not end within 2 s" in row["reason"] and "--retry" in row["reason"]
     assert answer.code == 3
+
+
+def test_more_time_is_another_chance(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
+    """What did not end within a time limit is not held against it where a longer one is given."""
+    root, sources, _ = poisoned
+    answer = run("--json", "warm", sources, "--target", nvrtc, "--timeout", "3", "--check", at=root)
+    assert _results(answer) == {"endless.cu": "missing", "vector.cu": "hit"}
 
 
 def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine.explain import explain, to_record
+from gpucache.engine.explain import explain, is_shorter, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, get_or_build
 from gpucache.engine.prepare import Prepared, prepare
@@ -213,12 +214,32 @@ def test_a_poisoned_program_says_so_until_it_is_built(
 ) -> None:
     """What warm gave up is poisoned, with the reason; a program still tries, and its build ends that."""
     prepared = ready()
-    store.record("show", Event(1, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
+    store.record("show", Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
     miss = missed(prepared)
     assert miss.verdict is Verdict.POISONED
     assert ": it died; " in miss.detail and "--retry" in miss.detail
     keep(prepared)
     assert isinstance(find(layers, prepared), Hit)
+
+
+def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
+    """A compiler may have died of a machine's trouble, which passes: warm tries again by itself."""
+    prepared, day_ns = ready(), 86_400 * 10**9
+    for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
+        when_ns = time_ns() - days * day_ns
+        store.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
+        assert explain(layers, prepared).verdict is verdict
+
+
+def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
+    """What was too slow for a limit gets another chance under a longer one, and the miss says so."""
+    prepared = ready()
+    late = Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it hung", limit_s=2.5)
+    store.record("show", late)
+    assert is_shorter(layers, prepared, 3) and not is_shorter(layers, prepared, 2.5)
+    assert "warm --retry or a --timeout above 2.5 tries it again" in explain(layers, prepared).detail
+    store.record("show", replace(late, when_ns=time_ns(), why="it died", limit_s=0))
+    assert not is_shorter(layers, prepared, 3)
 
 
 def test_an_entry_removed_by_hand_is_told_as_what_it_is(

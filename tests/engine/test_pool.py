@@ -59,8 +59,8 @@ def answers() -> Answers:
     ("name", "expected"),
     [
         ("crash", Died("its compiler process died of SIGABRT")),
-        ("hang", Died("it did not end within 1 s")),
-        ("spin", Died("it did not end within 1 s")),
+        ("hang", Died("it did not end within 1 s", 1.0)),
+        ("spin", Died("it did not end within 1 s", 1.0)),
         ("exit", Died("its compiler process ended with status 7")),
         ("leave", Died("its compiler process ended with status 0")),
     ],

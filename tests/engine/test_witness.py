@@ -151,4 +151,4 @@ def test_nothing_stays_behind_a_worker(path: Path, end: str) -> None:
 def test_a_watched_worker_is_ended_in_time(path: Path) -> None:
     """A time limit ends a worker that opens files without end."""
     answer = _run("seen = watch('while True: open(path).close()')", path, timeout_s=1.0)
-    assert answer == Died("it did not end within 1 s")
+    assert answer == Died("it did not end within 1 s", 1.0)

@@ -148,7 +148,7 @@ def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> No
     runs, _ = whole
     deadly = [name for name, reason in ENDS.items() if "twice" in reason]
     runs.builds()
-    again = runs.warm([*deadly, "hang"])
+    again = runs.warm([*deadly, "hang"], "--timeout", 1)
     assert {row["result"] for row in again.values()} == {"poisoned"} and not runs.builds()
     newer = runs.warm(["abort", "segfault"], DRIVER_VERSION="2.0")
     assert {row["result"] for row in newer.values()} == {"failed"}
