@@ -1,8 +1,8 @@
 """Programs read from disk or memory with their include closure, for the cache key.
 
 Owns what a compiler could read of a program: ``scan`` finds directives in text, ``rules`` says where
-an implementation looks, ``closure`` walks, ``sweep`` lists folders, ``disk`` is asked by both, ``memo`` and ``scans`` keep
-what they found for the next process, ``discover`` finds programs.
+an implementation looks, ``closure`` walks, ``sweep`` lists folders, ``disk`` is asked by both, ``memo``
+and ``scans`` keep what they found for the next process, ``discover`` finds programs.
 Must not know any compiler or GPU: a backend passes its search rule.
 """
 
