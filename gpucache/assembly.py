@@ -164,11 +164,13 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
 
 def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
     """Keep what a probe found for completions, below a root that is there and may be written."""
-    from gpucache.probe.last import load_last, save_last
+    from gpucache.probe.last import FILE, load_last, save_last
 
     root = settings.root
     if root is None or settings.read_only or isinstance(check_root(root), RootRefused | RootMissing):
         return
+    if os.path.lexists(root / FILE) and not DirectoryStore(root, writable=False).is_marked():
+        return  # a folder of somebody else's may have such a file of its own
     asked = {row.backend for row in devices}
     others = [target for target in load_last(root) if target.backend not in asked]
     save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])

@@ -104,9 +104,9 @@ class OwnCache:
     def leftovers(self) -> Iterator[Checked]:
         """Temporary files of killed writers, and stray files."""
         for leftover in self._store.leftovers(time.time_ns()):
-            detail = (
-                f"{leftover.detail}, {format_size(leftover.size_bytes)}, {format_age(leftover.age_ns)} old"
-            )
+            size, age = format_size(leftover.size_bytes), format_age(leftover.age_ns)
+            what = f"{leftover.detail}, {size}, {age} old"
+            detail = what if leftover.age_ns else leftover.detail
             finding = Finding(self.name, leftover.path.name, FindingKind.LEFTOVER, detail)
             yield Checked(str(leftover.path), (finding,), counts=False)
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gpucache.model import Toolchain
     from gpucache.outcomes import CacheEntry, EvictPlan
 
+_TOLD = 5
+"""Of what is left in a cache."""
 NOTHING_ASKED = (
     "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
 )
@@ -85,8 +88,11 @@ def evict(
     if dry_run:
         expected = plan.expected()
         rows = (document.removal(one, tried=False) for one in expected)
-        given().document(lambda: document.document("evict", rows, document.evict_plan(plan)))
+        left = _left(plans) if everything else []
+        given().document(lambda: document.document("evict", rows, document.evict_plan(plan, left)))
         given().show(tables.evict_plan(plan, whole=given().verbose > 0))
+        for sentence in left:
+            given().say(sentence)
         finish(opened, ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
@@ -94,12 +100,15 @@ def evict(
         _ask(plans)
     outcomes = [outcome for cache, own in plans for outcome in run_evict(cache, own)]
     settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
+    left = _left(plans) if everything else []
     summary = summarise_evict(plan, outcomes)
     given().document(
-        lambda: document.document("evict", map(document.removal, outcomes), document.evict_summary(summary))
+        lambda: document.document(
+            "evict", map(document.removal, outcomes), document.evict_summary(summary, left)
+        )
     )
     given().show(tables.evict(outcomes, summary, whole=given().verbose > 0))
-    for sentence in settled:
+    for sentence in (*settled, *left):
         given().say(sentence)
     finish(opened, ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
 
@@ -166,6 +175,23 @@ def _toolchains(limits: "Limits") -> "list[Toolchain]":
     return [device.toolchain for device in ask() if device.toolchain is not None]
 
 
+def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:
+    """What lies in caches besides entries and stays, as sentences: it may be somebody else's."""
+    from gpucache.errors import CacheUnusableError
+
+    told: list[str] = []
+    for cache, _ in plans:
+        place = f"{cache.name}:{cache.location().root}"
+        with suppress(CacheUnusableError):
+            found = [finding for checked in cache.leftovers() for finding in checked.findings]
+            told += [f"left in {place}: {one.entry}: {one.detail}" for one in found[:_TOLD]]
+            if found[_TOLD:]:
+                told.append(
+                    f"left in {place}: {len(found) - _TOLD} more; run 'gpucache verify --cache {place}'"
+                )
+    return told
+
+
 def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
     """Ask before everything goes, naming every place; raises UsageError where nobody can answer."""
     if not sys.stdin.isatty():
@@ -173,4 +199,6 @@ def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
     for cache, own in plans:
         if own.removals:
             complain(f"{cache.name} in {cache.location().root}: {len(own.removals)} entries")
+    for sentence in _left(plans):
+        complain(sentence)
     click.confirm("Remove all of these?", abort=True, err=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 from gpucache.errors import TargetError
 from gpucache.model import Target
 
-_FILE = Path("v1", "targets.json")
+FILE = Path("v1", "targets.json")
 _MAX_BYTES = 64 * 1024
 
 
 def save_last(root: Path, targets: Sequence[Target]) -> None:
     """Keep the targets below a cache root that exists already."""
-    path = root / _FILE
+    path = root / FILE
     staged = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         if path.parent.is_symlink() or not path.parent.is_dir():
@@ -34,9 +34,9 @@ def load_last(root: Path) -> list[Target]:
     try:
         # Not to be held up by what is no file, nor led elsewhere by a link.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-        if (root / _FILE).parent.is_symlink():
+        if (root / FILE).parent.is_symlink():
             return []
-        with os.fdopen(os.open(root / _FILE, flags), "rb") as stream:
+        with os.fdopen(os.open(root / FILE, flags), "rb") as stream:
             values = json.loads(stream.read(_MAX_BYTES))
         return [Target.parse(value) for value in values if isinstance(value, str)]
     except (OSError, ValueError, TypeError, RecursionError, TargetError):

@@ -29,6 +29,7 @@ _FREED = (
     Key("freed_bytes", "number", "What that freed."),
     Key("kept", "number", "Entries that stay."),
     Key("kept_bytes", "number", "What they take."),
+    Key("left", "list of text", "What --all leaves in the caches besides entries, a sentence each."),
 )
 _FOUND = (
     Key("entries", "number", "How many there are."),

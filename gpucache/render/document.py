@@ -4,7 +4,7 @@ Names are snake_case with units; numbers of unknown size are null; an undecodabl
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -213,18 +213,19 @@ def removal(one: EvictOutcome, *, tried: bool = True) -> dict[str, Any]:
     }
 
 
-def evict_summary(summary: EvictSummary) -> dict[str, Any]:
-    """What went and what stays."""
+def evict_summary(summary: EvictSummary, left: Sequence[str]) -> dict[str, Any]:
+    """What went and what stays, and what was left besides entries."""
     return {
         "removed": summary.removed,
         "freed_bytes": summary.freed_bytes,
         "kept": summary.kept,
         "kept_bytes": summary.kept_bytes,
+        "left": list(left),
     }
 
 
-def evict_plan(plan: EvictPlan) -> dict[str, Any]:
-    """What would go and what would stay."""
+def evict_plan(plan: EvictPlan, left: Sequence[str]) -> dict[str, Any]:
+    """What would go and what would stay, and what would be left besides entries."""
     going = [one.entry for one in plan.removals if one.refused is None]
     freed = sum(one.size_bytes for one in going)
     chosen = sum(one.entry.size_bytes for one in plan.removals)
@@ -235,6 +236,7 @@ def evict_plan(plan: EvictPlan) -> dict[str, Any]:
         "freed_bytes": 0,
         "kept": plan.kept + len(plan.removals),
         "kept_bytes": plan.kept_bytes + chosen,
+        "left": list(left),
     }
 
 

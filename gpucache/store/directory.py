@@ -105,6 +105,10 @@ class DirectoryStore:
                 raise
             return publish(self._ground, entry)
 
+    def is_marked(self) -> bool:
+        """Whether the root holds what only gpucache makes; files of any other are left alone."""
+        return scan.is_marked(self._ground)
+
     def prepare(self) -> None:
         """Make the root and see that it can be written; raises CacheUnusableError with the remedy."""
         try:
@@ -214,7 +218,7 @@ class DirectoryStore:
             return Kept(f"the cache at {self.root} is only read")
         if scanned.unread:
             return Kept(scanned.damage_detail)
-        if scanned.head is None and not scan.is_marked(self._ground):
+        if scanned.head is None and not self.is_marked():
             return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
             with self._place(scanned) as (folder, name):
@@ -238,7 +242,7 @@ class DirectoryStore:
         """
         if not self._writable or scanned.unread or scanned.damage is Damage.UNSUPPORTED:
             return False
-        if not scan.is_marked(self._ground):
+        if not self.is_marked():
             return False
         try:
             with self._place(scanned) as (folder, name):
@@ -248,7 +252,7 @@ class DirectoryStore:
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
-        marked = self._writable and scan.is_marked(self._ground)
+        marked = self._writable and self.is_marked()
         return marked and leftovers.remove_leftover(self._ground, leftover)
 
     @contextmanager

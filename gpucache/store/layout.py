@@ -33,6 +33,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 """
 MISSED_LOCK = "missed.lock"
 """The lock of the one process that builds the missed requests of a root."""
+_VERSION = re.compile(r"v[0-9]{1,4}")
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)")
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")
@@ -63,6 +64,11 @@ def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs into this folder of ``entries/``."""
     stem = name.removesuffix(ENTRY_SUFFIX)
     return name.endswith(ENTRY_SUFFIX) and stem[:2] == folder and _KEY.fullmatch(stem) is not None
+
+
+def is_in_root(name: str) -> bool:
+    """Whether a version of gpucache keeps something of this name directly in a root."""
+    return name == TAG_NAME or _VERSION.fullmatch(name) is not None
 
 
 def is_temporary(name: str) -> bool:

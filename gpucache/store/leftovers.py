@@ -17,11 +17,14 @@ from gpucache.store.interface import Leftover
 from gpucache.store.scan import walk
 
 MINIMUM_AGE_NS = 3600 * 10**9
+_NAMED = 3
+_MOVE = "give the cache a folder of its own"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
 
 
 def leftovers(ground: Ground, now_ns: int) -> Iterator[Leftover]:
     """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
+    yield from _beside(ground)
     for folder, name in _listed(ground, layout.TMP):
         left = "left by a writer that was stopped" if layout.is_temporary(name) else _NOT_OURS
         yield from _old(folder, name, now_ns, left)
@@ -56,6 +59,17 @@ def remove_leftover(ground: Ground, leftover: Leftover) -> bool:
             return True
     except (OSError, ValueError, CacheUnusableError):
         return False
+
+
+def _beside(ground: Ground) -> Iterator[Leftover]:
+    """What lies beside our own in the root, told as one, however much there is."""
+    with suppress(OSError, CacheUnusableError), ground.open() as root:
+        names = sorted(found.name for found in root.entries())
+        strange = [name for name in names if not layout.is_in_root(name)]
+        if strange and layout.VERSION_FOLDER in names:
+            first = ", ".join(strange[:_NAMED])
+            more = f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else ""
+            yield Leftover(root.path, 0, 0, f"it holds {first}{more} as well, which stay; {_MOVE}")
 
 
 def _listed(ground: Ground, place: tuple[str, ...]) -> Iterator[tuple[Folder, str]]:

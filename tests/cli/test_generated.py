@@ -282,4 +282,4 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
-    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last._FILE.as_posix()}
+    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last.FILE.as_posix()}

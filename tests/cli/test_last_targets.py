@@ -63,3 +63,12 @@ def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path)
     assert run("devices").code == 0
     assert [(path.name, path.read_bytes()) for path in elsewhere.iterdir()] == before
     assert "cuda:sm_70" not in map(str, load_last(root))
+
+
+def test_a_file_of_somebody_else_stays(run: Run, root: Path) -> None:
+    """A folder that is no cache may have a ``v1/targets.json`` of its own."""
+    (root / LAST).parent.mkdir(0o700, parents=True)
+    root.chmod(0o700)
+    (root / LAST).write_text('["north", "south"]', encoding="ascii")
+    assert run("devices").code == 0
+    assert (root / LAST).read_text(encoding="ascii") == '["north", "south"]'

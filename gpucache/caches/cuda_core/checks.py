@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from gpucache.caches import files, places
+from gpucache.caches import files, places, strangers
 from gpucache.caches.cuda_core import contents, layout
 from gpucache.caches.cuda_core.contents import Problem
 from gpucache.caches.cuda_core.entries import UNREACHABLE, Seen
@@ -58,7 +58,7 @@ def leftovers(root: Path, clock: Clock = time.time_ns) -> Iterator[Checked]:
         return
     except OSError:
         pass  # told, or absent
-    yield from _folder(root, (), lambda _folder: iter(()))
+    yield from _folder(root, (), _beside)
     yield from _folder(root, (layout.ENTRIES,), _entries)
     yield from _folder(root, (layout.TMP,), lambda folder: _tmp(folder, clock()))
 
@@ -162,6 +162,12 @@ def _trusted(folder: Folder) -> Iterator[Checked]:
     distrust = places.distrust(folder.status(), move=layout.MOVE)
     if distrust:
         yield _checked(folder.path, FindingKind.UNTRUSTED, f"of the folder {folder.path.name}: {distrust}")
+
+
+def _beside(folder: Folder) -> Iterator[Checked]:
+    names = (found.name for found in folder.entries() if found.name not in (layout.ENTRIES, layout.TMP))
+    if told := strangers.listed(names):
+        yield _checked(folder.path, FindingKind.LEFTOVER, f"it holds {told} as well: {FOREIGN}")
 
 
 def _entries(folder: Folder) -> Iterator[Checked]:

@@ -21,6 +21,8 @@ from gpucache.folders import Folder
 INDEX = "index"
 DEEPEST = 8
 """Folders below the root that are walked into; listings show two."""
+STRANGERS_COUNTED = 1000
+"""Of what is not the driver's; then the rest of a tree is not walked."""
 RECENT_NS = 3600 * 10**9
 _DOCUMENTED = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-fA-F]{14}")
 _HEX = re.compile(r"[0-9a-fA-F]+")
@@ -117,6 +119,8 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
         _distrust(found, ".", folder.status(), exposed=bool(mode & _SEARCHED))
         for node in _walk(folder, "", 0, exposed=bool(mode & _SEARCHED)):
             _count(found, node, now_ns, limit_bytes)
+            if found.strangers.count >= STRANGERS_COUNTED:
+                break  # the top of a machine, or a home: none of it is removed, however much more there is
     return found
 
 

@@ -14,7 +14,7 @@ from gpucache.caches import places
 from gpucache.caches.pocl import elf, entries, names
 from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.entries import Broken, shown
-from gpucache.caches.pocl.tree import FILE_LIMIT, Item, Role, Tree
+from gpucache.caches.pocl.tree import FILE_LIMIT, Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from gpucache.payload import PayloadKind
@@ -93,12 +93,11 @@ def _trust(tree: Tree) -> Iterator[Problem]:
         yield Problem(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}")
     for item in tree.items:
         if item.role is Role.LINK:
-            yield Problem(
-                FindingKind.UNTRUSTED,
-                f"{shown(item.place)} is a link, which PoCL follows and gpucache does not; remove it",
-                Mend.FILE,
-                (item,),
-            )
+            detail = f"{shown(item.place)} is a link, which PoCL follows and gpucache does not; remove it"
+            if is_named_by_pocl(item.parts):
+                yield Problem(FindingKind.UNTRUSTED, detail, Mend.FILE, (item,))
+            else:
+                yield Problem(FindingKind.UNTRUSTED, detail)
         elif item.role in (Role.PROGRAM, Role.FOLDER, Role.BINARY, Role.DEVICE):
             why = places.distrust(item.status, move="remove it")
             if why:

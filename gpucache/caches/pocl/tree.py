@@ -142,7 +142,21 @@ def _role(parts: tuple[str, ...], status: os.stat_result) -> Role:
         return Role.FOREIGN
     if names.is_temporary(parts[-1]):
         return Role.TEMPORARY
+    return _of_file(parts)
+
+
+def _of_file(parts: tuple[str, ...]) -> Role:
     return (_of_program, _of_kernel, _of_variant)[len(parts) - 1](parts)
+
+
+def is_named_by_pocl(parts: tuple[str, ...]) -> bool:
+    """Whether a place in a program's folder is one that no other name than PoCL's leads to.
+
+    A kernel's folder may be called anything.
+    """
+    if len(parts) == _VARIANT_DEPTH and names.variant_of(*parts) is not None:
+        return True
+    return len(parts) <= _VARIANT_DEPTH + 1 and _of_file(parts) is not Role.FOREIGN
 
 
 def _is_folder(parts: tuple[str, ...]) -> bool:

@@ -83,7 +83,7 @@ class PyOpenclCache:
         """All three files, whom they belong to, and the headers; leaves its last use alone."""
         seen = removing.seen_of(entry)
         try:
-            with files.open_folder(seen.root) as root:
+            with names.open_cache(self._root, seen.root) as root:
                 return checks.check(root, entry, seen, self._clock)
         except OSError as error:
             note = f"{entry.key[:12]} cannot be read ({error.strerror})"
@@ -94,6 +94,7 @@ class PyOpenclCache:
         if names.is_foreign(self._root):
             yield checks.foreign(self._root)
             return
+        yield from checks.beside(self._root)
         for path in self._folder_paths():
             yield from self._unread(path)
         for folder in self._folders():
@@ -107,7 +108,7 @@ class PyOpenclCache:
         """Remove an entry under PyOpenCL's lock if unchanged since the scan."""
         if entry.stays:
             return Kept(entry.stays)
-        return removing.remove(removing.seen_of(entry), self._clock)
+        return removing.remove(self._root, removing.seen_of(entry), self._clock)
 
     def settle(self) -> Sequence[str]:
         """Remove the folders of other Pythons that are empty now; PyOpenCL keeps no totals."""
@@ -119,10 +120,10 @@ class PyOpenclCache:
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Remove an entry with broken parts, which PyOpenCL builds again, and a lock left behind."""
         if entry is None:
-            return removing.repair_loose(checked, self._clock)
+            return removing.repair_loose(self._root, checked, self._clock)
         if entry.stays:
             return checked
-        return removing.repair(checked, removing.seen_of(entry), self._clock)
+        return removing.repair(self._root, checked, removing.seen_of(entry), self._clock)
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether PyOpenCL would serve a build; raises UsageError."""
@@ -144,7 +145,7 @@ class PyOpenclCache:
         """The folders with entries, open one at a time; one that is missing is passed over."""
         for path in self._folder_paths():
             try:
-                with files.open_folder(path) as folder:
+                with names.open_cache(self._root, path) as folder:
                     yield folder
             except (FileNotFoundError, PermissionError):  # the second is told as a problem and a leftover
                 continue

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache import payload
+from gpucache.caches import files, strangers
 from gpucache.caches.pyopencl import entries, headers, locking, names, sources
 from gpucache.caches.pyopencl.entries import Seen
 from gpucache.caches.pyopencl.headers import Compared, State
@@ -101,6 +102,18 @@ def leftovers(
                 yield _in_the_way(Path(root.path, one.name))
             elif python and one.name != names.LOCK and not names.is_key(one.name):
                 yield _stray(Path(root.path, one.name))
+
+
+def beside(root: Path) -> Iterator[Checked]:
+    """What lies beside entries, or beside the folders of versions. Raises nothing."""
+    if names.python_of(root.name):
+        return  # there each is told by itself
+    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+        found = (one.name for one in folder.entries() if one.name != names.LOCK)
+        rest = (name for name in found if not (names.is_key(name) or names.python_of(name)))
+        if told := strangers.listed(rest):
+            detail = f"it holds {told} as well, none of PyOpenCL's; keep it elsewhere"
+            yield _loose(root, FindingKind.LEFTOVER, detail)
 
 
 def foreign(root: Path) -> Checked:

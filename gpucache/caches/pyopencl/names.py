@@ -125,6 +125,11 @@ def cache_folders(root: Path) -> Iterator[Path]:
         yield root
 
 
+def open_cache(root: Path, path: Path) -> Folder:
+    """A folder of ``cache_folders``: the root, which may be a link, or one in it, which may not; OSError."""
+    return files.open_folder(root) if path == root else files.open_folder(root, path.name)
+
+
 def _is_entry(folder: Folder, key: str) -> bool:
     with suppress(OSError), folder.folder(key) as inner:
         return any(one.name in PARTS for one in islice(inner.entries(), len(PARTS)))

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gpucache.caches import files
 from gpucache.caches.pyopencl import checks, entries, locking, names
 from gpucache.caches.pyopencl.entries import Seen
 from gpucache.folders import Folder
@@ -31,24 +30,24 @@ def seen_of(entry: CacheEntry) -> Seen:
     return entry.handle
 
 
-def remove(seen: Seen, clock: locking.Clock = time.time_ns) -> Kept | None:
+def remove(root: Path, seen: Seen, clock: locking.Clock = time.time_ns) -> Kept | None:
     """Remove an entry's folder if it is unchanged and holds nothing foreign; None once removed."""
     try:
-        with files.open_folder(seen.root) as root, locking.held(root, clock):
-            return _remove(root, seen)
+        with names.open_cache(root, seen.root) as folder, locking.held(folder, clock):
+            return _remove(folder, seen)
     except locking.HeldError as error:
         return error.kept
     except OSError as error:
         return Kept.by(error, seen.root)
 
 
-def repair(checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) -> Checked:
+def repair(root: Path, checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) -> Checked:
     """Remove an entry that is broken still; a finding that stays says why."""
-    with suppress(OSError), files.open_folder(seen.root) as root:
-        if not _broken(root, seen.key):
+    with suppress(OSError), names.open_cache(root, seen.root) as folder:
+        if not _broken(folder, seen.key):
             return checked
-        locking.free_stale(root, clock)
-    kept = remove(seen, clock)
+        locking.free_stale(folder, clock)
+    kept = remove(root, seen, clock)
     if kept is None or kept == GONE:
         return checked.mended()
     return replace(
@@ -57,12 +56,12 @@ def repair(checked: Checked, seen: Seen, clock: locking.Clock = time.time_ns) ->
     )
 
 
-def repair_loose(checked: Checked, clock: locking.Clock = time.time_ns) -> Checked:
+def repair_loose(top: Path, checked: Checked, clock: locking.Clock = time.time_ns) -> Checked:
     """Remove a lock left behind, what is in the way of an entry, or an empty folder; nothing else."""
     path = Path(checked.entry)
     if names.python_of(path.name):
         return checked.mended() if remove_empty(path) else checked
-    with suppress(OSError, locking.HeldError), files.open_folder(path.parent) as root:
+    with suppress(OSError, locking.HeldError), names.open_cache(top, path.parent) as root:
         if path.name == names.LOCK:
             return checked.mended() if locking.free_stale(root, clock) else checked
         if names.is_key(path.name):

@@ -128,5 +128,5 @@ def stamp(path: Path) -> Stamp:
 def _status(path: Path, suffix: str) -> os.stat_result | None:
     try:
         return path.with_name(path.name + suffix).lstat()
-    except OSError:
+    except (OSError, ValueError):  # the second where the path is no name, as that of the top
         return None

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from gpucache.caches import files, places
+from gpucache.caches import files, places, strangers
 from gpucache.caches.sycl import environment, naming, roots
 from gpucache.caches.sycl.naming import Group
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
-
-_NAMES_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +113,14 @@ def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
     if group is not None:
         yield group
         return
-    empty, strangers = True, 0
-    told: list[str] = []
+    empty = True
     for item in folder.entries():
         empty = False
-        if _is_strange((*parts, item.name)):
-            strangers += 1
-            told = sorted([*told, item.name])[:_NAMES_TOLD]
-        else:
+        if not _is_strange((*parts, item.name)):
             yield from _item(folder, item, parts)
-    if strangers:
-        yield Stray(parts, FindingKind.LEFTOVER, _strange(told, strangers, top=not parts))
+    names = (item.name for item in folder.entries() if _is_strange((*parts, item.name)))
+    if told := strangers.listed(names):
+        yield Stray(parts, FindingKind.LEFTOVER, _strange(told, top=not parts))
     if empty and parts:
         yield Stray(parts, FindingKind.LEFTOVER, "it is an empty folder, as eviction leaves them")
 
@@ -137,11 +132,10 @@ def _is_strange(parts: tuple[str, ...]) -> bool:
     return not naming.leads_on(parts) and naming.group_of(parts) is None
 
 
-def _strange(told: list[str], count: int, *, top: bool) -> str:
+def _strange(told: str, *, top: bool) -> str:
     """One sentence for all the foreign names in a folder, however many."""
-    names = ", ".join(told) + (f" and {count - len(told)} more" if count > len(told) else "")
     own = f"; give the cache a folder of its own: {environment.MOVE}" if top else ""
-    return f"it holds {names} as well, which libsycl does not make and which are left alone{own}"
+    return f"it holds {told} as well, which libsycl does not make and which are left alone{own}"
 
 
 def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Iterator[Group | Stray]:

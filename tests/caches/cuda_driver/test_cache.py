@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.cuda_driver.clearing import clear
-from gpucache.caches.cuda_driver.tree import DEEPEST, survey
+from gpucache.caches.cuda_driver.tree import DEEPEST, STRANGERS_COUNTED, survey
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.policy import Limits
 from gpucache.errors import FormatError, UsageError
@@ -377,3 +377,11 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
             kept = found.strangers.count > 0 or found.foreign or not found.telling
             assert (cache.remove(entry, "--all") is None) is not kept
             assert any(path.is_file() for path in root.rglob("*")) is kept
+
+
+def test_a_large_tree_of_others_is_not_walked_to_its_end(tmp_path: Path) -> None:
+    """A thousand strangers are enough to leave it alone; a home or a whole machine has millions."""
+    for number in range(STRANGERS_COUNTED + 500):
+        (tmp_path / f"photo-{number}").touch()
+    found = survey(tmp_path, NOW, None)
+    assert found.strangers.count == found.files == STRANGERS_COUNTED

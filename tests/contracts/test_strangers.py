@@ -1,0 +1,320 @@
+"""Somebody else's files in and beside every cache: whatever is removed or repaired, they stay, and are told.
+
+Each system has a real cache of its own, aged, with strangers laid into every folder of it; and places that
+only look like such a cache. What goes by an eviction or a repair is the system's own alone.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpucache.assembly import open_cache, open_places
+from gpucache.caches.interface import Cache
+from gpucache.cli import main
+from gpucache.errors import CacheUnusableError
+from gpucache.settings import read_settings
+from gpucache.store import DirectoryStore
+from tests.caches.cuda_core import build as cuda_core
+from tests.caches.cuda_driver import build as cuda_driver
+from tests.caches.futhark import build as futhark
+from tests.caches.pocl import build as pocl
+from tests.caches.pyopencl import build as pyopencl
+from tests.caches.rocfft import build as rocfft
+from tests.caches.sycl import build as sycl
+from tests.faults.conftest import build_entry
+
+_OLD = 1_600_000_000
+_MINE = b"mine, and dear to me\n"
+_KEY = hashlib.sha256(b"mine").hexdigest()
+_NAMES = (
+    "readme.txt", "diary.txt", "results.csv", "7.bin", "12.src", "list.json", "notes.gpc", "info.txt",
+    "a.lock", "index~", "program.bc~", "entry-my_notes", "tempfile_thesis.tex", ".git/HEAD",
+    f"{_KEY}.txt", "cache.sqlite",
+)  # fmt: skip
+OPERATIONS = (
+    ("verify", "--repair"),
+    ("evict", "--older-than", "1d"),
+    ("evict", "--max-size", "1"),
+    ("evict", "--all", "--yes"),
+    ("verify", "--repair"),
+)
+Make = Callable[[Path], Path]
+"""Makes a cache in a folder; the place of it, as ``--cache`` takes it."""
+
+
+def _own(folder: Path) -> Path:
+    store = DirectoryStore(folder, writable=True)
+    for seed in "abc":
+        store.publish(build_entry(seed))
+    return folder
+
+
+def _sycl(folder: Path) -> Path:
+    sycl.put(folder)
+    sycl.put(folder, sycl.Made(image=sycl.spirv("other")))
+    return folder
+
+
+def _futhark(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "prog.fut.cache").write_bytes(futhark.file_bytes())
+    return folder
+
+
+def _rocfft(folder: Path) -> Path:
+    folder.mkdir()
+    return rocfft.database(folder / "rocfft_kernel_cache.db", [rocfft.row()])
+
+
+def _pyopencl(folder: Path) -> Path:
+    pyopencl.write(folder / "pyopencl-compiler-cache-v2-py3.9.1.final.0", pyopencl.keyed())
+    pyopencl.write(folder / "pyopencl-compiler-cache-v2-py3.9.1.final.0", "f" * 32)
+    return folder
+
+
+def _pocl(folder: Path) -> Path:
+    pocl.program(folder)
+    pocl.program(folder / "other", digest=bytes([9] * 20)).parent.rename(folder / "JA")
+    (folder / "other").rmdir()
+    (folder / "tempfile_Ab3dEf").touch()
+    return folder
+
+
+def _cuda_core(folder: Path) -> Path:
+    cuda_core.place(folder, b"one", cuda_core.PTX)
+    cuda_core.place(folder, b"two", cuda_core.PTX)
+    return folder
+
+
+CACHES: Mapping[str, Make] = {
+    "gpucache": _own,
+    "sycl": _sycl,
+    "futhark": _futhark,
+    "rocfft": _rocfft,
+    "pyopencl": _pyopencl,
+    "pocl": _pocl,
+    "cuda.core": _cuda_core,
+    "cuda": cuda_driver.tree,
+}
+
+
+def _run(*arguments: object) -> int:
+    return main([str(one) for one in arguments])
+
+
+@pytest.fixture(autouse=True)
+def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is about what can compile."""
+    monkeypatch.setattr("gpucache.probe.ask", lambda *_: [])
+
+
+def _folders(root: Path) -> list[Path]:
+    return [root, *sorted(path for path in root.rglob("*") if path.is_dir())]
+
+
+def _lay(path: Path, content: bytes = _MINE) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def _beside(folder: Path, outside: Path) -> None:
+    """Strangers of every kind in one folder of a cache."""
+    for name in _NAMES:
+        if not os.path.lexists(folder / name.partition("/")[0]) or "/" in name:
+            _lay(folder / name)
+    os.link(outside / "thesis.tex", folder / "hard.txt")
+    (folder / "link.txt").symlink_to(outside / "thesis.tex")
+    (folder / "linked").symlink_to(outside)
+
+
+def _age(place: Path) -> None:
+    for path in sorted(place.rglob("*"), reverse=True):
+        os.utime(path, (_OLD, _OLD), follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o7700)
+
+
+def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
+    """What is at a place and was not of the cache as it was made: what it holds or leads to."""
+    found: dict[str, object] = {}
+    for path in place.rglob("*"):
+        if path not in known and not (path.is_dir() and not path.is_symlink()):
+            held = path.readlink() if path.is_symlink() else path.read_bytes()
+            found[str(path.relative_to(place))] = (held, path.lstat().st_mtime_ns)
+    return found
+
+
+def _kept(place: Path) -> set[Path]:
+    """What our own cache keeps of the entries it removes."""
+    return {path for folder in ("programs", "quarantine") for path in (place / "v1" / folder).rglob("*")}
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder of somebody's, to which links lead."""
+    _lay(tmp_path / "outside" / "thesis.tex")
+    return tmp_path / "outside"
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_what_others_keep_in_a_cache_stays_and_is_told(
+    name: str, tmp_path: Path, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every folder of a cache holds a user's files, hard links and links; none of them goes or changes."""
+    place = CACHES[name](tmp_path / "cache")
+    known = set(tmp_path.rglob("*")) - set(outside.rglob("*"))
+    for folder in _folders(tmp_path / "cache"):
+        _beside(folder, outside)
+    _age(tmp_path)
+    mine = _strangers(tmp_path, known)
+    for operation in OPERATIONS:
+        capsys.readouterr()
+        _run(*operation, "--cache", f"{name}:{place}")
+        assert _strangers(tmp_path, known | _kept(place)) == mine, operation
+        if "--all" in operation and name not in ("futhark", "rocfft"):  # their folders are not theirs alone
+            said = capsys.readouterr()
+            assert any(one.partition("/")[0] in said.out + said.err for one in _NAMES)
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_cache_without_strangers_is_emptied(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the tests above keep is kept for the strangers' sake alone."""
+    place = CACHES[name](tmp_path / "cache")
+    _age(tmp_path)
+    assert _run("evict", "--all", "--yes", "--cache", f"{name}:{place}") == 0
+    capsys.readouterr()
+    assert _run("--json", "inspect", "--list", "--cache", f"{name}:{place}") == 0
+    assert '"outcomes": []' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
+    """A cache of every other system lies in a folder of this one's; nothing of them goes with it."""
+    place = CACHES[name](tmp_path / "cache")
+    known = set(tmp_path.rglob("*"))
+    for inner in CACHES:
+        CACHES[inner](tmp_path / "cache" / f"of-{inner}")
+    _age(tmp_path)
+    mine = _strangers(tmp_path, known)
+    for operation in OPERATIONS[-2:]:
+        _run(*operation, "--cache", f"{name}:{place}")
+        assert _strangers(tmp_path, known | _kept(place)) == mine, operation
+
+
+def _home(place: Path) -> None:
+    for name in (".ssh/id", "thesis/a.tex", ".bashrc", "v1/notes.txt", "index", "entries/list.json"):
+        _lay(place / name)
+
+
+def _checkout(place: Path) -> None:
+    objects = (f".git/objects/{_KEY[number : number + 2]}/{_KEY[2:40]}" for number in range(0, 8, 2))
+    for name in (".git/index", ".git/HEAD", *objects, "v1/targets.json", "v1/entries/users/42.json", "tmp/a"):
+        _lay(place / name)
+
+
+def _store_by_hash(place: Path) -> None:
+    """Names of every length of digest, in folders of the first digits."""
+    for number in range(4):
+        digits = hashlib.sha512(bytes([number])).hexdigest()
+        for length in (14, 32, 40, 64):
+            _lay(place / digits[:2] / digits[2:length])
+            _lay(place / "entries" / digits[:2] / digits[2:length])
+            _lay(place / "v1" / "entries" / digits[:2] / f"{digits[:length]}.gpc")
+            _lay(place / digits[:length] / "info")
+            _lay(place / digits[:length] / "binary")
+    _lay(place / "tmp" / "entry-abcdefgh")
+    _lay(place / "lock")
+
+
+def _by_number(place: Path) -> None:
+    for number in range(3):
+        _lay(place / "12" / "25" / f"2024122510300{number}")
+        _lay(place.joinpath(*["20241225103000123"] * 4, f"{number}.bin"))
+        _lay(place.joinpath(*["20241225103000123"] * 4, f"{number}.lock"))
+    _lay(place / "cache_size.txt")
+    _lay(place / "cache_size.txt.lock")
+
+
+def _in_capitals(place: Path) -> None:
+    """Folders of letters as PoCL has them, its temporary names, and a program's own."""
+    for name in ("tempdir_thesis/a.tex", "tempfile_thesis.tex", "_UNCACHED_photos/1.jpg", "AB/readme.txt"):
+        _lay(place / name)
+    _lay(place / "AB" / "CDEFGHIJKLMNOPABCDEFGHIJKLMNOPABCDEFG" / "diary.txt")
+
+
+PLACES = (_home, _checkout, _store_by_hash, _by_number, _in_capitals)
+
+
+@pytest.mark.parametrize("make", PLACES)
+@pytest.mark.parametrize("name", CACHES)
+def test_nothing_goes_from_what_only_looks_like_a_cache(
+    name: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Homes, checkouts and stores of others have names as caches have them; what they hold tells."""
+    place = tmp_path / "place"
+    make(place)
+    _age(tmp_path)
+    mine = _strangers(tmp_path, set())
+    for operation in OPERATIONS[-2:]:
+        _run(*operation, "--cache", f"{name}:{place}")
+        assert _strangers(tmp_path, set()) == mine, operation
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_nothing_is_removed_at_the_top_of_the_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that would remove or move anything there fails here before it does."""
+
+    def refuse(*arguments: object, **_: object) -> None:
+        raise AssertionError(arguments)
+
+    for call in ("unlink", "rename", "replace", "rmdir", "remove", "truncate", "mkdir"):
+        monkeypatch.setattr(os, call, refuse)
+    for operation in OPERATIONS:
+        assert _run("--root", "/", *operation) in (0, 3, 5)
+        assert _run(*operation, "--cache", f"{name}:/") in (0, 1, 2, 3, 5)
+        assert "defect" not in capsys.readouterr().err
+
+
+def _swapped(path: Path, onto: Path) -> None:
+    shutil.move(path, onto)
+    path.symlink_to(onto)
+
+
+def _opened(root: Path) -> Cache:
+    return open_cache(read_settings({"GPUCACHE_DIR": str(root)}))
+
+
+def _own_folders(root: Path) -> Iterator[Path]:
+    yield from (path for path in _folders(root) if path != root)
+
+
+@pytest.mark.parametrize("name", [name for name in CACHES if name not in ("futhark", "rocfft")])
+def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, tmp_path: Path) -> None:
+    """Whichever folder of a cache is swapped for a link to a copy of it, the copy stays whole."""
+    count = len(list(_own_folders(CACHES[name](tmp_path / "first"))))
+    for number in range(count):
+        root = CACHES[name](tmp_path / f"cache-{number}")
+        _age(tmp_path)
+        (cache,) = open_places(name, root, os.environ) if name != "gpucache" else [_opened(root)]
+        entries = list(cache.scan())
+        folder = list(_own_folders(root))[number]
+        copy = tmp_path / f"copy-{number}"
+        _swapped(folder, copy)
+        before = _strangers(copy, set())
+        for entry in entries:
+            cache.remove(entry, "--all")
+        cache.settle()
+        with suppress(CacheUnusableError):  # our own cache, where that folder leads to all entries
+            for checked in list(cache.leftovers()):
+                cache.repair(checked, None)
+        assert _strangers(copy, set()) == before, folder
