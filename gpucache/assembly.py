@@ -320,6 +320,7 @@ def _sample(timed: Timed) -> Sample:
 
 
 def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:
+    store.sweep(limit)
     if store.allocated_bytes() <= limit:
         return 0
     return trim(OwnCache(store, locate(settings)), limit, time.time_ns())

@@ -127,6 +127,10 @@ class Folder:
         """Remove an empty folder, never through a link."""
         os.rmdir(self._at(name), dir_fd=self._fd)
 
+    def rmdir(self, name: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(self._at(name), dir_fd=self._fd)
+
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """What is in the folder, one by one, in no order; one walk at a time, as they share a position."""
         with os.scandir(self.path if self._fd is None else self._fd) as found:

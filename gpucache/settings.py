@@ -41,8 +41,8 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_MAX_SIZE",
-        "The cache's limit, such as 2GiB: kept whenever an entry is added, and applied by evict without a "
-        "filter; default none.",
+        "The limit of the cache's entries, such as 2GiB: kept whenever one is added, and applied by evict "
+        "without a filter; records and the like may take a quarter as much again; default none.",
     ),
     Variable(
         "GPUCACHE_MEMORY_BYTES",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache import library
-from gpucache.store import DirectoryStore
+from gpucache.store import DirectoryStore, Event
 from tests.patience import PATIENCE_S
 
 _PROGRAM = """\
@@ -196,3 +196,16 @@ def test_only_an_interpreter_is_started_to_learn(
     learner._roots.add(tmp_path)
     learner.start()
     assert len(started) == starts
+
+
+@pytest.mark.slow
+def test_a_limit_holds_for_what_is_no_entry_too(
+    run: Callable[..., subprocess.CompletedProcess[str]], root: Path
+) -> None:
+    """Where programs bound the cache, records of programs that are gone take no more than a quarter of it."""
+    store = DirectoryStore(root, writable=True)
+    for number in range(40):
+        store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
+    before = store.beside_bytes()
+    assert run(1, GPUCACHE_MAX_SIZE=str(2 * before)).returncode == 0
+    assert store.beside_bytes() < before and len(list(store.scan())) == 1

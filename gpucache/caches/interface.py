@@ -97,6 +97,14 @@ class Rebuildable(Cache, Protocol):
         """Folders of entries that scans could not list so far, a sentence each."""
         ...
 
+    def beside_bytes(self) -> int:
+        """What all that is no entry takes on disk."""
+        ...
+
+    def sweep(self, max_size_bytes: int | None) -> str:
+        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Isolation:

@@ -125,6 +125,17 @@ class OwnCache:
         """Remove an entry if unchanged since the scan."""
         return self._store.remove(_scanned(entry), why)
 
+    def beside_bytes(self) -> int:
+        """What all that is no entry takes on disk."""
+        return self._store.beside_bytes()
+
+    def sweep(self, max_size_bytes: int | None) -> str:
+        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
+        swept = self._store.sweep(max_size_bytes)
+        what = "what stopped processes left" + ("" if max_size_bytes is None else ", and the oldest records")
+        freed = format_size(swept.freed_bytes)
+        return f"{swept.files} files beside the entries went too, {freed}: {what}." if swept.files else ""
+
     def settle(self) -> Sequence[str]:
         """Nothing: a removal leaves nothing behind."""
         return ()

@@ -3,6 +3,7 @@
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -100,6 +101,7 @@ def evict(
         _ask(plans)
     outcomes = [outcome for cache, own in plans for outcome in run_evict(cache, own)]
     settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
+    settled += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
     left = _left(plans) if everything else []
     summary = summarise_evict(plan, outcomes)
     given().document(
@@ -148,15 +150,15 @@ def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
 
 def _limits(asked: "Limits", cache: "Cache") -> "Limits":
     """What was asked for; where that is nothing, the cache's own limit."""
-    from gpucache.engine.policy import Limits
-
-    if not asked.empty:
-        return asked
-    limit_bytes = cache.location().limit_bytes
-    if limit_bytes is None:
+    limit_bytes = _max_size(asked, cache)
+    if asked.empty and limit_bytes is None:
         own = "; or set GPUCACHE_MAX_SIZE" if cache.name == "gpucache" else ""
         raise UsageError(f"{NOTHING_ASKED}{own}")
-    return Limits(max_size_bytes=limit_bytes)
+    return replace(asked, max_size_bytes=limit_bytes)
+
+
+def _max_size(asked: "Limits", cache: "Cache") -> int | None:
+    return cache.location().limit_bytes if asked.empty else asked.max_size_bytes
 
 
 def _field(text: str) -> tuple[str, str]:

@@ -135,7 +135,7 @@ def _check(
 def _show_states(opened: Opened, *, brief: bool) -> None:
     """The state of every opened cache; those of others on a line each if ``brief``."""
     from gpucache.caches.registry import OWN
-    from gpucache.engine.inspect import foreign_state, state
+    from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.render import caches, document, tables
 
     own = opened.own
@@ -144,7 +144,8 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     # Of systems that were named: a cache that was named by its place is asked for alone.
     named = {one.name for one in rest if one.location().decided_by != "--cache"}
     rest += open_unused(None if brief else named)
-    states = [state(one, one.scan()) if one.name == OWN else foreign_state(one) for one in rest]
+    owns = {id(one.cache): one.cache for one in opened.owns}
+    states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
     told = [document.state(one) for one in states]
     given().document(lambda: document.document("inspect", (), {**summary, "caches": told}))
     given().show(records[:1])
@@ -165,11 +166,11 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
     from rich.console import Group
 
     from gpucache.engine.hygiene import Traces, advise_on
-    from gpucache.engine.inspect import key_fields_of, processes, recent_misses, state
+    from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
     from gpucache.render import document, report, tables
 
     traces = Traces()
-    found = state(own.cache, traces.of(own.cache.scan()))
+    found = own_state(own.cache, traces.of(own.cache.scan()))
     advice = list(advise_on(traces, key_fields_of(own.cache)))
     records, now_ns = own.store.journal_tail(MISSES_KEPT), time.time_ns()
     shown = None if given().verbose else MISSES_SHOWN

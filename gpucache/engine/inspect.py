@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Cache, Rebuildable
 from gpucache.engine.policy import matches_program, matches_target
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
@@ -16,6 +16,11 @@ KEY_DIGITS = frozenset("0123456789abcdef")
 SHORTEST_PREFIX = 4
 _FOREIGN_KEY = re.compile(r"[0-9a-f]{16,}-\d+")
 """As SYCL's, which end in the number of an entry."""
+
+
+def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
+    """The same of our own cache, with what lies beside its entries."""
+    return replace(state(cache, scanned), beside_bytes=cache.beside_bytes())
 
 
 def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:

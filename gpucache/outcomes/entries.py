@@ -105,3 +105,5 @@ class CacheState:
     oldest_used_ns: int | None = None
     findings: tuple[str, ...] = ()
     """What a scan saw wrong, a sentence each."""
+    beside_bytes: int = 0
+    """What its own records and leftovers take beside the entries; told of our own cache alone."""

@@ -147,6 +147,7 @@ def state(one: CacheState) -> dict[str, Any]:
         "damaged": one.damaged,
         "role": one.location.role,
         "findings": list(one.findings),
+        "beside_bytes": one.beside_bytes,
     }
 
 

@@ -89,6 +89,7 @@ STATE = (
     Key("damaged", "number", "Entries that cannot be read."),
     Key("role", "text", "Which of a system's caches it is; empty where there is one."),
     Key("findings", "list of text", "What a scan sees wrong, a sentence each."),
+    Key("beside_bytes", "number", "Of our own cache: what records and leftovers take beside the entries."),
 )
 
 RECORDS = (

@@ -174,6 +174,8 @@ def state(one: CacheState) -> Iterator[RenderableType]:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_row("cache", plain(f"{place.root} (decided by {place.decided_by})"))
     grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}, in {one.files} files"))
+    if one.beside_bytes:
+        grid.add_row("beside", plain(f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
     grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
     yield grid
     for problem in place.problems:

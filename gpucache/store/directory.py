@@ -19,7 +19,7 @@ from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted
-from gpucache.store import layout, leftovers, lock, scan
+from gpucache.store import beside, layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
 from gpucache.store.ground import Ground
 from gpucache.store.history import History
@@ -91,19 +91,22 @@ class DirectoryStore:
     def publish(self, entry: Entry) -> int:
         """Put an entry in place atomically and return its size in bytes.
 
-        Writes no history. Raises OSError, or CacheUnusableError for the root.
+        Removes what killed writers left for an hour. Writes no history. Raises OSError, or CacheUnusableError
+        for the root.
         """
         if not self._writable:
             raise CacheUnusableError(
                 f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
             )
         try:
-            return publish(self._ground, entry)
+            size = publish(self._ground, entry)
         except IsADirectoryError:
             scanned = self.look_at(entry.key)
             if scanned is None or not self.quarantine(scanned, "a folder was in its place"):
                 raise
-            return publish(self._ground, entry)
+            size = publish(self._ground, entry)
+        beside.remove_left(self._ground, time.time_ns())
+        return size
 
     def is_marked(self) -> bool:
         """Whether the root holds what only gpucache makes; files of any other are left alone."""
@@ -204,6 +207,19 @@ class DirectoryStore:
     def allocated_bytes(self) -> int:
         """What all entries take on disk, told without reading one; raises CacheUnusableError."""
         return scan.allocated_bytes(self._ground)
+
+    def beside_bytes(self) -> int:
+        """What all that is no entry takes on disk."""
+        return beside.beside_bytes(self._ground)
+
+    def sweep(self, max_size_bytes: int | None = None) -> beside.Swept:
+        """Remove what killed processes left, and of what is no entry the oldest beyond a quarter of a limit.
+
+        Only where something shows that the root is ours. Raises nothing.
+        """
+        if not self._writable or not scan.is_marked(self._ground):
+            return beside.Swept(0, 0, self.beside_bytes())
+        return beside.sweep(self._ground, time.time_ns(), max_size_bytes)
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """What belongs to no entry; raises CacheUnusableError."""

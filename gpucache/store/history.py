@@ -14,6 +14,7 @@ from contextlib import suppress
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout, lines
+from gpucache.store.beside import bound_histories
 from gpucache.store.ground import Ground
 from gpucache.store.interface import Event
 
@@ -21,6 +22,8 @@ EVENT_CAP = 256
 """Events a history gives at most: the newest."""
 FILE_CAP = 64 << 10
 """Bytes above which a history is rewritten, to at most half of it."""
+PROGRAM_CAP = 4096
+"""Histories kept at most: those that were added to last."""
 _TEXT_CAP = 500
 _UNUSABLE = (OSError, CacheUnusableError)
 
@@ -38,8 +41,11 @@ class History:
         line = _line(program, event)
         mode = self._ground.file_mode
         with suppress(*_UNUSABLE), self._ground.make(*layout.program_folder(program)) as folder:
-            if lines.append(folder, layout.HISTORY_NAME, line, mode) > FILE_CAP:
+            size = lines.append(folder, layout.HISTORY_NAME, line, mode)
+            if size > FILE_CAP:
                 self._shrink(program, folder)
+            elif size == len(line):
+                bound_histories(self._ground, PROGRAM_CAP)
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""

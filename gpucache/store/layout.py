@@ -11,6 +11,7 @@ Another format version has another folder beside ``v1``, and is left alone.
 """
 
 import re
+from collections.abc import Mapping
 
 from gpucache.keys import digest
 from gpucache.model import CacheKey
@@ -41,6 +42,15 @@ _QUARANTINED = re.compile(r"[0-9]{20}-.+\.gpc")
 _PROGRAM = re.compile(r"[a-z0-9-]{1,40}-[0-9a-f]{8}")
 _PREFIX = re.compile(r"[0-9a-f]{2,64}")
 _SLUG_LENGTH = 40
+BESIDE: Mapping[tuple[str, ...], re.Pattern[str]] = {
+    TMP: _PARTIAL,
+    LOCKS: re.compile(rf"{_LOCK.pattern}|{re.escape(MISSED_LOCK)}"),
+    QUARANTINE: _QUARANTINED,
+    JOURNAL: re.compile(r"misses(\.1)?\.jsonl"),
+    CLOSURES: re.compile(r"[0-9a-f]{64}\.memo"),
+    MISSED: re.compile(r"[0-9a-f]{64}\.json"),
+}
+"""The folders of files that are no entries, each with how its files are called; the histories lie deeper."""
 
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
@@ -71,19 +81,9 @@ def is_in_root(name: str) -> bool:
     return name == TAG_NAME or _VERSION.fullmatch(name) is not None
 
 
-def is_temporary(name: str) -> bool:
-    """Whether a writer of ours calls its unfinished files so."""
-    return _PARTIAL.fullmatch(name) is not None
-
-
-def is_lock(name: str) -> bool:
-    """Whether a file is called as a lock of ours."""
-    return name == MISSED_LOCK or _LOCK.fullmatch(name) is not None
-
-
-def is_quarantined(name: str) -> bool:
-    """Whether a file is called as quarantine calls what it takes."""
-    return _QUARANTINED.fullmatch(name) is not None
+def is_beside(place: tuple[str, ...], name: str) -> bool:
+    """Whether a file in one of the folders ``BESIDE`` the entries is called as ours are there."""
+    return BESIDE[place].fullmatch(name) is not None
 
 
 def is_program_folder(name: str) -> bool:

@@ -26,11 +26,12 @@ def leftovers(ground: Ground, now_ns: int) -> Iterator[Leftover]:
     """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
     yield from _beside(ground)
     for folder, name in _listed(ground, layout.TMP):
-        left = "left by a writer that was stopped" if layout.is_temporary(name) else _NOT_OURS
+        ours = layout.is_beside(layout.TMP, name)
+        left = "left by a writer that was stopped" if ours else _NOT_OURS
         yield from _old(folder, name, now_ns, left)
     for folder, name in _listed(ground, layout.LOCKS):
         with suppress(OSError):
-            if not layout.is_lock(name):
+            if not layout.is_beside(layout.LOCKS, name):
                 yield from _old(folder, name, now_ns, _NOT_OURS)
             elif not lock.held(folder, name):
                 yield from _old(folder, name, now_ns, "a lock that nobody holds")
@@ -45,20 +46,28 @@ def remove_leftover(ground: Ground, leftover: Leftover) -> bool:
     try:
         *parts, name = leftover.path.relative_to(ground.root).parts
         place = tuple(parts)
-        if not (place == layout.TMP and layout.is_temporary(name)) and not (
-            place == layout.LOCKS and layout.is_lock(name)
-        ):
+        if place not in (layout.TMP, layout.LOCKS) or not layout.is_beside(place, name):
             return False
         with ground.open(*parts) as folder:
             status = folder.lstat(name)
             if not stat.S_ISREG(status.st_mode) or status.st_size != leftover.size_bytes:
                 return False
-            if place == layout.LOCKS:
-                return lock.remove_unheld(folder, name)
-            folder.unlink(name)
-            return True
+            return _is_removed(folder, place, name)
     except (OSError, ValueError, CacheUnusableError):
         return False
+
+
+def is_removed_as_left(folder: Folder, place: tuple[str, ...], name: str, now_ns: int) -> bool:
+    """Remove a file of ours in ``tmp/`` or ``locks/`` if nobody can be using it; raises OSError."""
+    old = any(_old(folder, name, now_ns, ""))
+    return old and _is_removed(folder, place, name)
+
+
+def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
+    if place == layout.LOCKS:
+        return lock.remove_unheld(folder, name)
+    folder.unlink(name)
+    return True
 
 
 def _beside(ground: Ground) -> Iterator[Leftover]:

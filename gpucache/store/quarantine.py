@@ -64,7 +64,8 @@ def _count_folders(quarantine: Folder) -> int:
 
 def _trim(quarantine: Folder) -> None:
     """Remove the oldest until both caps hold."""
-    names = sorted(found.name for found in quarantine.entries() if layout.is_quarantined(found.name))
+    found = [entry.name for entry in quarantine.entries()]
+    names = sorted(name for name in found if layout.is_beside(layout.QUARANTINE, name))
     kept_bytes = 0
     for rank, name in enumerate(reversed(names)):
         with suppress(OSError):

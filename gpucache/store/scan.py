@@ -84,9 +84,13 @@ def allocated_bytes(ground: Ground) -> int:
     total = 0
     for folder, name, _ in walk(ground):
         with suppress(OSError):
-            status = folder.lstat(name)
-            total += getattr(status, "st_blocks", -(-status.st_size // 512)) * 512
+            total += allocated(folder.lstat(name))
     return total
+
+
+def allocated(status: os.stat_result) -> int:
+    """The allocated blocks of a file or folder in bytes; its size where a platform tells none."""
+    return int(getattr(status, "st_blocks", -(-status.st_size // 512))) * 512
 
 
 def is_marked(ground: Ground) -> bool:
@@ -171,7 +175,7 @@ def _entry(
         path=folder.path / name,
         key=CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)),
         identity=identity_of(status),
-        allocated_bytes=getattr(status, "st_blocks", -(-status.st_size // 512)) * 512,
+        allocated_bytes=allocated(status),
         last_used_ns=status.st_mtime_ns,
         head=head,
         damage=damage.damage if damage else None,

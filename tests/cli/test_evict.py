@@ -17,7 +17,7 @@ import pytest
 
 from gpucache.keys import cache_key
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore
+from gpucache.store import DirectoryStore, Event
 from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 
@@ -242,3 +242,17 @@ def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
     assert [one.returncode for one in both] == [0, 0]
     assert (sum(one["removed"] for one in said), [one["kept"] for one in said]) == (300, [0, 0])
     assert list(store.scan()) == []
+
+
+def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
+    """What lies beside the entries is shown, and goes beyond a quarter of the limit; the entries stay."""
+    store = DirectoryStore(cache, writable=True)
+    for number in range(40):
+        store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
+    before = run("--json", "inspect").document["summary"]
+    answer = run("evict", "--max-size", str(before["size_bytes"]))
+    after = run("--json", "inspect").document["summary"]
+    assert before["beside_bytes"] > before["size_bytes"] / 4 >= after["beside_bytes"]
+    assert before["entries"] == after["entries"]
+    assert "files beside the entries went too" in answer.err
+    assert run("evict", "--max-size", str(before["size_bytes"])).err == ""

@@ -1,0 +1,125 @@
+"""What lies beside the entries of a root: records, requests, memos, quarantine, files of killed processes.
+
+All of it may be lost, which costs an explanation or some time, so that it gives way, the oldest first, where
+it takes too much. A file in ``tmp/`` or ``locks/`` may be in use and goes only as a leftover. What is not
+named as we name our files is somebody else's: it neither counts nor goes. Nothing here raises OSError. Must
+not know what any of it says.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
+from gpucache.store import layout
+from gpucache.store.ground import Ground
+from gpucache.store.leftovers import is_removed_as_left
+from gpucache.store.scan import allocated
+
+_UNUSABLE = (OSError, CacheUnusableError)
+_SHARE = 4
+"""What is no entry may take a quarter of what the entries may."""
+_IN_USE = (layout.TMP, layout.LOCKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep removed, and what is left, in allocated blocks."""
+
+    files: int
+    freed_bytes: int
+    left_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A file, or the folder of a program's history."""
+
+    place: tuple[str, ...]
+    name: str
+    allocated_bytes: int
+    changed_ns: int
+
+
+def beside_bytes(ground: Ground) -> int:
+    """The allocated blocks of all of it."""
+    return sum(item.allocated_bytes for item in _items(ground))
+
+
+def sweep(ground: Ground, now_ns: int, max_size_bytes: int | None) -> Swept:
+    """Remove leftovers, then the oldest of the rest until it takes a quarter of the limit of the entries."""
+    allowed_bytes = None if max_size_bytes is None else max_size_bytes // _SHARE
+    gone = remove_left(ground, now_ns)
+    rest = sorted(_items(ground), key=lambda item: item.changed_ns)
+    left = sum(item.allocated_bytes for item in rest)
+    for item in rest:
+        if allowed_bytes is None or left <= allowed_bytes:
+            break
+        if item.place not in _IN_USE and _is_removed(ground, item):
+            gone.append(item.allocated_bytes)
+            left -= item.allocated_bytes
+    return Swept(len(gone), sum(gone), left)
+
+
+def remove_left(ground: Ground, now_ns: int) -> list[int]:
+    """Remove what killed processes left in ``tmp/`` and ``locks/``; the allocated bytes of each file."""
+    gone = []
+    for place in _IN_USE:
+        with suppress(*_UNUSABLE), ground.open(*place) as folder:
+            for item in list(_files(folder, place)):
+                with suppress(OSError):
+                    if is_removed_as_left(folder, place, item.name, now_ns):
+                        gone.append(item.allocated_bytes)
+    return gone
+
+
+def bound_histories(ground: Ground, most: int) -> None:
+    """Remove the histories that were not added to for the longest, where there are more than so many."""
+    with suppress(*_UNUSABLE), ground.open(*layout.PROGRAMS) as programs:
+        if sum(1 for _ in programs.entries()) <= most:
+            return
+        found = sorted(_histories(programs), key=lambda item: item.changed_ns)
+        for item in found[: max(0, len(found) - most * 9 // 10)]:
+            with suppress(OSError):
+                _remove_history(programs, item.name)
+
+
+def _items(ground: Ground) -> Iterator[_Item]:
+    for place in layout.BESIDE:
+        with suppress(*_UNUSABLE), ground.open(*place) as folder:
+            yield from _files(folder, place)
+    with suppress(*_UNUSABLE), ground.open(*layout.PROGRAMS) as programs:
+        yield from _histories(programs)
+
+
+def _files(folder: Folder, place: tuple[str, ...]) -> Iterator[_Item]:
+    for found in folder.entries():
+        if layout.is_beside(place, found.name):
+            with suppress(OSError):
+                status = folder.lstat(found.name)
+                yield _Item(place, found.name, allocated(status), status.st_mtime_ns)
+
+
+def _histories(programs: Folder) -> Iterator[_Item]:
+    for name in [found.name for found in programs.entries() if layout.is_program_folder(found.name)]:
+        with suppress(OSError), programs.folder(name) as folder:
+            status = folder.lstat(layout.HISTORY_NAME)
+            size = allocated(status) + allocated(folder.status())
+            yield _Item(layout.PROGRAMS, name, size, status.st_mtime_ns)
+
+
+def _is_removed(ground: Ground, item: _Item) -> bool:
+    with suppress(*_UNUSABLE), ground.open(*item.place) as folder:
+        if item.place == layout.PROGRAMS:
+            _remove_history(folder, item.name)
+        else:
+            folder.unlink(item.name)
+        return True
+    return False
+
+
+def _remove_history(programs: Folder, name: str) -> None:
+    with programs.folder(name) as folder:
+        folder.unlink(layout.HISTORY_NAME)
+    programs.rmdir(name)

@@ -1,0 +1,133 @@
+"""What lies beside the entries: counted, bounded, and swept."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import Entry
+from gpucache.store import DirectoryStore, beside, leftovers
+from gpucache.store.history import PROGRAM_CAP
+from gpucache.store.interface import Event
+
+MakeEntry = Callable[..., Entry]
+Put = Callable[[Path, bytes], Path]
+KEY = 64 * "b"
+LEFT = {"tmp": f"1-{16 * 'a'}-{KEY}.gpc", "locks": f"{KEY}.lock"}
+
+
+def _event(number: int) -> Event:
+    return Event(number, "built", KEY, "cuda:sm_90")
+
+
+def _record(store: DirectoryStore, count: int) -> list[Path]:
+    """The histories of some programs, the oldest first."""
+    found = []
+    for number in range(count):
+        store.record(f"program-{number}", _event(number))
+        (path,) = store.root.glob(f"v1/programs/program-{number}-*/history.jsonl")
+        os.utime(path, ns=(number, number))
+        found.append(path)
+    return found
+
+
+@pytest.fixture
+def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let an hour pass for what is left over."""
+    return lambda: monkeypatch.setattr(leftovers, "MINIMUM_AGE_NS", -1)
+
+
+@pytest.mark.parametrize("place", LEFT)
+def test_a_publish_removes_what_killed_writers_left(
+    place: str, put: Put, store: DirectoryStore, make_entry: MakeEntry, aged: Callable[[], None]
+) -> None:
+    """What is younger than an hour may be in use and stays; then the next publish takes it away."""
+    store.publish(make_entry())
+    left = put(store.root / "v1" / place / LEFT[place], b"half")
+    stranger = put(left.with_name("draft.txt"), b"a thesis")
+    store.publish(make_entry())
+    assert left.exists()
+    aged()
+    store.publish(make_entry())
+    assert not left.exists() and stranger.exists()
+
+
+def test_a_lock_that_is_held_stays(
+    store: DirectoryStore, make_entry: MakeEntry, aged: Callable[[], None]
+) -> None:
+    """However old its file is."""
+    aged()
+    with store.single_flight(make_entry().key, 0) as held:
+        store.publish(make_entry())
+        assert held and len(list(store.root.glob("v1/locks/*.lock"))) == 1
+
+
+def test_all_that_is_no_entry_is_counted(put: Put, store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """In allocated blocks, in whichever of our folders it is; entries and strange files do not count."""
+    store.publish(make_entry())
+    assert store.beside_bytes() == 0
+    for name in (
+        f"tmp/{LEFT['tmp']}",
+        f"locks/{LEFT['locks']}",
+        f"quarantine/{20 * '0'}-{KEY}.gpc",
+        "journal/misses.jsonl",
+        f"closures/{KEY}.memo",
+        f"missed/{KEY}.json",
+        "programs/a-cl-0123abcd/history.jsonl",
+    ):
+        before = store.beside_bytes()
+        put(store.root / "v1" / name, bytes(8192))
+        assert store.beside_bytes() - before >= 8192, name
+        before = store.beside_bytes()
+        put((store.root / "v1" / name).with_name("thesis.txt"), bytes(8192))
+        assert store.beside_bytes() == before
+
+
+def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """What is no entry may take a quarter of the limit; the entries are not touched."""
+    store.publish(make_entry())
+    histories = _record(store, 8)
+    each = store.beside_bytes() // 8
+    swept = store.sweep(4 * 5 * each)
+    assert [path.exists() for path in histories] == [False] * 3 + [True] * 5
+    assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
+    assert not any(path.parent.exists() for path in histories[:3])
+    assert store.contains(make_entry().key)
+    assert store.sweep() == beside.Swept(0, 0, 5 * each)
+
+
+def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(put: Put, root: Path) -> None:
+    """Another program's folder may have our names by chance; a store that only reads removes nothing."""
+    left = put(root / "v1" / "missed" / f"{KEY}.json", b"a thesis")
+    root.chmod(0o700)
+    assert DirectoryStore(root, writable=True).sweep(0).files == 0 and left.exists()
+    DirectoryStore(root, writable=True).record("a.cl", _event(1))
+    assert DirectoryStore(root, writable=False).sweep(0).files == 0 and left.exists()
+
+
+def test_histories_are_bounded_in_number(store: DirectoryStore) -> None:
+    """Beyond so many those that were added to last stay; a program that goes on is not forgotten."""
+    store.record("first", _event(0))
+    (first,) = store.root.glob("v1/programs/first-*")
+    for number in range(PROGRAM_CAP - 1):
+        (store.root / "v1" / "programs" / f"p-{number:08x}").mkdir(0o700)
+        history = store.root / "v1" / "programs" / f"p-{number:08x}" / "history.jsonl"
+        history.touch(0o600)
+        os.utime(history, ns=(number, number))
+    assert len(list(first.parent.iterdir())) == PROGRAM_CAP
+    store.record("one more", _event(1))
+    left = {path.name for path in first.parent.iterdir()}
+    assert len(left) == PROGRAM_CAP * 9 // 10 and first.name in left
+    assert f"p-{PROGRAM_CAP - 2:08x}" in left and f"p-{0:08x}" not in left
+    assert [event.what for event in store.history("one more")] == ["built"]
+
+
+def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """What is dated to come gives way too, where the limit asks for it."""
+    store.publish(make_entry())
+    (history,) = _record(store, 1)
+    later_ns = time.time_ns() + 10**18
+    os.utime(history, ns=(later_ns, later_ns))
+    assert store.sweep(0).left_bytes == 0 and not history.exists()
