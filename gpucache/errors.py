@@ -7,6 +7,7 @@
     |   +-- SourceError           2  a source or folder that cannot be read
     |   +-- OptionError           2  a build option gpucache must refuse
     +-- CompileError              3  the compiler refused; carries its log
+    +-- KernelCheckError          3  a check inside a kernel failed; names kernel, work-item, file and line
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
     +-- FormatError               3  an entry whose bytes are not what its format says
     +-- NoDeviceError             4  no usable device or compiler
@@ -70,6 +71,42 @@ class CompileError(GpucacheError):
         shown = "\n".join(lines)
         more = ["... and more in the log"] if len(shown) < len(self.log.rstrip()) else []
         return "\n".join([self.message, *lines, *more])
+
+
+class KernelCheckError(GpucacheError):
+    """A check inside a kernel failed; the context and its queues stay usable.
+
+    ``text`` is the check's own message with its operands, ``work_item`` the global id in three
+    dimensions. ``file`` is the program's name and ``line`` that of the check; ``in_file`` is False for a
+    check of a header or a macro, whose line is of another file.
+    """
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        text: str,
+        file: str = "",
+        line: int = 0,
+        kernel: str = "",
+        work_item: tuple[int, int, int] = (0, 0, 0),
+        in_file: bool = True,
+    ) -> None:
+        super().__init__(text, file, line, kernel, work_item, in_file)
+        self.text, self.file, self.line, self.kernel, self.work_item = text, file, line, kernel, work_item
+        self.in_file = in_file
+
+    @property
+    def message(self) -> str:
+        """One sentence with everything that is known."""
+        if not self.file:
+            return self.text
+        place = f"line {self.line}" if self.in_file else f"line {self.line} of a header or a macro"
+        item = ", ".join(map(str, self.work_item))
+        return f"{self.file}, {place}: {self.text} (kernel {self.kernel}, work-item {item})"
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class CacheMissError(GpucacheError):

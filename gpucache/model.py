@@ -27,6 +27,16 @@ class ArtifactKind(StrEnum):
     OPENCL_BINARY = "opencl-binary"
 
 
+class Checks(StrEnum):
+    """How a program is compiled: with the checks of its kernels or without, and when the host looks."""
+
+    NONE = "none"
+    SYNC = "sync"
+    """The host looks after every launch."""
+    ASYNC = "async"
+    """The host looks when it is asked to; until then every kernel looks first."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
     """What a program is compiled for: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
@@ -121,6 +131,7 @@ class BuildRequest:
     """Whether the compiler runs in ``cwd`` and so searches it too; workers run in an empty directory."""
     variant: str = ""
     """What tells this build from others of its program, for people, such as ``BLOCK=128``."""
+    checks: Checks = Checks.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +223,12 @@ class EntryHead:
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
-    """Failure table of GPU checks; empty where none were compiled in."""
+    """Line and format of each check, by its code; empty where none were compiled in."""
     place: str = ""
     """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
     has_log: bool = False
     """Whether the compiler said something: its log is in the detail."""
+    checks: str = Checks.NONE.value
 
 
 @dataclass(frozen=True, slots=True)

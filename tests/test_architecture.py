@@ -19,6 +19,7 @@ _LEAVES = frozenset(
         "units",
         "outcomes",
         "keys",
+        "checks",
         "payload",
         "folders",
         "interrupts",

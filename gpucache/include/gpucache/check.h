@@ -1,0 +1,253 @@
+/* Checks inside GPU kernels, for OpenCL C and CUDA C++.
+ *
+ * A kernel that includes this header compiles anywhere. Checks do nothing unless GPUCACHE_CHECKS is
+ * defined as 1 (sync: the host looks after every launch) or 2 (async: a kernel that starts after a failure
+ * returns at once, and the host looks when it is asked to); gpucache defines it.
+ *
+ *     kernel void gather(GPUCACHE_CHECKED global const int *where, global float *out, int n) {
+ *         GPUCACHE_BEGIN;
+ *         int i = where[get_global_id(0)];
+ *         GPUCACHE_CHECK(i >= 0 && i < n, "index %d is outside of 0 to %d", i, n - 1);
+ *         ...
+ *
+ * GPUCACHE_CHECKED            the first thing among the parameters, of a kernel and of a device function
+ *                             that checks; more parameters follow it
+ * GPUCACHE_PASS               the first thing among the arguments of a call of such a device function
+ * GPUCACHE_BEGIN;             the first statement of a kernel without barriers
+ * GPUCACHE_CHECK(condition, format, operands...);
+ *                             in a kernel, where no sync point follows: a failing work-item returns
+ *
+ * A kernel with barriers writes sync points in the place of its barriers, each with a name. A work-item
+ * that fails goes on to the sync point that its check names, where all work-items of its group leave.
+ *
+ * GPUCACHE_BEGIN_SYNC;        its first statement, at the outermost level of the kernel
+ * GPUCACHE_SYNC(name);        a barrier for local and global memory
+ * GPUCACHE_CHECK_SYNC(name, condition, format, operands...);
+ *                             a check before the sync point of that name
+ *
+ * The sync point that is named must be the next barrier that the others of the group come to. So a loop
+ * with a sync point in it needs one more behind the last check in its body, and every work-item of the
+ * group must come to each sync point equally often, as it must to each barrier. In CUDA C++ a check cannot
+ * jump over a declaration with an initial value into its scope: declare such variables before the check,
+ * or put the code between the check and the sync point into braces.
+ *
+ * A device function that checks returns int: 0 at its end, and 1 where a check of its own failed. What it
+ * is to give back otherwise goes through a pointer. Only its callers can leave the kernel:
+ *
+ * GPUCACHE_CHECK_INSIDE(condition, format, operands...);   a check in a device function
+ * GPUCACHE_CALL(call);                in a kernel where no sync point follows
+ * GPUCACHE_CALL_SYNC(name, call);     in a kernel before the sync point of that name
+ * GPUCACHE_CALL_INSIDE(call);         in a device function
+ *
+ * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
+ * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
+ * printed as a float whatever the format says; they are numbers, not vectors, and are evaluated once, and
+ * only by the work-item whose failure is told. A condition is evaluated once, and not at all without
+ * checks.
+ */
+#ifndef GPUCACHE_CHECK_H
+#define GPUCACHE_CHECK_H
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define GPUCACHE_BARRIER_() __syncthreads()
+#else
+#define GPUCACHE_BARRIER_() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+
+#if !defined(GPUCACHE_CHECKS) || GPUCACHE_CHECKS == 0
+
+#define GPUCACHE_CHECKED
+#define GPUCACHE_PASS
+#define GPUCACHE_BEGIN ((void)0)
+#define GPUCACHE_BEGIN_SYNC ((void)0)
+#define GPUCACHE_SYNC(name) GPUCACHE_BARRIER_()
+#define GPUCACHE_CHECK(...) ((void)0)
+#define GPUCACHE_CHECK_SYNC(...) ((void)0)
+#define GPUCACHE_CHECK_INSIDE(...) ((void)0)
+#define GPUCACHE_CALL(...) ((void)(__VA_ARGS__))
+#define GPUCACHE_CALL_SYNC(name, ...) ((void)(__VA_ARGS__))
+#define GPUCACHE_CALL_INSIDE(...) ((void)(__VA_ARGS__))
+
+#else
+
+/* The failure record, 112 bytes: int32 code, -1 for none; int32 line; int32 number of the launched kernel;
+ * int32 number of operands; then 64-bit words: the types of the operands, 4 bits each from the lowest (1
+ * signed, 2 unsigned, 3 double, 4 float), the global id in three dimensions, and eight operands. The state
+ * that a kernel is given beside it holds the kernel's number above its lowest bit, which is 1 where
+ * something that can fail has run since the host last looked. */
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+#define GPUCACHE_GLOBAL_
+#define GPUCACHE_LOCAL_ __shared__
+#define GPUCACHE_FUNCTION_ static __device__ __inline__
+#define GPUCACHE_SWAP_(at, code) atomicCAS(at, -1, code)
+#define GPUCACHE_ID_(x) ((unsigned long long)blockIdx.x * blockDim.x + threadIdx.x)
+#define GPUCACHE_IDS_ GPUCACHE_ID_(x), GPUCACHE_ID_(y), GPUCACHE_ID_(z)
+#define GPUCACHE_FLOATING_TYPE_ 3
+#define GPUCACHE_FLOATING_(x) ((gpucache_word_)__double_as_longlong((double)(x)))
+typedef unsigned long long gpucache_word_;
+
+#else
+
+#define GPUCACHE_GLOBAL_ __global
+#define GPUCACHE_LOCAL_ __local
+#define GPUCACHE_FUNCTION_ static
+#define GPUCACHE_SWAP_(at, code) atomic_cmpxchg(at, -1, code)
+#define GPUCACHE_IDS_ get_global_id(0), get_global_id(1), get_global_id(2)
+#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)
+#define GPUCACHE_FLOATING_TYPE_ 3
+#define GPUCACHE_FLOATING_(x) as_ulong((double)(x))
+#else
+#define GPUCACHE_FLOATING_TYPE_ 4
+#define GPUCACHE_FLOATING_(x) ((gpucache_word_)as_uint((float)(x)))
+#endif
+typedef ulong gpucache_word_;
+
+#endif
+
+GPUCACHE_FUNCTION_ void gpucache_write_(
+    GPUCACHE_GLOBAL_ gpucache_word_ *words, int types, gpucache_word_ x, gpucache_word_ y, gpucache_word_ z,
+    gpucache_word_ a, gpucache_word_ b, gpucache_word_ c, gpucache_word_ d, gpucache_word_ e,
+    gpucache_word_ f, gpucache_word_ g, gpucache_word_ h)
+{
+    words[0] = (unsigned int)types;
+    words[1] = x;
+    words[2] = y;
+    words[3] = z;
+    words[4] = a;
+    words[5] = b;
+    words[6] = c;
+    words[7] = d;
+    words[8] = e;
+    words[9] = f;
+    words[10] = g;
+    words[11] = h;
+}
+
+/* Whether this failure is the first; then it is written down, all but its operands. */
+GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count)
+{
+    if (GPUCACHE_SWAP_(record, code) != -1)
+        return 0;
+    record[1] = line;
+    record[2] = state >> 1;
+    record[3] = count;
+    return 1;
+}
+
+#define GPUCACHE_CHECKED GPUCACHE_GLOBAL_ int *gpucache_record, int gpucache_state,
+#define GPUCACHE_PASS gpucache_record, gpucache_state,
+
+/* Whether what was launched before this kernel has failed. */
+#if GPUCACHE_CHECKS == 2
+#define GPUCACHE_FAILED_ ((gpucache_state & 1) && *(volatile GPUCACHE_GLOBAL_ int *)gpucache_record >= 0)
+#else
+#define GPUCACHE_FAILED_ 0
+#endif
+
+/* The type of an operand, and its 64 bits. A conditional has the common type of both its sides and does not
+ * evaluate the one that is not taken: half of 1 is 0 for whole numbers alone, and half of 0 - 1 is 0 for
+ * those of them that have a sign. */
+#define GPUCACHE_IS_FLOATING_(x) ((1 ? 1 : (x)) / 2 != 0)
+#define GPUCACHE_IS_SIGNED_(x) (((1 ? 0 : (x)) - 1) / 2 == 0)
+#define GPUCACHE_TYPE_(x) (GPUCACHE_IS_FLOATING_(x) ? GPUCACHE_FLOATING_TYPE_ : GPUCACHE_IS_SIGNED_(x) ? 1 : 2)
+#define GPUCACHE_WORD_(x) (GPUCACHE_IS_FLOATING_(x) ? GPUCACHE_FLOATING_(x) : (gpucache_word_)(x))
+
+/* A failure with its format, which stays on the host, and its operands, filled up to eight. */
+#define GPUCACHE_FAIL_(...) GPUCACHE_FILLED_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, )
+#define GPUCACHE_FILLED_(code, format, a, b, c, d, e, f, g, h, count, ...) \
+    do { \
+        if (gpucache_first_(gpucache_record, gpucache_state, code, __LINE__, count)) \
+            gpucache_write_((GPUCACHE_GLOBAL_ gpucache_word_ *)(gpucache_record + 4), \
+                GPUCACHE_TYPE_(a) | GPUCACHE_TYPE_(b) << 4 | GPUCACHE_TYPE_(c) << 8 | GPUCACHE_TYPE_(d) << 12 | \
+                GPUCACHE_TYPE_(e) << 16 | GPUCACHE_TYPE_(f) << 20 | GPUCACHE_TYPE_(g) << 24 | \
+                GPUCACHE_TYPE_(h) << 28, GPUCACHE_IDS_, \
+                GPUCACHE_WORD_(a), GPUCACHE_WORD_(b), GPUCACHE_WORD_(c), GPUCACHE_WORD_(d), \
+                GPUCACHE_WORD_(e), GPUCACHE_WORD_(f), GPUCACHE_WORD_(g), GPUCACHE_WORD_(h)); \
+    } while (0)
+
+#define GPUCACHE_BEGIN \
+    do { \
+        if (GPUCACHE_FAILED_) \
+            return; \
+    } while (0)
+
+/* Without volatile PoCL takes what the others of a group wrote before a barrier for what this one wrote.
+ *
+ * A failing work-item leaves the turn in which it failed, and each sync point looks for its own turn: what a
+ * faster work-item leaves behind the sync point is another one, so no second barrier is needed. */
+#define GPUCACHE_BEGIN_SYNC \
+    GPUCACHE_LOCAL_ volatile int gpucache_failed, gpucache_left; \
+    int gpucache_turn = 1; \
+    gpucache_failed = GPUCACHE_FAILED_; \
+    gpucache_left = 0; \
+    GPUCACHE_BARRIER_(); \
+    if (gpucache_failed) \
+        return
+
+#define GPUCACHE_SYNC(name) \
+    do { \
+        goto gpucache_sync_##name; \
+        gpucache_sync_##name: \
+        GPUCACHE_BARRIER_(); \
+        if (gpucache_left == gpucache_turn) \
+            return; \
+        ++gpucache_turn; \
+    } while (0)
+
+/* The code of a check that was given no number, as those that headers and macros make. */
+#define GPUCACHE_UNNUMBERED_ 0x7fffffff
+
+/* gpucache puts GPUCACHE_CHECK_N(number, ...) in the place of GPUCACHE_CHECK(...), and so on. */
+#define GPUCACHE_CHECK(...) GPUCACHE_CHECK_N(GPUCACHE_UNNUMBERED_, __VA_ARGS__)
+#define GPUCACHE_CHECK_SYNC(...) GPUCACHE_CHECK_SYNC_N(GPUCACHE_UNNUMBERED_, __VA_ARGS__)
+#define GPUCACHE_CHECK_INSIDE(...) GPUCACHE_CHECK_INSIDE_N(GPUCACHE_UNNUMBERED_, __VA_ARGS__)
+
+#define GPUCACHE_CHECK_N(number, condition, ...) \
+    do { \
+        if (!(condition)) { \
+            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            return; \
+        } \
+    } while (0)
+
+#define GPUCACHE_CHECK_SYNC_N(number, name, condition, ...) \
+    do { \
+        if (!(condition)) { \
+            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            gpucache_left = gpucache_turn; \
+            goto gpucache_sync_##name; \
+        } \
+    } while (0)
+
+#define GPUCACHE_CHECK_INSIDE_N(number, condition, ...) \
+    do { \
+        if (!(condition)) { \
+            GPUCACHE_FAIL_(number, __VA_ARGS__); \
+            return 1; \
+        } \
+    } while (0)
+
+#define GPUCACHE_CALL(...) \
+    do { \
+        if (__VA_ARGS__) \
+            return; \
+    } while (0)
+
+#define GPUCACHE_CALL_SYNC(name, ...) \
+    do { \
+        if (__VA_ARGS__) { \
+            gpucache_left = gpucache_turn; \
+            goto gpucache_sync_##name; \
+        } \
+    } while (0)
+
+#define GPUCACHE_CALL_INSIDE(...) \
+    do { \
+        if (__VA_ARGS__) \
+            return 1; \
+    } while (0)
+
+#endif
+#endif

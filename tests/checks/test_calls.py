@@ -1,0 +1,106 @@
+"""Numbering the checks of a source, and its failure table."""
+
+import pytest
+from hypothesis import given, strategies
+
+from gpucache.checks import instrument
+from gpucache.errors import SourceError
+from gpucache.model import Checks
+
+_PREFIX = b"#define GPUCACHE_CHECKS 2\n#line 1\n"
+
+
+def _numbered(source: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    done = instrument(source.encode(), Checks.ASYNC)
+    return done.source.removeprefix(_PREFIX).decode(), done.table
+
+
+def test_each_check_gets_its_place_in_the_table() -> None:
+    """Codes count from 0 in the order of the text, and the table holds line and format of each."""
+    source = 'GPUCACHE_CHECK(a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC(end, f(a, b) < 3, "two");\n'
+    assert _numbered(source) == (
+        'GPUCACHE_CHECK_N(0, a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC_N(1, end, f(a, b) < 3, "two");\n',
+        (("1", "one %d"), ("3", "two")),
+    )
+
+
+def test_a_source_without_checks_mode_is_as_it_was() -> None:
+    """The mode none changes nothing."""
+    source = b'GPUCACHE_CHECK(a, "one");'
+    assert instrument(source, Checks.NONE).source == source
+
+
+def test_a_byte_order_mark_stays_first() -> None:
+    """What turns the checks on comes behind the mark."""
+    assert instrument(b"\xef\xbb\xbfint a;", Checks.SYNC).source.startswith(b"\xef\xbb\xbf#define")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '// GPUCACHE_CHECK(a, "x")',
+        '// one \\\nGPUCACHE_CHECK(a, "x")',
+        '/* GPUCACHE_CHECK(a, "x") */',
+        'char *s = "GPUCACHE_CHECK(a, b)";',
+        'R"(GPUCACHE_CHECK(a, b))"',
+        '#define AT(i) GPUCACHE_CHECK(i, "x")',
+        '#define AT(i) \\\n  GPUCACHE_CHECK(i, "x")',
+        'MY_GPUCACHE_CHECK(a, "x")',
+        'GPUCACHE_CHECKED(a, "x")',
+        "GPUCACHE_CHECK(a, FORMAT)",
+        'GPUCACHE_CHECK(a, "x"',
+    ],
+)
+def test_what_is_no_check_of_the_source_is_left_alone(text: str) -> None:
+    """Comments, strings, directives, other names and computed formats get no number."""
+    assert _numbered(text) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (r'GPUCACHE_CHECK(a, "a \"b\" \x41\101\n")', 'a "b" AA\n'),
+        ('GPUCACHE_CHECK(a,\n  "one "  /* , */ \n "two // no comment")', "one two // no comment"),
+        ("GPUCACHE_CHECK(x[g(1, \",)\")] == ')', \"in 'quotes'\")", "in 'quotes'"),
+        ("GPUCACHE_CHECK(n == 1'000'000)", ""),
+        ('GPUCACHE_CHECK_INSIDE (a, "%d%%", (b, c))', "%d%%"),
+    ],
+)
+def test_the_format_is_what_the_compiler_would_read(call: str, message: str) -> None:
+    """Escapes, joined literals, comments and commas in parentheses are read as the compiler does."""
+    assert _numbered(call)[1] == (("1", message),)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ('GPUCACHE_CHECK(a, "%s", b)', "line 2 .*'%s', which no operand can fill"),
+        ('GPUCACHE_CHECK(a, "%d")', "line 2 .*wants 1 operands and is given 0"),
+        ('GPUCACHE_CHECK(a, "%*d", b, c)', "line 2 .*no operand can fill"),
+        ('GPUCACHE_CHECK(a, "" "%d%d%d%d%d%d%d%d%d", 1, 2, 3, 4, 5, 6, 7, 8, 9)', "at most 8"),
+    ],
+)
+def test_a_format_that_cannot_be_told_is_refused(call: str, why: str) -> None:
+    """Each with the line it is in."""
+    with pytest.raises(SourceError, match=why):
+        _numbered("\n" + call)
+
+
+def test_a_table_is_bounded() -> None:
+    """Checks beyond the bounds keep no number, and the source still compiles."""
+    many = 'GPUCACHE_CHECK(a, "x");\n' * 5000
+    text, table = _numbered(many)
+    assert (len(table), text.count("GPUCACHE_CHECK(")) == (4096, 904)
+    long = f'GPUCACHE_CHECK(a, "{"x" * 100_000}");' * 2
+    assert len(_numbered(long)[1]) == 1
+
+
+@given(strategies.text(alphabet="GPUCACHE_CHECK(\"'/*\\\n,)#R%d1 ;"))
+def test_any_text_keeps_its_lines(text: str) -> None:
+    """Whatever a source holds, it is read, and no line moves."""
+    source = 'GPUCACHE_CHECK(a, "x");\n' + text
+    try:
+        numbered, _ = _numbered(source)
+    except SourceError:
+        return
+    assert numbered.count("\n") == source.count("\n")
