@@ -133,6 +133,7 @@ static void behave(struct Program *program, const char *word) {
     if (!strcmp(word, "print")) for (int part = 0; part < 1 << 15; part++) { /* 2 GiB on each */
         if (write(1, noise, sizeof noise) < 0 || write(2, noise, sizeof noise) < 0) break;
     }
+    if (!strcmp(word, "linger")) { note("begin"); usleep(300000); note("end"); }
     if (!strcmp(word, "close")) for (int number = 0; number < 1024; number++) close(number);
     if (!strcmp(word, "interrupt")) kill(getppid(), SIGINT);
     if (!strcmp(word, "fork") && !fork()) stay();

@@ -277,7 +277,8 @@ def plan(
 
 
 def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bounds":
-    from gpucache.engine.pool import Bounds, memory_share, worker_count
+    from gpucache.engine.pool import Bounds
+    from gpucache.engine.shares import memory_share, worker_count
 
     workers = worker_count(len(items)) if jobs is None else jobs
     return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))
@@ -294,7 +295,7 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
     with display(quiet=given().quiet or given().json) as bar:
 
         def progress(now: Progress) -> None:
-            bar.show(now.done, now.total, ", ".join(now.running))
+            bar.show(now.done, now.total, ", ".join(now.running) or "waiting for a worker")
 
         run = run_warm(
             items,

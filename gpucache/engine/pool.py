@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gpucache.engine.shares import Turns, turns
 from gpucache.engine.witness import WITNESS, watching
 from gpucache.engine.workers import Inherited, Spawning, at_item, deaf_children, startable, unstartable
 from gpucache.errors import GpucacheError
@@ -34,7 +35,7 @@ R = TypeVar("R")
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
 _SAID = "said"
-_WORKER_BYTES = 1024**3
+_FIRST_TO_GO = "500"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Bounds:
     memory_bytes: int | None = None
     fresh: bool = False
     """A new process for every item."""
+    queued: bool = False
+    """Whether workers wait until few enough others of this user run on this host, at most for as long as
+    an item may take."""
     watched: bool = False
     """Whether ``WITNESS`` in a worker can tell which files it reads, where the system allows that."""
 
@@ -86,9 +90,10 @@ def run_isolated(
     """
     left = dict(enumerate(items))
     while left:
-        before = len(left)
-        with startable(), _place() as place:
-            why = yield from _run_pool(function, left, bounds, place, running)
+        before, wanted = len(left), max(1, min(bounds.jobs, len(left)))
+        patience_s = bounds.timeout_s if bounds.queued else None
+        with turns(wanted, patience_s, lambda: running([])) as team, startable(), _place() as place:
+            why = yield from _run_pool(function, left, bounds, team, place, running)
             if len(left) == before:  # a pool that broke is replaced for as long as each gets something done
                 raise unstartable(why or _said(place) or "they end before they begin")
 
@@ -117,6 +122,7 @@ def _run_pool(
     function: Callable[[J], R],
     left: dict[int, J],
     bounds: Bounds,
+    team: Turns,
     place: Path,
     running: Callable[[Sequence[J]], None],
 ) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
@@ -125,7 +131,7 @@ def _run_pool(
     with held() as check_interrupt, _door(bounds) as door, tether() as line:
         spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
         pool = ProcessPool(
-            max_workers=max(1, min(bounds.jobs, len(left))),
+            max_workers=team.count,
             max_tasks=1 if bounds.fresh else 0,
             initializer=_begin,
             initargs=(
@@ -159,6 +165,8 @@ def _run_pool(
                     else:
                         yield left.pop(index), answer
                 check_interrupt()
+                if team.count < min(bounds.jobs, len(waiting)) and team.take():
+                    pool._pool_manager.worker_manager.workers_number = team.count
                 if not (active or done):
                     break
         finally:
@@ -238,38 +246,6 @@ def _death(status: int) -> str:
         return f"its compiler process ended with status {status & 255}"
 
 
-def worker_count(items: int) -> int:
-    """How many workers suit this machine: its usable cores, its free memory, the work there is."""
-    return max(1, min(items, _cores(), _free_bytes() // _WORKER_BYTES))
-
-
-def memory_share(jobs: int) -> int | None:
-    """How many bytes one of several workers may take; None where that cannot be told."""
-    free = _free_bytes()
-    return max(2 * _WORKER_BYTES, free // max(1, jobs)) if free < sys.maxsize else None
-
-
-def _cores() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
-
-
-def _free_bytes() -> int:
-    free = sys.maxsize
-    with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        available = next(line for line in lines if line.startswith("MemAvailable:"))
-        free = int(available.split()[1]) * 1024
-    with suppress(OSError, ValueError):
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        free = min(free, max(0, limit - used))
-    return free
-
-
 def _begin(
     place: str, parent: int, memory_bytes: int | None, door: socket.socket | None, line: int | None
 ) -> None:
@@ -298,6 +274,8 @@ def _begin(
 
 
 def _limit_memory(memory_bytes: int | None) -> None:
+    with suppress(OSError):  # where memory runs out all the same, a worker is to go, and not who waits for it
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
     if memory_bytes is None or sys.platform == "win32":
         return
     import resource

@@ -279,7 +279,7 @@ def _compile(
 def _round(
     pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
 ) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
-    bounds = replace(bounds, watched=True)
+    bounds = replace(bounds, watched=True, queued=True)
     # A compiler that builds late is told the local sizes through a variable that PoCL reads once in a
     # process, so each of its programs gets a process of its own.
     for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):

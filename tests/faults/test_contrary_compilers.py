@@ -11,11 +11,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpucache.engine.shares import cores
 from tests.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -153,6 +155,20 @@ def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> No
     newer = runs.warm(["abort", "segfault"], DRIVER_VERSION="2.0")
     assert {row["result"] for row in newer.values()} == {"failed"}
     assert runs.builds() == {"abort": 2, "segfault": 2}
+
+
+def test_compilers_of_many_runs_take_turns(contrary_runs: Contrary) -> None:
+    """However many runs are started together, no more compilers run at once than there are cores."""
+    (source,) = contrary_runs.sources(["linger"])
+    runs = []
+    for number in range(6):
+        command = contrary_runs.command(source, "-D", f"N={number}")
+        runs.append(subprocess.Popen(command, env=contrary_runs.environ, stdout=subprocess.DEVNULL))
+    assert [run.wait(PATIENCE_S) for run in runs] == [0] * 6
+    words = contrary_runs.log.read_text(encoding="ascii").split()[1::2]
+    steps = [{"begin": 1, "end": -1}.get(word, 0) for word in words]
+    assert words.count("begin") == 6
+    assert max(accumulate(steps)) <= cores()
 
 
 def test_a_killed_run_leaves_no_compiler(contrary_runs: Contrary) -> None:

@@ -1,0 +1,154 @@
+"""What workers may take of this machine: how many at once, with how much memory each, and when.
+
+Owns the reading of cores and free memory, in containers too, and turns: all runs of a user on a host
+have only so many workers at once, however many are started together, as hundreds of compilers would need
+more memory than there is. A turn is a name in the kernel (an abstract Unix socket), which goes with the
+process that holds it; processes in containers have names of their own, and other systems have none.
+Must not know what workers do.
+"""
+
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+_WORKER_BYTES = 1024**3
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+PROC = Path("/proc")
+GROUPS = Path("/sys/fs/cgroup")
+# Of both versions of control groups: the limit, what is used of it, and where it says what that is.
+_MEMORY = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def worker_count(items: int) -> int:
+    """How many workers suit this machine: its usable cores, its free memory, the work there is."""
+    return max(1, min(items, cores(), free_bytes() // _WORKER_BYTES))
+
+
+def memory_share(jobs: int) -> int | None:
+    """How many bytes one of several workers may take of three quarters of what is free.
+
+    None where that cannot be told.
+    """
+    free = free_bytes()
+    return max(2 * _WORKER_BYTES, free * 3 // 4 // max(1, jobs)) if free < sys.maxsize else None
+
+
+def cores(proc: Path = PROC, groups: Path = GROUPS) -> int:
+    """How many cores this process may use."""
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for group in _groups("cpu", proc, groups):
+        old = (*_numbers(group / "cpu.cfs_quota_us"), *_numbers(group / "cpu.cfs_period_us"))
+        quota, period = _numbers(group / "cpu.max") or old or (0, 0)
+        if quota > 0 and period > 0:
+            own = min(own, max(1, quota // period))
+    return own
+
+
+def free_bytes(proc: Path = PROC, groups: Path = GROUPS) -> int:
+    """How much memory may still be taken; ``sys.maxsize`` where nobody tells."""
+    free = _numbers(proc / "meminfo", "MemAvailable:")
+    bytes_ = free[0] * 1024 if free else sys.maxsize
+    for group in _groups("memory", proc, groups):
+        for limit_name, used_name, files_name in _MEMORY:
+            limit, used = _numbers(group / limit_name), _numbers(group / used_name)
+            if limit and used:  # what files hold of it is given back when it is wanted
+                files = _numbers(group / "memory.stat", files_name) or (0,)
+                bytes_ = min(bytes_, max(0, limit[0] - used[0] + files[0]))
+    return bytes_
+
+
+def _groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
+    """The control groups of this process, each with those above it, as far as they can be seen here."""
+    try:
+        lines = (proc / "self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = groups / controller if controllers else groups
+        own = top / path.lstrip("/")
+        yield own
+        yield from (above for above in own.parents if above.is_relative_to(top))
+
+
+def _numbers(file: Path, label: str = "") -> tuple[int, ...]:
+    """The whole numbers of a file, or of its line with a label; nothing where there are none."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    words = [line.split() for line in text.splitlines()]
+    told = next((line[1:2] for line in words if line[0] == label), []) if label else (words or [[]])[0]
+    try:
+        return tuple(map(int, told))
+    except ValueError:  # "max"
+        return ()
+
+
+class Turns:
+    """The turns that this process holds."""
+
+    def __init__(self, most: int, ends: ExitStack) -> None:
+        self.count = 0
+        self._free = list(range(most))
+        self._ends = ends
+
+    def take(self) -> bool:
+        """Hold one more; False where all are taken."""
+        for number in self._free:
+            try:
+                self._ends.enter_context(_held(number))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue  # whatever else fails, nobody can count turns here
+            self._free.remove(number)
+            self.count += 1
+            return True
+        return False
+
+
+@contextmanager
+def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) -> Iterator[Turns]:
+    """Wait for a turn, and take as many more as are wanted and free; all at once where there is no patience.
+
+    ``waiting`` is called now and then meanwhile. Who waited for ``patience_s`` seconds goes on without one:
+    whoever holds them all may have been stopped.
+    """
+    with ExitStack() as ends:
+        held, pause_s = Turns(max(wanted, cores()), ends), _FIRST_PAUSE_S
+        if patience_s is None:
+            held.count = wanted
+            yield held
+            return
+        limit_s = time.monotonic() + patience_s
+        while not held.take() and time.monotonic() < limit_s:
+            waiting()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        while 0 < held.count < wanted and held.take():
+            pass
+        held.count = max(1, held.count)
+        yield held
+
+
+def _held(number: int) -> socket.socket:
+    if sys.platform != "linux":
+        raise OSError("no names that go with their process are known here")
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held.bind(f"\0gpucache-worker-{os.getuid()}-{number}")
+    except OSError:
+        held.close()
+        raise
+    return held
