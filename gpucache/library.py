@@ -233,6 +233,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
     compile_ns = outcome.compile_ns if isinstance(outcome, Plain) else outcome.artifact.compile_ns
     noted = isinstance(outcome, Plain) and outcome.noted.is_kept
     failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST
+    unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""  # else it is mended
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
     LOGGER.info(
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
@@ -246,6 +247,8 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
     )
     if warned:
         say_once(f"programs are compiled uncached: {outcome.note}")
+    elif unread:
+        say_once(f"programs are compiled uncached: {unread}")
 
 
 _SAID: dict[str, object] = {}

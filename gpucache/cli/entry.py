@@ -27,6 +27,8 @@ EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache warm -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     streams.prepare()
+    # A umask that takes the owner's own rights would lock us out of the folders that we make.
+    os.umask(os.umask(0o077) & 0o077)
     own = list(sys.argv[1:] if arguments is None else arguments)
     interrupts.arm()
     own, command, wrong = _split(own)

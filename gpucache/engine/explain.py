@@ -132,12 +132,12 @@ def _unread(layers: Layers, prepared: Prepared) -> Miss | None:
             answer = store.get(key)
             if not isinstance(answer, Absent) or not answer.reason:
                 continue
+            told = f"in {store.root} {answer.reason}"
             if store.contains(key):
-                return Miss(Verdict.NOT_RECORDED, f"{key.short} is in {store.root}, but {answer.reason}")
-            return Miss(
-                Verdict.NOT_CONSULTED,
-                f"{store.root} could not be asked for {key.short}: {answer.reason}; check whose it is",
-            )
+                detail = f"{key.short} is in {store.root}, but {answer.reason}"
+                return Miss(Verdict.NOT_RECORDED, detail, unread=told)
+            detail = f"{store.root} could not be asked for {key.short}: {answer.reason}"
+            return Miss(Verdict.NOT_CONSULTED, detail, unread=told)
     return None
 
 

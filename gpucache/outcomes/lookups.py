@@ -31,6 +31,8 @@ class Miss:
     detail: str
     differences: tuple[Difference, ...] = ()
     nearest: CacheKey | None = None
+    unread: str = ""
+    """Why a store could not be read, in the same words for every program that this happens to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -381,5 +381,6 @@ def _is_read_only(place: Path) -> bool:
 
 
 def _unreadable(error: OSError | MemoryError) -> str:
-    reason = refusals.reason(error) if isinstance(error, OSError) else "not enough memory"
-    return f"the entry could not be read: {reason}"
+    if isinstance(error, MemoryError):
+        return "the entry could not be read: not enough memory"
+    return f"the entry could not be read: {refusals.reason(error)}; {refusals.remedy(error)}"

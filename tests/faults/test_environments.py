@@ -1,11 +1,12 @@
 """Environments in which hardly anything can be kept: every program runs, and what is wrong is said once."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
 from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
 
 pytestmark = [
     pytest.mark.slow,
@@ -204,6 +206,56 @@ def test_few_descriptors(run: Run, tmp_path: Path, descriptors: int) -> None:
     said = run(root, f"ulimit -n {descriptors}", level="warning")
     kept = len(list(root.glob("v1/entries/*/*.gpc")))
     assert len(said) == len(set(said)) and (kept == 3 or said)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
+def test_a_umask_that_takes_the_owners_rights(tmp_path: Path) -> None:
+    """The folders that a command makes for itself can be entered, also by who is no administrator."""
+    bound = "setpriv --bounding-set=-dac_override,-dac_read_search" if os.geteuid() == 0 else ""
+    line = f"umask 0777; {bound} {sys.executable} -m gpucache --json bench --runs 2 -- true"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert len(json.loads(done.stdout)["outcomes"]) == 1 and not done.stderr, done
+
+
+def test_a_temporary_folder_without_the_right_to_execute(
+    tmp_path: Path, mount: Callable[[str], Path], opencl_environment: Mapping[str, str]
+) -> None:
+    """PoCL, which would abort there, fails with the remedy and is not kept from another try."""
+    need_pocl()
+    disk = mount(f"size={32 * MIB},noexec")
+    source = tmp_path / "show.cl"
+    source.write_text("kernel void show(global int *out) { *out = 7; }", encoding="ascii")
+    words = ["--json", "warm", str(source), "--local-size", "1", "--target", "opencl:pocl"]
+
+    def warm(**variables: str) -> dict[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "root"), *words],
+            env={**opencl_environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        (outcome,) = json.loads(done.stdout)["outcomes"]
+        return dict(outcome)
+
+    failed = warm(TMPDIR=str(disk))
+    assert failed["result"] == "failed" and "is mounted noexec" in failed["reason"]
+    assert "set TMPDIR" in failed["reason"]
+    assert warm()["result"] == "built"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_an_entry_that_a_disk_hides_where_nothing_is_written(run: Run, tmp_path: Path) -> None:
+    """It cannot be replaced there, so that every start compiles anew: one line says why."""
+    root = tmp_path / "root"
+    run(root)
+    hidden = "".join(f" -P {entry}" for entry in root.glob("v1/entries/*/*.gpc"))
+    tracer = f"exec strace -f -qq -o /dev/null{hidden} -e inject=pread64:error=EIO"
+    said = run(root, f'export GPUCACHE_READ_ONLY=1 GPUCACHE_MEMORY_BYTES=0; {tracer} "$0" "$@"', "warning")
+    _told_once(said, f"in {root} the entry could not be read: Input/output error; check its disk or server")
 
 
 def test_a_clock_that_was_put_back(

@@ -65,6 +65,7 @@ def compile_source(
     try:
         sizes = _wanted_sizes(program, device, request, compilation)
         if sizes:
+            _require_executable(os.environ.get("POCL_CACHE_DIR", ""))
             large_grids(sizes)
             binary = specialized_binary(program, device, [f"{size}-smallgrid" for size in sizes])
         else:
@@ -211,6 +212,15 @@ def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation:
             required.append(tuple(size))
     wanted = dict.fromkeys([*request.local_sizes, *required])
     return ["-".join(str(extent) for extent in (*size, 1, 1)[:3]) + "-goffs0" for size in wanted]
+
+
+def _require_executable(place: str) -> None:
+    """Where PoCL keeps the libraries that it loads; it aborts the process where it may not load them."""
+    if place and hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise CompileError(
+            f"{place} is mounted noexec, and PoCL cannot load what it compiles there; "
+            "set TMPDIR to a folder elsewhere"
+        )
 
 
 def _binary(program: Any, device: Any) -> bytes:
