@@ -21,7 +21,9 @@ def _compiled(job: dict[str, Any]) -> dict[str, Any]:
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, job["payload"].encode())
     else:
         request = BuildRequest(
-            program=Program(job.get("name", "show.cl"), Language.OPENCL_C, job["source"].encode()),
+            program=Program(
+                job.get("name", "show.cl"), Language.OPENCL_C, job["source"].encode(errors="surrogateescape")
+            ),
             target=target,
             options=tuple(job.get("options", ())),
             include_dirs=tuple(job.get("include_dirs", ())),

@@ -79,6 +79,13 @@ def test_messages_carry_the_name_of_the_program(run: Any) -> None:
     assert "tempfile" not in failed["log"] + warned["log"]
 
 
+def test_a_log_that_is_no_text_fails_nothing(run: Any) -> None:
+    """Intel's assembler repeats the bytes of a source in another encoding, which PyOpenCL cannot read."""
+    warns = r"""__asm__ volatile(".warning \"Gr""" + "\udcf6\udcdfe" + r"""\"");"""
+    (outcome,) = run({"source": _SHOW.replace("{", f"{{ {warns}"), "options": ["-DV=7"]})
+    assert (outcome["error"], outcome["kernels"]) == (None, ["show"])
+
+
 @pytest.mark.slow
 def test_local_sizes_are_built_without_a_trace(run: Any, platform: str, tmp_path: Path) -> None:
     """PoCL builds declared and required sizes in for both kinds of grid; the environment is as before."""
