@@ -89,7 +89,7 @@ def _read(fd: int, count: int, offset: int) -> bytes:
     parts = []
     os.lseek(fd, offset, os.SEEK_SET)  # Windows has no pread
     while count > 0:
-        part = os.read(fd, min(count, 1 << 24))
+        part = os.read(fd, count)  # nearly always all of it, so that it is in memory once
         if not part:
             break
         parts.append(part)

@@ -18,6 +18,8 @@ from gpucache.payload import PayloadKind
 from gpucache.units import format_age, format_size
 
 LARGEST_BYTES = 1 << 30
+"""The largest binary that is given out."""
+CHECKED_BYTES = 256 << 20
 """Of larger files only the beginning is looked at."""
 FOREIGN = "cuda.core neither reads nor removes it; keep it elsewhere"
 _NOT_TEMPORARY = "it is none of cuda.core's by its name or by what it holds, so it stays; move it elsewhere"
@@ -124,15 +126,16 @@ def _problems(folder: Folder, seen: Seen) -> Iterator[Problem]:
         return
     if distrust := places.distrust(status, move=layout.MOVE):
         yield FindingKind.UNTRUSTED, distrust
-    data = files.read_part(folder, seen.name, 0, min(status.st_size, LARGEST_BYTES))
-    problem = contents.tell(data, whole=status.st_size <= LARGEST_BYTES).problem
+    whole = status.st_size <= CHECKED_BYTES
+    data = files.read_part(folder, seen.name, 0, CHECKED_BYTES if whole else _BEGINNING_BYTES)
+    problem = contents.tell(data, whole=whole).problem
     if problem is not None:
         yield problem
 
 
 def _notes(entry: CacheEntry, seen: Seen) -> Iterator[str]:
-    if seen.identity.size_bytes > LARGEST_BYTES:
-        yield f"it is larger than {format_size(LARGEST_BYTES)}: only its beginning was looked at"
+    if seen.identity.size_bytes > CHECKED_BYTES:
+        yield f"it is larger than {format_size(CHECKED_BYTES)}: only its beginning was looked at"
     if entry.artifact_kind == PayloadKind.LTOIR.value:
         yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
 

@@ -26,7 +26,7 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 from gpucache.payload import PayloadKind
-from gpucache.units import format_age
+from gpucache.units import format_age, format_size
 
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
 _NAMES_LOOKED_AT = 100_000
@@ -169,6 +169,8 @@ def _source(present: set[str]) -> list[Problem]:
 def _binary(inner: Folder, present: set[str]) -> list[Problem]:
     if names.BINARY not in present:
         return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
+    if _is_large(inner):
+        return []
     try:
         data = entries.read_binary(inner)
     except FormatError as error:
@@ -218,7 +220,15 @@ def _header(compared: Compared) -> tuple[str, bool]:
     return f"{path} was {state.value}; PyOpenCL builds it again at the next use", False
 
 
+def _is_large(inner: Folder) -> bool:
+    with suppress(FileNotFoundError):
+        return inner.lstat(names.BINARY).st_size > entries.CHECKED_BINARY_BYTES
+    return False
+
+
 def _notes(inner: Folder) -> Iterator[str]:
+    if _is_large(inner):
+        yield f"its binary is larger than {format_size(entries.CHECKED_BINARY_BYTES)} and was not looked into"
     with suppress(OSError, FormatError):
         passed_over = sources.unfollowed(entries.read_source(inner))
         if passed_over:

@@ -25,6 +25,9 @@ from gpucache.payload import PayloadInfo, PayloadKind
 
 LARGEST_SOURCE_BYTES = 64 << 20
 LARGEST_BINARY_BYTES = 1 << 30
+"""The largest that is given out."""
+CHECKED_BINARY_BYTES = 256 << 20
+"""The largest that is looked into."""
 _SCANNED_BYTES = 4 << 20
 """Of a larger binary a scan reads no more than its beginning, which gives its kind."""
 _NAMES_LOOKED_AT = 1000

@@ -264,3 +264,12 @@ def test_entries_are_found_by_their_first_digits(root: Path, key: str) -> None:
     write(root, key)
     write(root, "f" * 32)
     assert [entry.key for entry in opened(root).find(key[:4])] == [key]
+
+
+def test_a_binary_of_a_gigabyte_is_not_looked_into(root: Path, key: str) -> None:
+    """It is neither read into memory nor called damaged, and a note says so."""
+    with (write(root, key) / "binary").open("r+b") as file:
+        file.truncate(3 << 30)
+    cache = opened(root)
+    checked = cache.check(only(cache))
+    assert (checked.findings, "was not looked into" in checked.notes[0]) == ((), True)
