@@ -15,11 +15,39 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. An interrupt ends it in one sentence from its first moment on."""
+    code = _run(arguments)
+    if arguments is None:  # this is the whole process
+        from gpucache import interrupts
+        from gpucache.cli.entry import INTERRUPTED
+
+        interrupts.ignore()
+        if code == INTERRUPTED:
+            _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End this process, all else being done.
+
+    Python itself forgets the exit code where an interrupt came during an ``exec``, of which imports are full.
+    """
+    import os
+    from contextlib import suppress
+
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         from gpucache.cli.entry import main as run
 
         return run(arguments)
-    except KeyboardInterrupt:  # while modules were imported, or before or after the verb
+    except BaseException as error:  # while modules were imported, or before or after the verb
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise  # the second is what Python makes of the first where a class is made
         from gpucache import interrupts
 
         interrupts.disarm()
@@ -28,8 +56,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         streams.complain("")  # the terminal wrote ^C on this line
         return interrupted(sys.argv[1:] if arguments is None else arguments)
-    finally:
-        if arguments is None:
-            from gpucache import interrupts
-
-            interrupts.ignore()

@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.give_up()  # whoever read us has gone; nothing is wrong
         return 0
     except Exception as error:  # the last line of defence
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         return _failed(own, error) if isinstance(error, OSError) else _unexpected(own, error)
 
 

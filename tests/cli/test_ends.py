@@ -119,6 +119,42 @@ def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[s
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
 
 
+_STRUCK_WITHIN = """
+import sys
+class Field:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+class Strike:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            {where}
+sys.meta_path.insert(0, Strike())
+"""
+
+
+@pytest.mark.parametrize("module", ["gpucache.model", "gpucache.render.tables"])
+@pytest.mark.parametrize(
+    "where",
+    ["type('Made', (), {'field': Field()})", "exec('raise KeyboardInterrupt')"],
+    ids=["class", "exec"],
+)
+def test_an_interrupt_that_python_makes_something_else_of(tmp_path: Path, where: str, module: str) -> None:
+    """While a class is made it becomes another error, in an exec another exit code; people see neither."""
+    (tmp_path / "sitecustomize.py").write_text(
+        _STRUCK_WITHIN.format(where=where, module=module), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "inspect"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "GPUCACHE_DIR": str(tmp_path / "root")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
+
+
 def test_an_early_interrupt_is_one_document(tmp_path: Path) -> None:
     """With --json it is a document that says so."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module="click"), encoding="utf-8")
