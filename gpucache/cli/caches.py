@@ -1,7 +1,8 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,6 +61,18 @@ def finish(opened: Opened, code: int) -> None:
     for sentence in unread:
         complain(f"gpucache: {sentence}; entries in it are not counted")
     leave(ExitCode.CACHE_UNUSABLE if unread and code == ExitCode.DONE else code)
+
+
+@contextmanager
+def found_or_unread(opened: Opened) -> Iterator[None]:
+    """Where nothing is found under a name, blame the folders of entries that could not be listed, if any."""
+    try:
+        yield
+    except UsageError:
+        unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
+        if not unread:
+            raise
+        raise CacheUnusableError(f"{'; '.join(unread)}; what was named may be in it") from None
 
 
 class CacheName(click.ParamType[str]):

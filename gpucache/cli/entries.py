@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucache.cli.caches import Opened
+from gpucache.cli.caches import Opened, found_or_unread
 from gpucache.cli.globals import given
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def _selected(
 ) -> "list[tuple[Cache, CacheEntry]]":
     from gpucache.engine.inspect import select_by_cache
 
-    found = select_by_cache(opened.caches, what, targets)
+    with found_or_unread(opened):
+        found = select_by_cache(opened.caches, what, targets)
     return [(cache, entry) for cache, entries in found for entry in entries]
 
 

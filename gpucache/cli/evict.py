@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.cli.streams import complain
@@ -123,7 +123,8 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
     toolchains, now_ns = _toolchains(asked), time.time_ns()
     limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
     scanned = [(cache, own, list(cache.scan())) for cache, own in limits]
-    _check_names(asked, [entry for _, _, entries in scanned for entry in entries])
+    with found_or_unread(opened):
+        _check_names(asked, [entry for _, _, entries in scanned for entry in entries])
     return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName
 
@@ -70,7 +70,8 @@ def _run(
     from gpucache.engine.verify import repaired, run_verify
     from gpucache.render.progress import display
 
-    selected = select_by_cache(opened.caches, what)
+    with found_or_unread(opened):
+        selected = select_by_cache(opened.caches, what)
     total = sum(len(entries) for _, entries in selected)
     toolchains = [device.toolchain for device in devices if device.toolchain is not None]
     outcomes: list[Checked] = []

@@ -76,6 +76,17 @@ def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
     assert list(folder.iterdir())
 
 
+@pytest.mark.parametrize("words", [("inspect",), ("verify",), ("evict", "--dry-run", "--program")])
+def test_what_is_named_may_be_in_a_folder_that_cannot_be_listed(root: Path, words: tuple[str, ...]) -> None:
+    """Then nobody claims that there is no such entry: the folder is named, and the exit code is 5."""
+    folder = _folders(root)[0]
+    (entry,) = folder.iterdir()
+    done = _failing(folder, "getdents64", errno.EIO, *words, entry.stem, root=root)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith(f"gpucache: {folder} cannot be read: Input/output error; ")
+    assert done.stderr.endswith("; what was named may be in it\n") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_a_folder_of_all_entries_that_cannot_be_listed_is_one_sentence(root: Path, error: int) -> None:
     """Nothing can be said of the cache then, and neither the answer nor gpucache is blamed."""
