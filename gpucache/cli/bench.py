@@ -21,9 +21,7 @@ PAIRS = 5
 PEERS = ("pyopencl", "cuda.core", "driver")
 
 
-@click.command(
-    cls=BuildCommand, short_help="Time starts with nothing cached against starts with everything cached."
-)
+@click.command(cls=BuildCommand)
 @source_options
 @click.option(
     "--runs",

@@ -8,7 +8,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.errors import UsageError
 
 
-@click.command(short_help="List devices and compilers as targets.")
+@click.command()
 @click.option(
     "--save",
     metavar="FILE",

@@ -15,7 +15,7 @@ from gpucache import __version__, interrupts, refusals
 from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
-from gpucache.cli.group import gpucache
+from gpucache.cli.group import VERBS, gpucache
 from gpucache.errors import CompileError, GpucacheError
 
 INTERRUPTED = 130
@@ -107,7 +107,7 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
     if "--json" in own:
         from gpucache.render.document import error_document
 
-        verb = next((word for word in own if word in gpucache.commands), "")
+        verb = next((word for word in own if word in VERBS), "")
         with suppress(OSError):
             click.echo(error_document(verb, message, code))
         streams.refusal()

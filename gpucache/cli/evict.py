@@ -29,7 +29,7 @@ NOTHING_ASKED = (
 )
 
 
-@click.command(short_help="Remove entries by size, age, or what they are.")
+@click.command()
 @cache_option
 @click.option(
     "--max-size",

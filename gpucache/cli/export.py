@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FORMATS = ("futhark", "rocfft", "rocfft-image", "rocfft-restore")
 
 
-@click.command(short_help="Write a cache file of another system.")
+@click.command()
 @click.argument("form", metavar="|".join(FORMATS), type=click.Choice(FORMATS))
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))

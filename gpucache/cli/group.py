@@ -1,17 +1,23 @@
-"""The group of all verbs, and the version."""
+"""The group of all verbs, and the version. A verb's module is imported when that verb is asked for."""
+
+from importlib import import_module
 
 import click
 
 from gpucache import __version__
 from gpucache.cli import completion
-from gpucache.cli.bench import bench
-from gpucache.cli.devices import devices
-from gpucache.cli.evict import evict
-from gpucache.cli.export import export
 from gpucache.cli.globals import global_options
-from gpucache.cli.inspect import inspect
-from gpucache.cli.verify import verify
-from gpucache.cli.warm import warm
+
+VERBS = {
+    "devices": "List devices and compilers as targets.",
+    "warm": "Compile programs into the cache before they are needed.",
+    "inspect": "Show what is cached, and why something missed.",
+    "verify": "Check headers, checksums, keys and payloads.",
+    "evict": "Remove entries by size, age, or what they are.",
+    "bench": "Time starts with nothing cached against starts with everything cached.",
+    "export": "Write a cache file of another system.",
+}
+"""Every verb with its help in one line, in the order in which they are used."""
 
 EXIT_STATUS = {
     0: "done",
@@ -28,11 +34,24 @@ EXIT_CODES = "\b\nExit codes:\n" + "".join(
 
 
 class Verbs(click.Group):
-    """Verbs in the order in which they are used, not of the alphabet."""
+    """Verbs that are listed without being imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - Click's signature
         """The verbs."""
-        return list(self.commands)
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """A verb, from the module that is called as it is."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"gpucache.cli.{cmd_name}"), cmd_name)
+        command.short_help = VERBS[cmd_name]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The verbs with their help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,5 +65,3 @@ def gpucache() -> None:
 
 
 completion.register()
-for _verb in (devices, warm, inspect, verify, evict, bench, export):
-    gpucache.add_command(_verb)

@@ -40,7 +40,7 @@ MISSES_SHOWN = 10
 MISSES_KEPT = 4096
 
 
-@click.command(cls=BuildCommand, short_help="Show what is cached, and why something missed.")
+@click.command(cls=BuildCommand)
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")

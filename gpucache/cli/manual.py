@@ -38,13 +38,20 @@ _ROOT = (
 
 def pages(context: click.Context) -> dict[str, str]:
     """The page of a group and of each of its commands, by file name."""
-    group = context.command
-    assert isinstance(group, click.Group)
     verbs = [
-        click.Context(command, info_name=verb, parent=context) for verb, command in group.commands.items()
+        click.Context(command, info_name=verb, parent=context) for verb, command in commands(context).items()
     ]
     every = [(page_name(one), 1) for one in (context, *verbs)] + list(FORMATS)
     return {f"{page_name(one)}.1": _page(one, every) for one in (context, *verbs)}
+
+
+def commands(context: click.Context) -> dict[str, click.Command]:
+    """The commands of a group by name; none of what is no group."""
+    group = context.command
+    if not isinstance(group, click.Group):
+        return {}
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def page_name(context: click.Context) -> str:
@@ -76,7 +83,7 @@ def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
 def _commands(context: click.Context) -> Iterator[str]:
     if isinstance(context.command, click.Group):
         yield roff.heading("COMMANDS")
-        for verb, command in context.command.commands.items():
+        for verb, command in commands(context).items():
             page = roff.reference(f"{page_name(context)}-{verb}", 1)
             yield from (".TP", page, roff.filled(command.short_help or ""))
 

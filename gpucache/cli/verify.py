@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes import CacheEntry, Checked
 
 
-@click.command(short_help="Check headers, checksums, keys and payloads.")
+@click.command()
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @click.option("--load", is_flag=True, help="Load each entry on its device, in a child process.")

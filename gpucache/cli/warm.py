@@ -29,7 +29,7 @@ NEXT = (
 )
 
 
-@click.command(cls=BuildCommand, short_help="Compile programs into the cache before they are needed.")
+@click.command(cls=BuildCommand)
 @source_options
 @click.option(
     "--jobs", "-j", metavar="N", type=click.IntRange(1, 1024), help="Workers; default from cores and memory."

@@ -41,16 +41,14 @@ OF_COMMANDS = manual.pages(generate.tree())
 def commands(command: click.Command = gpucache, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The path of every command of the tree, the root's being empty."""
     yield path
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from commands(inner, (*path, name))
+    for name, inner in manual.commands(click.Context(command)).items():
+        yield from commands(inner, (*path, name))
 
 
 def command_at(path: tuple[str, ...]) -> click.Command:
     command: click.Command = gpucache
     for name in path:
-        assert isinstance(command, click.Group)
-        command = command.commands[name]
+        command = manual.commands(click.Context(command))[name]
     return command
 
 
