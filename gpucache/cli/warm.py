@@ -286,16 +286,19 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers, worker_build
-    from gpucache.engine.warm import Progress, count, interrupted, run_warm, settled
+    from gpucache.engine.warm import Named, Progress, count, interrupted, run_warm, settled
     from gpucache.interrupts import disarm
     from gpucache.render.progress import display
 
     layers = open_layers(how.settings, shared=how.shared, command="gpucache warm")
     outcomes: list[WarmOutcome] = []
+    running: list[Named] = []
     with display(quiet=given().quiet or given().json) as bar:
 
         def progress(now: Progress) -> None:
-            bar.show(now.done, now.total, ", ".join(now.running) or "waiting for a worker")
+            running[:] = now.running
+            labels = [f"{program} [{variant}]" if variant else program for program, _, variant in running]
+            bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
 
         run = run_warm(
             items,
@@ -314,7 +317,7 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
         except KeyboardInterrupt:
             disarm()
             run.close()
-            outcomes += interrupted(items, outcomes)
+            outcomes += interrupted(items, outcomes, running)
     if not how.check:
         count(layers, outcomes)
         if layers.trim is not None:

@@ -4,14 +4,14 @@ Owns the plan (pure), and the run: what is there is a hit in this process, the r
 workers, retried once when a worker dies, then kept on the poison list.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time_ns
 
 from gpucache.backends.interface import Backend
 from gpucache.engine.explain import is_shorter, process_record
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import check_required, find_whole
+from gpucache.engine.lookup import LOG_LIMIT, check_required, find_whole
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.targets import default_devices, select_target
@@ -35,6 +35,11 @@ class WarmItem:
     toolchain: Toolchain | None = None
     skipped: str = ""
 
+    @property
+    def name(self) -> "Named":
+        """What tells it from the others."""
+        return self.program, self.target, self.variant
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -51,10 +56,12 @@ class Progress:
 
     done: int
     total: int
-    running: tuple[str, ...]
+    running: tuple["Named", ...]
 
 
 Build = Callable[[Job], Hit | Built]
+Named = tuple[str, str, str]
+"""An item by program, target and variant."""
 
 
 def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
@@ -64,15 +71,16 @@ def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backen
     return sorted(languages | {name for name in named if name in backends})
 
 
-def interrupted(items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome]) -> list[WarmOutcome]:
-    """An outcome for every item that a run was stopped before."""
-    settled = {(outcome.program, outcome.target, outcome.variant) for outcome in outcomes}
+def interrupted(
+    items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome], running: Collection["Named"]
+) -> list[WarmOutcome]:
+    """An outcome for every item that a run was stopped before, or at."""
+    settled = {(one.program, one.target, one.variant) for one in outcomes}
+    told = {True: "it was being compiled", False: "it was not reached"}
     return [
-        WarmOutcome(
-            item.program, item.target, WarmResult.INTERRUPTED, item.variant, reason="it was not reached"
-        )
+        WarmOutcome(*item.name[:2], WarmResult.INTERRUPTED, item.variant, reason=told[item.name in running])
         for item in items
-        if (item.program, item.target, item.variant) not in settled
+        if item.name not in settled
     ]
 
 
@@ -246,13 +254,11 @@ class _Tally:
     """How far a run is, told to whoever watches."""
 
     def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
-        self.done = 0
-        self._total = total
-        self._progress = progress
+        self.done, self._total, self._progress = 0, total, progress
 
     def running(self, now: "Sequence[_Numbered]") -> None:
         """Tell what is being compiled."""
-        self._progress(Progress(self.done, self._total, tuple(numbered.label for numbered in now)))
+        self._progress(Progress(self.done, self._total, tuple(numbered.name for numbered in now)))
 
 
 def _compile(
@@ -284,7 +290,7 @@ def _round(
     # process, so each of its programs gets a process of its own.
     for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
         some = [pair for pair in pending if pair[1].compilation.late is late]
-        jobs = [_Numbered(index, _label(item), _job(item, own)) for index, (item, _) in enumerate(some)]
+        jobs = [_Numbered(index, item.name, _job(item, own)) for index, (item, _) in enumerate(some)]
         if jobs:
             for numbered, answer in run_isolated(_Call(build), jobs, own, tally.running):
                 yield *some[numbered.index], answer
@@ -293,7 +299,7 @@ def _round(
 @dataclass(frozen=True, slots=True)
 class _Numbered:
     index: int
-    label: str
+    name: Named
     job: Job
 
 
@@ -319,11 +325,9 @@ def _answered(
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
-        log = error.log if isinstance(error, CompileError) else ""
-        if isinstance(error, GpucacheError):
-            reason = error.message
-        else:
-            reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
+        log = error.log[:LOG_LIMIT] if isinstance(error, CompileError) else ""
+        reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
+        reason = error.message if isinstance(error, GpucacheError) else reason
         return _outcome(item, WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
     if isinstance(answer.value, Hit):
         return _hit(item, prepared, answer.value)
@@ -341,7 +345,7 @@ def _answered(
         key=str(built.key),
         compile_ns=built.artifact.compile_ns,
         reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
-        log=built.artifact.build_log,
+        log=built.artifact.build_log[:LOG_LIMIT],
         verdict=built.miss.verdict,
         lacks_kernels=lacks_kernels(prepared, built.artifact.payload),
     )
@@ -394,7 +398,3 @@ def _job(item: WarmItem, bounds: Bounds) -> Job:
         raise ValueError("an item that is skipped has no job")
     # Half of the time may go by waiting for whoever builds the same, half is for building it here.
     return Job(item.request, item.toolchain, bounds.timeout_s / 2)
-
-
-def _label(item: WarmItem) -> str:
-    return f"{item.program} [{item.variant}]" if item.variant else item.program

@@ -104,8 +104,12 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     finally:
         child.kill()
     assert (child.returncode, err) == (130, "")
-    results = {row["program"]: row["result"] for row in json.loads(out)["outcomes"]}
-    assert results == {"endless.cu": "interrupted", "vector.cu": "hit"}
+    rows = {row["program"]: row for row in json.loads(out)["outcomes"]}
+    assert {name: row["result"] for name, row in rows.items()} == {
+        "endless.cu": "interrupted",
+        "vector.cu": "hit",
+    }
+    assert rows["endless.cu"]["reason"] == "it was being compiled"
     assert workers
     wait_until(lambda: all(map(_gone, workers)))
 

@@ -71,7 +71,7 @@ class Warming:
 
     def _watch(self, now: Progress) -> None:
         self.seen.append(now)
-        if "bad.cu" in now.running:
+        if ("bad.cu", TARGET, "") in now.running:
             self.noticed.touch()
 
 

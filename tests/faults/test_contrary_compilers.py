@@ -65,8 +65,12 @@ class Contrary:
 
     def warm(self, names: Sequence[str], *words: object, **more: str) -> dict[str, Any]:
         """The outcomes by name."""
+        return self.run(*self.sources(names), *words, **more)
+
+    def run(self, *words: object, **more: str) -> dict[str, Any]:
+        """The outcomes of sources by name."""
         done = subprocess.run(
-            self.command(*self.sources(names), *words),
+            self.command(*words),
             env={**self.environ, **more},
             capture_output=True,
             text=True,
@@ -135,6 +139,15 @@ def test_the_others_are_built(whole: tuple[Contrary, dict[str, Any]]) -> None:
     """Programs beside the disasters are built, as are those of a compiler that is merely loud or forks."""
     _, outcomes = whole
     assert {name: outcomes[name]["result"] for name in BUILT} == dict.fromkeys(BUILT, "built")
+
+
+def test_a_log_is_cut(contrary_runs: Contrary) -> None:
+    """However much a compiler says, a report of it holds no more than an entry does: 64 KiB."""
+    talks, refuses = contrary_runs.sources(["talk", "refuse"])
+    refuses.write_text("// behave: talk\n// behave: fail\n", encoding="ascii")
+    outcomes = contrary_runs.run(talks, refuses)
+    told = {name: (row["result"], len(row["log"])) for name, row in outcomes.items()}
+    assert told == {"talk": ("built", 65536), "refuse": ("failed", 65536)}
 
 
 def test_no_process_of_a_compiler_lives_on(whole: tuple[Contrary, dict[str, Any]]) -> None:
