@@ -1,0 +1,166 @@
+"""Whatever lies where an entry should: the program gets its own, verify names it, and a repair removes it."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.own import OwnCache
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import get_or_build
+from gpucache.engine.verify import repaired, run_verify
+from gpucache.outcomes import Built, Checked, Hit, Location
+from gpucache.store import DirectoryStore
+from gpucache.store.format import HEADER
+from gpucache.store.quarantine import BYTES_CAP
+from tests.engine.conftest import Compiler, make_ready
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX files")
+_READY, _OTHER = make_ready(), make_ready(options=("-DOTHER",))
+_COMPILER = Compiler("wanted")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    """A cache of two programs."""
+    made = DirectoryStore(tmp_path / "root", writable=True)
+    for ready, remark in ((_READY, "wanted"), (_OTHER, "another")):
+        get_or_build(Layers(user=made), ready, Compiler(remark))
+    return made
+
+
+def _path(store: DirectoryStore, key: str = _READY.key.hex) -> Path:
+    return store.root / "v1" / "entries" / key[:2] / f"{key}.gpc"
+
+
+def _header(path: Path, offset: int, value: int, size: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(value.to_bytes(size, "little"))
+
+
+def _instead(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def put(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return put
+
+
+def _listen(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        place = os.open(path.parent, os.O_RDONLY)
+        bound.bind(f"/proc/self/fd/{place}/{path.name}")
+        os.close(place)
+
+
+def _device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o600 | 0o020000, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("only the administrator makes devices")
+
+
+def _full_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "a file").write_bytes(b"of somebody")
+
+
+def _other(path: Path) -> Path:
+    return path.parents[1] / _OTHER.key.hex[:2] / f"{_OTHER.key.hex}.gpc"
+
+
+_WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "nothing in it": (lambda path: os.truncate(path, 0), "truncated"),
+    "a byte more": (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "corrupt"),
+    "a page more": (lambda path: path.write_bytes(path.read_bytes() + bytes(4096)), "corrupt"),
+    "gigabytes more": (lambda path: os.truncate(path, 5 << 30), "corrupt"),
+    "the entry of another key": (lambda path: shutil.copy(_other(path), path), "misplaced"),
+    "a text": (lambda path: path.write_bytes(b"not an entry\n" * 100), "corrupt"),
+    "the head's length lies": (lambda path: _header(path, 12, 2**32 - 1, 4), "corrupt"),
+    "the detail's length lies": (lambda path: _header(path, 16, 2**63, 8), "corrupt"),
+    "the payload's length lies": (lambda path: _header(path, 24, 2**64 - 1, 8), "corrupt"),
+    "the total lies": (lambda path: _header(path, 32, 2**63, 8), "truncated"),
+    "the total is too small": (lambda path: _header(path, 32, HEADER.size, 8), "corrupt"),
+    "a folder": (_instead(Path.mkdir), "untrusted"),
+    "a folder with files": (_instead(_full_folder), "untrusted"),
+    "a link to nothing": (_instead(lambda path: path.symlink_to("nowhere")), "untrusted"),
+    "a link to an entry": (_instead(lambda path: path.symlink_to(_other(path))), "untrusted"),
+    "a link to itself": (_instead(lambda path: path.symlink_to(path)), "untrusted"),
+    "a FIFO": (_instead(os.mkfifo), "untrusted"),
+    "a socket": (_instead(_listen), "untrusted"),
+    "a device": (_instead(_device), "untrusted"),
+    "writable by all": (lambda path: path.chmod(0o666), "untrusted"),
+}
+wrong = pytest.mark.parametrize(("put", "kind"), _WRONG.values(), ids=_WRONG)
+
+
+def _got(store: DirectoryStore) -> str:
+    """How a program gets what it wants: by a compile or by a hit; its bytes are always right."""
+    outcome = get_or_build(Layers(user=store), _READY, _COMPILER)
+    payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
+    assert payload == _COMPILER.payload
+    assert not isinstance(outcome, Built) or outcome.key is not None, outcome
+    return type(outcome).__name__
+
+
+def _verified(store: DirectoryStore, *, repair: bool = False) -> list[Checked]:
+    cache = OwnCache(store, Location("gpucache", str(store.root), "a test", True, None))
+    found = list(run_verify(cache, list(cache.scan())))
+    return repaired(cache, found) if repair else [checked for checked, _ in found]
+
+
+def _findings(checked: list[Checked]) -> list[tuple[str, str, bool]]:
+    return [(one.entry, one.kind.value, one.repaired) for each in checked for one in each.findings]
+
+
+@wrong
+def test_the_program_builds_its_own_and_the_next_one_hits(
+    store: DirectoryStore, put: Callable[[Path], object], kind: str
+) -> None:
+    """What was wrong is out of the way after one compile, and nothing else is touched."""
+    put(_path(store))
+    other = _other(_path(store)).read_bytes()
+    assert [_got(store), _got(store)] == ["Built", "Hit"]
+    assert _findings(_verified(store)) == []
+    assert _other(_path(store)).read_bytes() == other
+
+
+@wrong
+def test_verify_names_it_and_repair_takes_it_away(
+    store: DirectoryStore, put: Callable[[Path], object], kind: str
+) -> None:
+    """Verify alone changes nothing; what repair takes is in the quarantine, within its bounds."""
+    put(_path(store))
+    before = os.lstat(_path(store))
+    assert _findings(_verified(store)) == [(_READY.key.hex, kind, False)]
+    assert os.lstat(_path(store)) == before
+    assert _findings(_verified(store, repair=True)) == [(_READY.key.hex, kind, True)]
+    assert not os.path.lexists(_path(store))
+    assert _findings(_verified(store)) == []
+    assert sum(path.lstat().st_size for path in store.root.glob("v1/quarantine/*")) <= BYTES_CAP
+    assert [_got(store), _got(store)] == ["Built", "Hit"]
+
+
+def test_an_entry_of_a_later_version_is_left_alone_until_its_key_is_built_anew(store: DirectoryStore) -> None:
+    """It is no damage, so that nobody takes it away."""
+    _header(_path(store), 8, 2, 4)
+    before = _path(store).read_bytes()
+    assert _findings(_verified(store, repair=True)) == [(_READY.key.hex, "unsupported", False)]
+    assert _path(store).read_bytes() == before
+    assert not list(store.root.glob("v1/quarantine/*"))
+    assert [_got(store), _got(store)] == ["Built", "Hit"]
+
+
+def test_two_entries_that_were_exchanged_are_both_misplaced(store: DirectoryStore) -> None:
+    """Each is a sound entry, and would be the wrong program."""
+    path, other = _path(store), _other(_path(store))
+    one, two = path.read_bytes(), other.read_bytes()
+    path.write_bytes(two)
+    other.write_bytes(one)
+    assert {kind for _, kind, _ in _findings(_verified(store))} == {"misplaced"}
+    assert [_got(store), _got(store)] == ["Built", "Hit"]
+    assert _findings(_verified(store, repair=True)) == [(_OTHER.key.hex, "misplaced", True)]
