@@ -190,7 +190,10 @@ def main() -> None:
     while True:
         ready, _, _ = select.select([device, sys.stdin], [], [])
         if sys.stdin in ready:
-            failing, _, name = sys.stdin.readline().strip().partition(" ")
+            line = sys.stdin.readline()
+            if not line:
+                return  # whoever mounted it has gone
+            failing, _, name = line.strip().partition(" ")
             error = getattr(errno, name) if name else 0
             print("so be it", flush=True)  # noqa: T201
             continue

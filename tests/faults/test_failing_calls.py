@@ -115,12 +115,12 @@ def test_a_hit(nvrtc: Builder, warm: Path, tmp_path: Path) -> None:
 
 def test_a_publish(nvrtc: Builder, emptied: Path, tmp_path: Path) -> None:
     """Whatever fails of a publish, the program gets its binary; what is not kept is said once."""
-    _attack("a publish", nvrtc, emptied, tmp_path, every=8)
+    _attack("a publish", nvrtc, emptied, tmp_path, every=12)
 
 
 def test_the_first_publish(nvrtc: Builder, tmp_path: Path) -> None:
     """The same where the root has to be made first."""
-    _attack("a first publish", nvrtc, tmp_path / "nothing", tmp_path, every=8)
+    _attack("a first publish", nvrtc, tmp_path / "nothing", tmp_path, every=12)
 
 
 def test_a_miss_that_is_noted(place: Path, tmp_path: Path, opencl_environment: Mapping[str, str]) -> None:

@@ -83,7 +83,7 @@ def test_an_operation_that_always_fails(disk: Disk, builder: Builder, kind: str)
         for entry in template.glob("v1/entries/*/*.gpc"):
             entry.unlink()
     wrong = []
-    each = list(product(OPERATIONS, ERRORS))[:: trials(7, 1)]
+    each = list(product(OPERATIONS, ERRORS))[:: trials(13, 1)]
     for operation, error in each:
         shutil.rmtree(disk.folder / "root", ignore_errors=True)
         if kind != "a first publish":
