@@ -18,11 +18,14 @@ _REMEDIES = {
     "end programs that are not needed": (errno.EAGAIN,),
     "mount it again": (errno.ESTALE, errno.ENOTCONN) if hasattr(errno, "ESTALE") else (),
     "shorten its path": (errno.ENAMETOOLONG,),
+    "keep it smaller, or raise the limit of files (ulimit -f)": (errno.EFBIG,),
+    "move that folder elsewhere": (errno.EISDIR,),
+    "keep the cache on another file system": (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK),
     "mend its links": (errno.ELOOP,),
 }
 _BY_NUMBER = {number: remedy for remedy, numbers in _REMEDIES.items() for number in numbers}
 _FAILING = "check its disk or server"
-_OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT, errno.EFBIG, errno.EOPNOTSUPP})
+_OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT})
 
 
 def reason(error: OSError) -> str:

@@ -17,6 +17,7 @@ from gpucache import refusals
         (errno.EMFILE, "let the process open more files (ulimit -n)"),
         (errno.ESTALE, "mount it again"),
         (errno.EIO, "check its disk or server"),
+        (errno.EOPNOTSUPP, "keep the cache on another file system"),
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(number: int, remedy: str) -> None:

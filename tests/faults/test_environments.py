@@ -47,9 +47,9 @@ Run = Callable[..., list[str]]
 def run(tmp_path: Path) -> Run:
     """Run the program with a root, under a shell that sets its limits; what the library said."""
     program = tmp_path / "program.py"
-    program.write_text(_PROGRAM, encoding="ascii")
 
-    def run(root: Path, setting: str = "true", level: str = "info") -> list[str]:
+    def run(root: Path, setting: str = "true", level: str = "info", text: str = _PROGRAM) -> list[str]:
+        program.write_text(text, encoding="ascii")
         done = subprocess.run(
             ["sh", "-c", f'{setting}; exec "$0" "$@"', sys.executable, program],
             env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_LOG": level},
@@ -106,6 +106,22 @@ def test_a_full_disk(run: Run, mount: Callable[[str], Path]) -> None:
     _told_once(
         run(disk / "cache"), f"nothing could be kept in {disk}/cache: No space left on device; make room"
     )
+
+
+def test_a_full_disk_under_the_cache_of_cuda_core(run: Run, mount: Callable[[str], Path]) -> None:
+    """What cuda.core hands over to be kept is not, and one line says so for all of it."""
+    disk = mount("size=256k")
+    DirectoryStore(disk / "cache", writable=True).prepare()
+    _fill(disk)
+    text = """
+from gpucache.cuda import ProgramCache
+
+cache = ProgramCache()
+cache.update((str(number), b"code") for number in range(3))
+assert len(cache) == 0
+"""
+    said = run(disk / "cache", text=text)
+    _told_once(said, f"nothing could be kept in {disk}/cache: No space left on device; make room")
 
 
 def test_a_disk_without_inodes(run: Run, mount: Callable[[str], Path]) -> None:
