@@ -39,6 +39,7 @@ _CLI = frozenset(
         "engine",
         "render",
         "assembly",
+        "jobs",
         "exports",
         "surroundings",
         "examples",
@@ -75,6 +76,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "render": frozenset({"model", "outcomes", "units"}),
     "assembly": frozenset(
         {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
+    ),
+    "jobs": frozenset(
+        {"leaves", "settings", "assembly", "engine", "backends", "caches.interface", "store.interface"}
     ),
     "exports": frozenset({"leaves", "caches", "backends"}),
     "surroundings": frozenset({"leaves", "caches", "engine"}),

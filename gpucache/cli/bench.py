@@ -176,9 +176,10 @@ def _extent(runs: int | None, budget: float | None, against: tuple[str, ...]) ->
 
 
 def _run(items: "list[WarmItem]", extent: "Extent", timeout: float) -> "list[BenchCase]":
-    from gpucache.assembly import backends, bench_workers
+    from gpucache.assembly import backends
     from gpucache.engine.bench import run_bench
     from gpucache.engine.pool import Bounds
+    from gpucache.jobs import bench_workers
     from gpucache.render.progress import display
 
     cases: list[BenchCase] = []

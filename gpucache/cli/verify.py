@@ -88,15 +88,16 @@ def _run(
 
 def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
     """What is tried with the entries of each of our own roots."""
-    from gpucache import assembly
-
     trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
     for option, asked in (("--load", load), ("--rebuild", rebuild)):
         if asked:
             opened.require_own(option)
-    for own in opened.owns:
-        if load:
-            trials[own.cache.location().root].append(assembly.load_trial(own.cache))
-        if rebuild:
-            trials[own.cache.location().root].append(assembly.rebuild_trial(own.cache, devices))
+    if load or rebuild:
+        from gpucache import jobs
+
+        for own in opened.owns:
+            if load:
+                trials[own.cache.location().root].append(jobs.load_trial(own.cache))
+            if rebuild:
+                trials[own.cache.location().root].append(jobs.rebuild_trial(own.cache, devices))
     return trials

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpucache.assembly import backends, open_layers, worker_build
+from gpucache.assembly import backends, open_layers
 from gpucache.engine.pool import Bounds
 from gpucache.engine.warm import Build, Job, Progress, WarmItem, plan_warm, run_warm
+from gpucache.jobs import worker_build
 from gpucache.manifest import ProgramSpec
 from gpucache.model import Device, Language, Program
 from gpucache.outcomes import Built, Hit, WarmOutcome, WarmResult
