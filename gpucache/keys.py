@@ -4,11 +4,11 @@ A key is SHA-256 over a sequence of frames, each an 8-byte little-endian length 
 counts: first the schema, then label and value of every field in order. Framing keeps bytes from
 moving between fields. What enters: language, digest of the source, the include closure (name as
 spelled with digest, names that resolved nowhere, and a digest of how names resolved), canonical
-build options, artifact kind, the toolchain's fields, environment variables that reach the
-compiler, and name expressions. A located key adds the directories and file name that the compiler
-could have written into its output. Local sizes are no part of a key: an artifact that is compiled
-for more of them serves a request that names fewer, so its head says for which. (Entries of gpucache 0.1
-with local sizes among their fields are sound, and no longer asked for.)
+build options, the mode of checks where they are compiled in, artifact kind, the toolchain's fields,
+environment variables that reach the compiler, and name expressions. A located key adds the directories
+and file name that the compiler could have written into its output. Local sizes are no part of a key: an
+artifact that is compiled for more of them serves a request that names fewer, so its head says for which.
+(Entries of gpucache 0.1 with local sizes among their fields are sound, and no longer asked for.)
 
 Must not know what a field means to a compiler: backends say which fields there are.
 """
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gpucache.model import BuildRequest, CacheKey, Closure, KeyField, Toolchain
+from gpucache.model import BuildRequest, CacheKey, Checks, Closure, KeyField, Toolchain
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
@@ -77,6 +77,8 @@ def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterab
         yield "resolution of includes", closure.resolution
     for option in inputs.options:
         yield "option", option
+    if request.checks is not Checks.NONE:
+        yield "checks", request.checks.value
     yield "artifact kind", request.artifact_kind.value
     yield from inputs.toolchain.fields
     for name, value in inputs.environment:

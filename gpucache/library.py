@@ -24,6 +24,7 @@ from gpucache.engine.explain import process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
+from gpucache.model import Checks
 from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
@@ -81,6 +82,17 @@ def texts(argument: str, values: object) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in listed):
         raise _unfit(argument, "a list of texts", values)
     return listed
+
+
+def checks_mode(value: object) -> Checks:
+    """The argument ``checks``; raises TypeError or ValueError."""
+    wanted = f"one of {', '.join(map(repr, map(str, Checks)))}"
+    if not isinstance(value, str):
+        raise _unfit("checks", wanted, value)
+    try:
+        return Checks(value)
+    except ValueError:
+        raise ValueError(f"checks must be {wanted}, not {_shown(value)}") from None
 
 
 def build_options(options: object) -> str | tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a PyOpenCL program imports: ``build_program``, a build that asks the cache first.
+"""What a PyOpenCL program imports: ``build_program``, which asks the cache first, and ``CheckedQueue``.
 
 Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
 made from a binary knows less of itself. A compiler that builds late is left to build as it does without
@@ -10,6 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,21 @@ from pyopencl.tools import is_spirv
 
 from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
+from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
+from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, find
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CacheMissError, CompileError, SourceError
-from gpucache.model import Artifact, BuildRequest, Language, Program
+from gpucache.model import Artifact, BuildRequest, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
-__all__ = ["build_program"]
+__all__ = ["CheckedQueue", "build_program"]
+
+_ANY = Target(BACKEND.name, "any")  # until it is known which devices of the context
 
 
 def build_program(
@@ -42,6 +47,7 @@ def build_program(
     include_path: Sequence[str | Path] = (),
     local_sizes: Sequence[Sequence[int] | int] = (),
     headers: Sequence[str | Path] = (),
+    checks: str = "none",
 ) -> Any:
     """A built ``pyopencl.Program``, from the cache where it is there.
 
@@ -52,6 +58,9 @@ def build_program(
     under 65,536 work items in each dimension; ``gpucache warm`` adds those for larger ones.
     ``headers`` are those reached through a macro, named by hand as in a manifest. ``name`` is for
     people: it is what ``gpucache inspect`` shows. SPIR-V as ``source`` is built and not kept.
+    ``checks`` turns on the checks that kernels make with ``gpucache/check.h``: ``none``, ``sync`` or
+    ``async``. Such kernels are launched by a ``CheckedQueue``. The folder of that header is searched
+    where the source names it.
 
     After a miss the program is the compiler's own. After a hit it knows its source, its options and
     what the compiler said, and warns where the compiler did. It is made of a binary, and so its
@@ -60,6 +69,7 @@ def build_program(
     ``-cl-kernel-arg-info`` such a program is not kept.
 
     Raises TypeError or ValueError for an argument that cannot be meant,
+    ``gpucache.errors.SourceError`` for a check whose message does not fit its operands,
     ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
     PyOpenCL's own errors where the program does not compile.
     """
@@ -67,27 +77,45 @@ def build_program(
         raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
     text = library.source_bytes(source)
     given = library.build_options(() if options is None else options)
-    folders, sizes = library.paths("include_path", include_path), library.local_sizes(local_sizes)
-    named = library.paths("headers", headers, library.current_directory())
-    program = Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text)
-    layers = library.layers()
-    call = _Call(context, source, given, folders, devices)
+    mode = library.checks_mode(checks)
+    if mode is not Checks.NONE and is_spirv(source):
+        raise ValueError("checks are of a program's source, and this is SPIR-V; give OpenCL C")
+    request = BuildRequest(
+        program=Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text),
+        target=_ANY,
+        include_dirs=(*library.paths("include_path", include_path), *include_dirs(text, mode)),
+        local_sizes=library.local_sizes(local_sizes),
+        headers=library.paths("headers", headers, library.current_directory()),
+        name_headers=library.NAME_HEADERS,
+        cwd=library.current_directory(),
+        searches_cwd=True,
+        checks=mode,
+    )
+    call = _Call(context, source, given, request, devices)
     if devices is not None and len(call.devices) != len(devices):
         return call.plain()  # none, one twice or another context's: PyOpenCL answers
+    built = _built(library.layers(), request, call)
+    return (
+        built
+        if mode is Checks.NONE
+        else CheckedProgram(built, Checked(request.program.name, mode, call.table))
+    )
+
+
+def _built(layers: Layers, request: BuildRequest, call: "_Call") -> Any:
+    """The program as the cache or the compiler gives it."""
     try:
-        if is_spirv(source):
+        if is_spirv(call.source):
             raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
-        options = (*as_pyopencl_reads(given), *_of_platform(context))
-        prepared = [
-            _prepare(layers, device, program, options, folders, sizes, named) for device in call.devices
-        ]
-        return _answer(layers, prepared, call)
+        options = (*as_pyopencl_reads(call.options), *_of_platform(call.context))
+        request = replace(request, options=options)
+        return _answer(layers, [_prepare(layers, device, request) for device in call.devices], call)
     except (CacheMissError, Warning):
         raise
     except Exception as error:
         if call.failed:
             raise  # the compiler's own answer
-        library.uncached(layers, program.name, error)
+        library.uncached(layers, request.program.name, error)
     return call.program or call.plain()
 
 
@@ -96,26 +124,8 @@ def _of_platform(context: Any) -> Sequence[str]:
     return cl._PLAT_BUILD_OPTIONS.get(context.devices[0].platform.name, [])
 
 
-def _prepare(
-    layers: Layers,
-    device: Any,
-    program: Program,
-    options: tuple[str, ...],
-    include_dirs: tuple[str, ...],
-    local_sizes: tuple[tuple[int, ...], ...],
-    headers: tuple[str, ...],
-) -> Prepared:
-    request = BuildRequest(
-        program=program,
-        target=platforms.target_of(device),
-        options=options,
-        include_dirs=include_dirs,
-        local_sizes=local_sizes,
-        headers=headers,
-        name_headers=library.NAME_HEADERS,
-        cwd=library.current_directory(),
-        searches_cwd=True,
-    )
+def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
+    request = replace(request, target=platforms.target_of(device))
     return prepare(BACKEND, request, platforms.toolchain(device), os.environ, layers)
 
 
@@ -193,31 +203,34 @@ class _Call:
         context: Any,
         source: str | bytes,
         options: str | Sequence[str],
-        include_dirs: Sequence[str],
+        request: BuildRequest,
         devices: Sequence[Any] | None,
     ) -> None:
-        self._context = context
-        self._source = source
-        self._options = options
-        self._include_dirs = include_dirs
+        self.context = context
+        self.source = source
+        self.options = options
+        self._request = request
         self._named = devices
         self.devices = [device for device in context.devices if devices is None or device in devices]
         self.program: Any = None
         self.failed = False
         """Whether the compiler refused: then its error is what the program gets."""
         self.compile_ns = 0
+        self.table: tuple[tuple[str, str], ...] = ()
+        """The failure table of what was built or loaded."""
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
         return self._built(
-            lambda: compiler.build_plainly(self._context, self._source, self._as_given(), self._named)
+            lambda source: compiler.build_plainly(self.context, source, self._as_given(), self._named)
         )
 
     def load(self, layers: Layers, hits: Sequence[Hit]) -> Any:
         """The program of entries, one per device; raises CompileError where the driver rejects one."""
+        self.table = hits[0].head.failures if hits else ()
         return compiler.build_binaries_as_pyopencl(
-            self._context,
-            self._source,
+            self.context,
+            self.source,
             self._as_given(),
             self.devices,
             [hit.payload for hit in hits],
@@ -232,7 +245,7 @@ class _Call:
             if self.program is None:
                 options = for_pyopencl(request)
                 self._built(
-                    lambda: compiler.build_as_pyopencl(self._context, self._source, options, self._named)
+                    lambda source: compiler.build_as_pyopencl(self.context, source, options, self._named)
                 )
             return compiler.artifact_of(self.program, device, request, self.compile_ns)
 
@@ -240,17 +253,25 @@ class _Call:
 
     def _as_given(self) -> str | Sequence[str]:
         """The options as the program gave them, with its folders."""
-        if not self._include_dirs:
-            return self._options
-        given = shlex.split(self._options) if isinstance(self._options, str) else self._options
-        return [*given, command_line(tuple(f"-I{path}" for path in self._include_dirs))]
+        if not self._request.include_dirs:
+            return self.options
+        given = shlex.split(self.options) if isinstance(self.options, str) else self.options
+        return [*given, command_line(tuple(f"-I{path}" for path in self._request.include_dirs))]
 
-    def _built(self, make: Callable[[], Any]) -> Any:
+    def _built(self, make: Callable[[str | bytes], Any]) -> Any:
         started = time.perf_counter_ns()
         try:
-            self.program = make()
+            self.program = make(self._checked())
         except BaseException:
             self.failed = True
             raise
         self.compile_ns = time.perf_counter_ns() - started
         return self.program
+
+    def _checked(self) -> str | bytes:
+        """The source as it is compiled; raises SourceError."""
+        if self._request.checks is Checks.NONE:
+            return self.source
+        done = instrumented(self._request)
+        self.table = done.table
+        return done.source

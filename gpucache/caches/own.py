@@ -12,7 +12,7 @@ from gpucache import payload as payloads
 from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import cache_key
-from gpucache.model import Artifact, ArtifactKind, Entry, EntryHead
+from gpucache.model import Artifact, ArtifactKind, Checks, Entry, EntryHead
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
@@ -222,7 +222,8 @@ def _damage(scanned: ScannedEntry) -> str:
 
 
 def _variant(head: EntryHead) -> str:
-    return " ".join([*head.options, *sorted(head.lowered_names)])
+    mode = [] if head.checks == Checks.NONE else [f"checks={head.checks}"]
+    return " ".join([*head.options, *mode, *sorted(head.lowered_names)])
 
 
 def _scanned(entry: CacheEntry) -> ScannedEntry:

@@ -27,7 +27,7 @@ TWINS_READ = 4
 """Of how many sets of twins of a program, the largest first, key fields are read."""
 _NOT_TOLD = frozenset({"resolution of includes"})
 # People give these other values on purpose: only values that look made by a machine are told.
-_CHOSEN = frozenset({"option", "local size", "name expression"})
+_CHOSEN = frozenset({"option", "checks", "local size", "name expression"})
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LOOKS = (
     ("an address", re.compile(r"0x[0-9a-fA-F]{6,}")),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpucache import __version__, refusals
+from gpucache.checks import instrumented
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.naming import Identity
@@ -267,6 +268,8 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
         toolchain_identity=inputs.toolchain.identity,
         place=_place(request.program.path),
         has_log=bool(artifact.build_log),
+        checks=request.checks.value,
+        failures=instrumented(request).table,
     )
     fields = prepared.located if located else prepared.fields
     detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))

@@ -12,7 +12,7 @@ from gpucache.engine.naming import Identity
 from gpucache.engine.phrases import weight
 from gpucache.engine.prepare import Prepared
 from gpucache.keys import Difference, difference
-from gpucache.model import CacheKey, EntryDetail, EntryHead, KeyField
+from gpucache.model import CacheKey, Checks, EntryDetail, EntryHead, KeyField
 from gpucache.store.interface import UNREADABLE, EntryStore, Event
 
 _NAMES_FOLLOWED = 32
@@ -130,6 +130,7 @@ def _told(head: EntryHead) -> list[KeyField]:
     """The key fields that a head tells."""
     return [
         *(KeyField("option", option) for option in head.options),
+        *([] if head.checks == Checks.NONE else [KeyField("checks", head.checks)]),
         KeyField("artifact kind", head.artifact_kind),
         *(KeyField(label, value) for label, value in head.toolchain),
     ]
@@ -140,6 +141,7 @@ def _known(prepared: Prepared) -> list[KeyField]:
     inputs = prepared.compilation.inputs
     return [
         *(KeyField("option", option) for option in inputs.options),
+        *(item for item in prepared.fields if item.label == "checks"),
         KeyField("artifact kind", prepared.request.artifact_kind.value),
         *(KeyField(label, value) for label, value in inputs.toolchain.fields),
     ]

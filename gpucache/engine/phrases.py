@@ -24,6 +24,7 @@ _WEIGHTS = {
     "option": 4,  # and one more for every further option
     "local size": 0,
     "name expression": 4,
+    "checks": 4,
 }
 _OTHER = 2
 _VERSIONS = {

@@ -12,7 +12,7 @@ from gpucache.engine.verify import Trial
 from gpucache.engine.warm import Job
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import digest
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Program, Target
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
 from gpucache.outcomes import CacheEntry, EntryReport
 from gpucache.sources import load_program
 
@@ -107,6 +107,7 @@ def request_of(report: EntryReport, target: Target, *, changed: bool = False) ->
         name_expressions=tuple(value for label, value in _fields(report) if label == "name expression"),
         local_sizes=report.local_sizes,
         headers=tuple(value for label, value in report.provenance if label == "named header"),
+        checks=Checks(dict(_fields(report)).get("checks", Checks.NONE)),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from typing import NoReturn, TypeVar
 
-from gpucache.model import EntryDetail, EntryHead, KeyField
+from gpucache.model import Checks, EntryDetail, EntryHead, KeyField
 
 BUILD_LOG_CAP = 64 << 10
 """Bytes of build log an entry keeps, in UTF-8."""
@@ -46,6 +46,7 @@ def decode_head(data: bytes) -> EntryHead:
         failures=_pairs(values["failures"]),
         place=_of(str, values.get("place", "")),  # heads of before there were places have none
         has_log=_of(bool, values.get("has_log", False)),  # nor do they tell of a log
+        checks=_of(str, values.get("checks", Checks.NONE.value)),
     )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 
 from gpucache.errors import TargetError
-from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
+from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Checks, Language, Program, Target
 from gpucache.outcomes import Noted
 from gpucache.store import layout
 from gpucache.store.ground import Ground
@@ -70,6 +70,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
         "local_sizes": local_sizes,
         "headers": request.headers,
         "cwd": request.cwd,
+        "checks": request.checks.value,
     }
     return json.dumps(values, separators=(",", ":")).encode("ascii")
 
@@ -101,6 +102,7 @@ def _request(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
         include_dirs=_texts(values["include_dirs"]),
         name_expressions=_texts(values["name_expressions"]),
         headers=_texts(values["headers"]),
+        checks=Checks(_text(values.get("checks", Checks.NONE.value))),
     )
     pairs = values["environment"]
     if not isinstance(pairs, list):

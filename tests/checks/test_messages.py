@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
-from gpucache.checks import Failure, read_record, state, told
-from gpucache.checks.messages import fill, problem
+from gpucache.checks import read_record
+from gpucache.checks.messages import fill, problem, told
+from gpucache.checks.record import Failure, state
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from gpucache.backends.cuda.libraries import nvrtc_libraries
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
 from gpucache.backends.installation import Installation, mark
 from gpucache.backends.interface import Compilation
+from gpucache.checks import instrumented
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolchain
@@ -149,7 +150,7 @@ def _check_kind(request: BuildRequest) -> None:
 
 
 def _create(request: BuildRequest) -> Any:
-    source, _, _ = request.program.source.partition(b"\0")  # where NVRTC stops reading
+    source, _, _ = instrumented(request).source.partition(b"\0")  # where NVRTC stops reading
     return _call(_nvrtc().nvrtcCreateProgram, source, FILE_NAME.encode(), 0, [], [])
 
 

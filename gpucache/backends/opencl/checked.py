@@ -1,0 +1,114 @@
+"""Launching kernels with checks: their program, and the queue that owns the failure record. Loads PyOpenCL.
+
+The layout of the record and the protocol are those of ``gpucache/check.h``. Must not know how a program was
+built.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from gpucache.checks import NO_FAILURE, RECORD_BYTES, Checked, Launches, read_record
+from gpucache.model import Checks
+
+_HIDDEN = 2  # the record and the state, before the kernel's own arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What a kernel knows of where it comes from."""
+
+    checked: Checked
+    name: str
+    num_args: int
+
+
+class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has no types
+    """A built program whose kernels know the failure table of their checks."""
+
+    def __init__(self, program: Any, checked: Checked) -> None:
+        self.checked = checked
+        super().__init__(program._get_prg())
+
+    def __getattr__(self, name: str) -> Any:
+        return self._known(super().__getattr__(name))
+
+    def all_kernels(self) -> list[Any]:
+        """Every kernel of the program."""
+        return [self._known(kernel) for kernel in super().all_kernels()]
+
+    def _known(self, kernel: Any) -> Any:
+        kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
+        return kernel
+
+
+class CheckedQueue:
+    """A command queue that launches kernels with checks and says which one failed first.
+
+    It owns one failure record, which its kernels are given before their own arguments. Kernels without
+    checks, and those of programs built with ``checks="none"``, are launched as they are. Use it from one
+    thread at a time, as the queue itself; the queue must be in order, else ValueError.
+    """
+
+    def __init__(self, queue: Any) -> None:
+        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            raise ValueError(
+                "checks need a queue that runs in order; make one without OUT_OF_ORDER_EXEC_MODE_ENABLE"
+            )
+        self.queue = queue
+        self._launches = Launches()
+        self._record = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, RECORD_BYTES)
+        self._reset()
+
+    def launch(
+        self,
+        kernel: Any,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        *args: Any,
+        wait_for: Sequence[Any] | None = None,
+    ) -> Any:
+        """Launch a kernel with its own arguments, as ``kernel(queue, ...)`` does, and give back the event.
+
+        ``kernel`` comes from the program that ``build_program`` gave, as ``program.name`` or from
+        ``program.all_kernels()``; argument types, where they are set, count the two hidden arguments in
+        front. In the mode ``sync`` this looks for a failure after the launch, and raises
+        ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
+        """
+        origin = getattr(kernel, "gpucache", None)
+        if origin is None or origin.num_args == len(args):
+            if origin is None and kernel.num_args == len(args) + _HIDDEN:
+                raise TypeError(
+                    f"the kernel {kernel.function_name} has checks and does not know its program; take it "
+                    "from what build_program gave, as program.name"
+                )
+            return kernel(self.queue, global_size, local_size, *args, wait_for=wait_for)
+        state = np.int32(self._launches.state(origin.checked, origin.name))
+        event = kernel(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
+        self._launches.pending = True
+        if origin.checked.mode is Checks.SYNC:
+            self.synchronise()
+        return event
+
+    def synchronise(self) -> None:
+        """Wait for all that was launched, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
+
+        Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
+        read only if a kernel with checks was launched since the last look, and is empty again afterwards.
+        """
+        if not self._launches.pending:
+            self.queue.finish()
+            return
+        data = bytearray(RECORD_BYTES)
+        cl.enqueue_copy(self.queue, data, self._record)  # waits, as the queue is in order
+        self._launches.pending = False
+        failure = read_record(bytes(data))
+        if failure is not None:
+            self._reset()
+            raise self._launches.error(failure)
+
+    def _reset(self) -> None:
+        cl.enqueue_fill_buffer(self.queue, self._record, NO_FAILURE, 0, len(NO_FAILURE))
