@@ -9,13 +9,13 @@ import itertools
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpucache.errors import ManifestError
-from gpucache.model import Language, Program
+from gpucache.model import Checks, Language, Program
 from gpucache.sources import load_program
 
 LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
@@ -95,6 +95,12 @@ FIELDS = (
         "compilers that build late, such as PoCL. Those of a program replace those of the defaults.",
     ),
     Field(
+        "checks",
+        '"async"',
+        "How the checks are compiled that kernels make with gpucache/check.h: none, sync (the host looks "
+        "after every launch) or async (it looks when it is asked to). --checks replaces it.",
+    ),
+    Field(
         "name_expressions",
         '["scale<float>"]',
         "Instances of C++ templates, and other C++ names, that the program asks for by this spelling.",
@@ -120,8 +126,18 @@ class ProgramSpec:
     local_sizes: tuple[tuple[int, ...], ...] = ()
     name_expressions: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    checks: Checks = Checks.NONE
     directory: str = "/"
     """What relative names in options are meant from: the manifest's folder, or the current directory."""
+
+    def variant(self, defines: Sequence[tuple[str, str]]) -> str:
+        """What tells a build with some defines from the program's others, such as ``N=4, checks=async``."""
+        told = [f"{name}={value}" for name, value in defines if self._varies(name)]
+        mode = [] if self.checks is Checks.NONE else [f"checks={self.checks}"]
+        return ", ".join(told + mode)
+
+    def _varies(self, name: str) -> bool:
+        return len({dict(variant).get(name) for variant in self.variants}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +227,7 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
             local_sizes=_sizes(table) or _sizes(defaults),
             name_expressions=_texts(table, "name_expressions"),
             directory=str(folder),
+            checks=_checks(table) or _checks(defaults) or Checks.NONE,
             headers=tuple(
                 str(folder / header) for source in (defaults, table) for header in _texts(source, "headers")
             ),
@@ -321,6 +338,13 @@ def _sizes(table: _Table) -> tuple[tuple[int, ...], ...]:
             "local_sizes", "write it as a list of lists of one to three numbers, such as [[64], [16, 16]]"
         )
     return tuple(tuple(size) for size in sizes)
+
+
+def _checks(table: _Table) -> Checks | None:
+    mode = table.values.get("checks")
+    if mode is None or mode in list(Checks):
+        return None if mode is None else Checks(mode)
+    raise table.wrong("checks", f"write one of {', '.join(Checks)}, as text")
 
 
 def _is_text(value: object) -> bool:

@@ -22,6 +22,7 @@ from gpucache.model import (
     ArtifactKind,
     BuildRequest,
     CacheKey,
+    Checks,
     Closure,
     Include,
     KeyField,
@@ -92,6 +93,7 @@ DIFFERS: Mapping[str, Mapping[str, Any]] = {
     "environment unset": {"environment": ()},
     "name expression": {"name_expressions": ("f<long>",)},
     "no name expression": {"name_expressions": ()},
+    "checks": {"checks": Checks.ASYNC},
 }
 SAME: Mapping[str, Mapping[str, Any]] = {
     "name": {"name": "another"},

@@ -83,6 +83,7 @@ def test_every_field_of_a_program(read: Read, folder: Path) -> None:
         local_sizes = [[64], [16, 16], [4, 4, 4]]
         name_expressions = ["f<int>"]
         headers = ["inc/by_macro.h"]
+        checks = "sync"
         """
     )
     assert spec.program.name == "alpha"
@@ -93,6 +94,7 @@ def test_every_field_of_a_program(read: Read, folder: Path) -> None:
     assert spec.local_sizes == ((64,), (16, 16), (4, 4, 4))
     assert spec.name_expressions == ("f<int>",)
     assert spec.headers == (str(folder / "inc" / "by_macro.h"),)
+    assert spec.checks == "sync"
 
 
 def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path) -> None:
@@ -106,6 +108,7 @@ def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path
         targets = ["opencl:pocl"]
         local_sizes = [[64]]
         headers = ["inc/x.h"]
+        checks = "async"
         [[program]]
         source = "a.cl"
         options = ["-B"]
@@ -113,6 +116,7 @@ def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path
         defines = { N = 2 }
         targets = ["opencl:intel"]
         local_sizes = [[8]]
+        checks = "none"
         headers = ["own/y.h"]
         [[program]]
         source = "b.cl"
@@ -126,6 +130,7 @@ def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path
     assert bare.options == ("-A",)
     assert bare.variants == ((("N", "1"), ("M", "1")),)
     assert (bare.targets, bare.local_sizes) == (("opencl:pocl",), ((64,),))
+    assert (own.checks, bare.checks) == ("none", "async")
 
 
 def test_variants_are_every_combination(read: Read) -> None:
@@ -268,6 +273,9 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
     "size of nothing": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[]]', 3, "local_sizes", "three"),
     "size of zero": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[0]]', 3, "local_sizes", "three"),
     "size of truth": ('[[program]]\nsource = "a.cl"\nlocal_sizes = [[true]]', 3, "local_sizes", "three"),
+    "unknown checks": ('[[program]]\nsource = "a.cl"\nchecks = "all"', 3, "checks", "none, sync, async"),
+    "checks as truth": ('[[program]]\nsource = "a.cl"\nchecks = true', 3, "checks", "none, sync, async"),
+    "checks as list": ('[[program]]\nsource = "a.cl"\nchecks = ["none"]', 3, "checks", "none, sync, async"),
     "second program": (
         '[[program]]\nsource = "a.cl"\noptions = []\n[[ program ]] # two\nsource = "b.cl"\noptions = 1',
         6,
@@ -377,6 +385,7 @@ _FIELD = st.sampled_from(
         "headers",
         "name_expressions",
         "variants",
+        "checks",
         "other",
     ]
 )

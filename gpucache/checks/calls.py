@@ -14,7 +14,7 @@ from gpucache.errors import SourceError
 from gpucache.model import Checks
 
 MAX_CHECKS = 4096
-MAX_TABLE_CHARACTERS = 128 * 1024
+MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
 
 _SKIPPED = (
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"  # comments

@@ -24,6 +24,7 @@ from gpucache.cli.parameters import (
     BuildCommand,
     EntryName,
     build_options,
+    checks_option,
     manifest_option,
     profile_option,
 )
@@ -65,6 +66,7 @@ MISSES_KEPT = 4096
 )  # fmt: skip
 @manifest_option
 @build_options
+@checks_option
 @profile_option
 @global_options
 def inspect(
@@ -82,17 +84,18 @@ def inspect(
     options: tuple[str, ...],
     name_expressions: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
+    checks: str | None,
     profile: Path | None,
 ) -> None:
     """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
 
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
     whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
-    --local-size and --target as you would to warm: nothing is compiled, and exit 3 says that
+    --local-size, --checks and --target as you would to warm: nothing is compiled, and exit 3 says that
     something would miss. The caches of others answer --why for the key fields that --want gives.
     A cache in a default place that a variable leads its programs away from is shown as not used.
     """
-    named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes)
+    named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
     asked = Asked(what, targets, named, profile, wanted)
     _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
     if not (cache or why or extract or misses or what or targets or list_all):

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpucache.errors import GpucacheError
+from gpucache.model import Checks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -195,6 +196,15 @@ def build_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def checks_option(function: F) -> F:
+    """Add the option that turns on the checks of kernels."""
+    return click.option(
+        "--checks", metavar="MODE", type=click.Choice([mode.value for mode in Checks]),
+        help="Compile with the checks that kernels make with gpucache/check.h: none, sync (the host looks "
+        "after every launch) or async (it looks when asked to).",
+    )(function)  # fmt: skip
 
 
 def profile_option(function: F) -> F:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import SourceError, UsageError
-from gpucache.model import Language
+from gpucache.model import Checks, Language
 
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
@@ -30,6 +30,7 @@ class Named:
     """Defines among them, in the order given."""
     name_expressions: tuple[str, ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
+    checks: str | None = None
 
     @property
     def anything(self) -> bool:
@@ -39,7 +40,9 @@ class Named:
     @property
     def builds(self) -> bool:
         """Whether anything was said about how programs are built."""
-        return bool(self.include_dirs or self.options or self.name_expressions or self.local_sizes)
+        return bool(
+            self.include_dirs or self.options or self.name_expressions or self.local_sizes or self.checks
+        )
 
 
 def read_programs(named: Named) -> "list[ProgramSpec]":
@@ -96,6 +99,7 @@ def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
         include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
         name_expressions=tuple(dict.fromkeys(expressions)),
         local_sizes=tuple(dict.fromkeys((*spec.local_sizes, *named.local_sizes))),
+        checks=Checks(named.checks or spec.checks),
     )
 
 

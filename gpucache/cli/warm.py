@@ -9,7 +9,7 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import Machine, machine
-from gpucache.cli.parameters import BuildCommand, Number, profile_option, source_options
+from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
@@ -31,6 +31,7 @@ NEXT = (
 
 @click.command(cls=BuildCommand)
 @source_options
+@checks_option
 @click.option(
     "--jobs", "-j", metavar="N", type=click.IntRange(1, 1024), help="Workers; default from cores and memory."
 )
@@ -65,6 +66,7 @@ def warm(
     options: tuple[str, ...],
     name_expressions: tuple[str, ...],
     local_sizes: tuple[tuple[int, ...], ...],
+    checks: str | None,
     jobs: int | None,
     timeout: float,
     shared: bool,
@@ -95,7 +97,8 @@ def warm(
         raise UsageError(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
-    named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
+    builds = (include_dirs, options, name_expressions, local_sizes, checks)
+    named = Named(sources, manifest, example, *builds)
     apart = (named.anything, targets, jobs, shared, misses, check, retry)
     if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from time import time_ns
 
 from gpucache.backends.interface import Backend
+from gpucache.checks import include_dirs
 from gpucache.engine.explain import is_shorter, process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import LOG_LIMIT, check_required, find_whole
@@ -157,24 +158,21 @@ def _item(
     if device.target is None or device.toolchain is None:
         return WarmItem(spec.program.name, device.name, skipped=device.detail)
     written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
-    varying = ", ".join(f"{name}={value}" for name, value in defines if _varies(name, spec))
+    variant = spec.variant(defines)
     request = BuildRequest(
         program=spec.program,
         target=device.target,
         options=(*spec.options, *written),
-        include_dirs=spec.include_dirs,
+        include_dirs=(*spec.include_dirs, *include_dirs(spec.program.source, spec.checks)),
         artifact_kind=backend.artifact_kind(device.target),
         name_expressions=spec.name_expressions,
         local_sizes=spec.local_sizes,
         headers=spec.headers,
         cwd=spec.directory,
-        variant=varying,
+        variant=variant,
+        checks=spec.checks,
     )
-    return WarmItem(spec.program.name, str(device.target), varying, request, device.toolchain)
-
-
-def _varies(name: str, spec: ProgramSpec) -> bool:
-    return len({dict(variant).get(name) for variant in spec.variants}) > 1
+    return WarmItem(spec.program.name, str(device.target), variant, request, device.toolchain)
 
 
 def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:

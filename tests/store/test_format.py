@@ -41,6 +41,7 @@ _HEADS = st.builds(
     toolchain_identity=_TEXTS,
     failures=_PAIRS,
     has_log=st.booleans(),
+    checks=_TEXT,
 )
 _DETAILS = st.builds(
     EntryDetail, st.lists(st.builds(KeyField, _TEXT, _TEXT), max_size=4).map(tuple), _TEXT, _TEXT, _PAIRS
@@ -189,7 +190,7 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, make_entry: Callable[...
     values = [None, 1.5, {"a": 1}, [1], [["a"]], [[["a"]]], -1, 2**63, [[-1]], [["a", "b", "c"]]]
     values += [True] if name not in ("located", "has_log") else [1]
     heads = [fields | {name: value} for value in values]
-    if name not in ("place", "has_log"):
+    if name not in ("place", "has_log", "checks"):
         heads.append({key: value for key, value in fields.items() if key != name})
     for head in heads:
         data = _assemble(entry, json.dumps(head).encode(), b"{}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.keys import digest
-from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
+from gpucache.model import BuildRequest, CacheKey, Checks, Language, Program, Target
 from gpucache.outcomes import Noted
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import MissedRequest
@@ -21,6 +21,7 @@ _REQUEST = BuildRequest(
     local_sizes=((64,),),
     headers=("/a.h",),
     cwd="/work",
+    checks=Checks.ASYNC,
 )
 
 

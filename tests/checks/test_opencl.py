@@ -1,0 +1,173 @@
+"""Kernels with checks on real compilers: every kind of failure, every mode, and no work-item left behind."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.pocl import need_pocl
+
+pytestmark = pytest.mark.slow
+
+_PROCESS = Path(__file__).with_name("opencl_process.py")
+_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+
+# The sentence of each failure; what the others do about it is said below.
+_FAILURES = {
+    "index": "line 20: index 999 is outside of 0 to 255 (kernel gather, work-item 70, 0, 0)",
+    "function": "line 5: 255 cannot be doubled below 255 (kernel calls, work-item 255, 0, 0)",
+    "types": "line 39: 250 -3 18446744073709551615 -5000000000 7 0.1 1e+30 0.000 "
+    "(kernel types, work-item 5, 0, 0)",
+    "line": "line 46: the second of a line (kernel many, work-item 0, 0, 0)",
+    "bare": "line 52: the check failed (kernel bare, work-item 0, 0, 0)",
+    "macro": "line 60 of a header or a macro: a check without a number failed with 1 and 1 "
+    "(kernel macro, work-item 0, 0, 0)",
+    "first segment": "line 68: item 37 holds -9 (kernel sum, work-item 37, 0, 0)",
+    "loop": "line 5: 63 cannot be doubled below 63 (kernel sum, work-item 63, 0, 0)",
+    "last segment": "line 78: the sum 6336 is too large (kernel sum, work-item 0, 0, 0)",
+}
+# What is in the output after a failure with a barrier behind it: no group that failed has written.
+_WRITTEN = {"first segment": [-1, 64, 64, 64], "loop": [-1, -1, -1, -1]}
+
+
+def _environment(vendors: Path, place: Path) -> dict[str, str]:
+    own = {"OCL_ICD_VENDORS": vendors, "GPUCACHE_DIR": place / "cache", "POCL_CACHE_DIR": place / "pocl"}
+    (place / "pocl").mkdir()
+    return {**os.environ, "PYTHONWARNINGS": "ignore", **{name: str(path) for name, path in own.items()}}
+
+
+def _run(environment: Mapping[str, str], *command: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(
+    scope="module", params=[(p, m) for p in _PLATFORMS for m in ("none", "sync", "async")], ids=":".join
+)
+def ran(
+    request: pytest.FixtureRequest, icd_vendors: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Any]]:
+    """A mode, and what every scenario gave in it on one platform."""
+    platform, mode = request.param
+    if platform == "pocl":
+        need_pocl()
+    environment = _environment(icd_vendors, tmp_path_factory.mktemp("checked"))
+    return mode, json.loads(_run(environment, _PROCESS, _PLATFORMS[platform], mode))
+
+
+@pytest.mark.parametrize("scenario", _FAILURES)
+def test_the_first_failure_is_told_where_its_mode_looks(
+    ran: tuple[str, dict[str, Any]], scenario: str
+) -> None:
+    """In sync by the launch, in async by the next look, without checks by nobody; and only once."""
+    mode, scenarios = ran
+    sentence = f"checked.cl, {_FAILURES[scenario]}"
+    expected = {"none": [None, None], "sync": [sentence, None], "async": [None, sentence]}
+    assert scenarios[scenario][:2] == expected[mode]
+
+
+@pytest.mark.parametrize("scenario", _WRITTEN)
+def test_a_group_that_failed_leaves_at_its_next_sync_point(
+    ran: tuple[str, dict[str, Any]], scenario: str
+) -> None:
+    """Its other work-items wait for nobody and write nothing; groups that did not fail end their work."""
+    mode, scenarios = ran
+    if mode != "none":
+        assert scenarios[scenario][2] == _WRITTEN[scenario]
+
+
+def test_the_context_stays_usable(ran: tuple[str, dict[str, Any]]) -> None:
+    """After failures of every kind the same kernels, buffers and queue compute what they should."""
+    _, scenarios = ran
+    assert scenarios["sound"] == [None, None, [1, 2, 3]]
+    assert scenarios["index"][2:] == [None, None, [1, 2, 3]]
+    assert scenarios["afterwards"] == [None, None, [64, 64, 64, 64]]
+    assert scenarios["plain"] == [None, None, [7, 7]]
+
+
+def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, dict[str, Any]]) -> None:
+    """Kernels that start before anybody looked leave at once, with barriers or without; in sync all run."""
+    mode, scenarios = ran
+    written = [-1] * 4 if mode == "async" else [64] * 4
+    assert scenarios["garbage"][-3] == written
+    told = [step for step in scenarios["garbage"] if isinstance(step, str)]
+    expected = "checked.cl, line 20: index -1 is outside of 0 to 255 (kernel gather, work-item 0, 0, 0)"
+    assert told == ([] if mode == "none" else [expected])
+
+
+def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
+    """A queue without order, a kernel that does not know its program, modes and sources that are none."""
+    mode, scenarios = ran
+    order, stray, unknown, spirv, message = scenarios["misuses"]
+    assert order.startswith("ValueError: checks need a queue that runs in order")
+    assert unknown == "ValueError: checks must be one of 'none', 'sync', 'async', not 'all'"
+    assert spirv.startswith("ValueError: checks are of a program's source")
+    assert message.startswith("SourceError: the check in line 2 cannot be told: its format has '%s'")
+    if mode != "none":
+        assert stray.startswith("TypeError: the kernel gather has checks and does not know its program")
+
+
+_SMALL = """
+#include <gpucache/check.h>
+kernel void gather(GPUCACHE_CHECKED global const int *where, global int *out, int n)
+{
+    GPUCACHE_BEGIN;
+    int i = where[get_global_id(0)];
+    GPUCACHE_CHECK(i < n, "index %d of %d", i, n);
+    out[i] = 1;
+}
+"""
+# A process that may not read the checks of a source, nor ask the compiler.
+_FRESH = """
+import sys
+import numpy as np
+import pyopencl as cl
+from gpucache import opencl
+from gpucache.checks import calls
+from gpucache.backends.opencl import compiler
+from gpucache.errors import KernelCheckError
+def refuse(*_, **__):
+    raise SystemExit("a hit did what it must not")
+calls._calls = compiler.build_plainly = compiler.build_as_pyopencl = refuse
+device = next(one for one in cl.get_platforms() if one.name.startswith(sys.argv[1])).get_devices()[0]
+context = cl.Context([device])
+queue = cl.CommandQueue(context)
+checked = opencl.CheckedQueue(queue)
+program = opencl.build_program(
+    context, open(sys.argv[2]).read(), checks="async", name="small.cl", local_sizes=[16]
+)
+data = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.arange(16, dtype=np.int32))
+checked.launch(program.gather, (16,), (16,), data, data, np.int32(15))
+try:
+    checked.synchronise()
+except KernelCheckError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_failure_is_told_from_a_warm_cache(platform: str, icd_vendors: Path, tmp_path: Path) -> None:
+    """A process that reads no check and compiles nothing tells message, kernel, work-item and line."""
+    if platform == "pocl":
+        need_pocl()
+    environment = _environment(icd_vendors, tmp_path)
+    source = tmp_path / "small.cl"
+    source.write_text(_SMALL, encoding="utf-8")
+    build = ("--checks", "async", "--target", f"opencl:{platform}", "--local-size", "16")
+    _run(environment, "-m", "gpucache", "warm", source, *build)
+    told = _run(environment, "-c", _FRESH, _PLATFORMS[platform], source)
+    assert told == "small.cl, line 7: index 15 of 15 (kernel gather, work-item 15, 0, 0)\n"

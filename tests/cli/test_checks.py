@@ -1,0 +1,66 @@
+"""Checks on the command line: modes that are entries of their own, and what is said of a wrong check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.slow
+
+Write = Callable[..., Path]
+_CHECKED = """#include <gpucache/check.h>
+extern "C" __global__ void scatter(GPUCACHE_CHECKED int *out, int n)
+{
+    GPUCACHE_BEGIN;
+    GPUCACHE_CHECK(threadIdx.x < n, "%d of %d", threadIdx.x, n);
+    out[threadIdx.x] = 1;
+}
+"""
+_TARGET = ("--target", "cuda:compute_90")
+
+
+def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) -> None:
+    """The three modes are three entries, which inspect tells apart; none is what nobody asked for."""
+    source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
+    for mode in ([], ["--checks", "none"], ["--checks", "sync"], ["--checks", "async"]):
+        assert run("warm", source, *_TARGET, *mode).code == 0
+    rows = run("--json", "inspect", "--list").document["outcomes"]
+    assert sorted(row["variant"] for row in rows) == ["", "checks=async", "checks=sync"]
+    assert run("inspect", "--why", source, *_TARGET, "--checks", "sync").code == 0
+
+
+def test_why_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
+    """A miss for another mode is a changed key, and the mode is the one field that changed."""
+    source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
+    run("warm", source, *_TARGET, "--checks", "async")
+    answer = run("--json", "inspect", "--why", source, *_TARGET, "--checks", "sync")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["verdict"]) == (3, "key-changed")
+    assert [one["field"] for one in row["differences"]] == ["checks"]
+
+
+def test_a_manifest_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
+    """What the manifest says holds unless --checks says otherwise."""
+    folder = write(
+        {"scatter.cu": _CHECKED, "w.toml": '[[program]]\nsource = "scatter.cu"\nchecks = "async"\n'}
+    )
+    own = run("--json", "warm", "--manifest", folder / "w.toml", *_TARGET)
+    other = run("--json", "warm", "--manifest", folder / "w.toml", *_TARGET, "--checks", "none")
+    variants = [row["variant"] for answer in (own, other) for row in answer.document["outcomes"]]
+    assert variants == ["checks=async", ""]
+
+
+def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> None:
+    """With its line and what is wrong with it; without checks the program is built."""
+    source = write({"scatter.cu": _CHECKED.replace('"%d of', '"%s of')}) / "scatter.cu"
+    assert run("warm", source, *_TARGET).code == 0
+    answer = run("--json", "warm", source, *_TARGET, "--checks", "async")
+    (row,) = answer.document["outcomes"]
+    assert (answer.code, row["result"]) == (3, "failed")
+    assert row["reason"].startswith("the check in line 5 cannot be told: its format has '%s'")
