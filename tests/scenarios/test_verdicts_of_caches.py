@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -146,7 +147,8 @@ def _poisoned(parts: Any) -> Any:
     prepared = parts.ready(version="2.0")
     request, toolchain = prepared.request, prepared.compilation.inputs.toolchain
     parts.built()
-    parts.store.record("show", Event(1, "poisoned", str(prepared.key), str(request.target), "it ran 300 s"))
+    poisoned = Event(time.time_ns(), "poisoned", str(prepared.key), str(request.target), "it ran 300 s")
+    parts.store.record("show", poisoned)
     item = WarmItem("show", str(request.target), "", request, toolchain)
 
     def build(job: object) -> Any:
