@@ -22,8 +22,16 @@ from typing import Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.shares import Turns, turns
-from gpucache.engine.witness import WITNESS, watching
-from gpucache.engine.workers import Inherited, Spawning, at_item, deaf_children, startable, unstartable
+from gpucache.engine.witness import UNANSWERED, WITNESS, watching
+from gpucache.engine.workers import (
+    PROCESSES,
+    Inherited,
+    Spawning,
+    at_item,
+    deaf_children,
+    startable,
+    unstartable,
+)
 from gpucache.errors import GpucacheError
 from gpucache.interrupts import held
 from gpucache.scratch import scratch
@@ -230,6 +238,8 @@ def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died | Br
     except TimeoutError:
         return Died(f"it did not end within {bounds.timeout_s:g} s", bounds.timeout_s)
     except ProcessExpired as error:
+        if error.exitcode == UNANSWERED:
+            return Failed(GpucacheError(f"nobody could watch what it opens; {PROCESSES}, and try again"))
         return Died(_death(error.exitcode))
     except CancelledError:
         return Died("it was called off")

@@ -31,7 +31,8 @@ from gpucache.engine import seccomp
 
 R = TypeVar("R")
 
-_UNANSWERED = 1
+UNANSWERED = 213
+"""How a worker ends whose opens nobody answers any more."""
 _MARK = os.fsencode(os.devnull)
 
 
@@ -162,7 +163,7 @@ def _require_answer() -> None:
         os.close(os.open(_MARK, os.O_RDONLY))
     except OSError as error:
         if error.errno == errno.ENOSYS:
-            os._exit(_UNANSWERED)
+            os._exit(UNANSWERED)
 
 
 def _told(log: int) -> frozenset[str] | None:

@@ -31,10 +31,11 @@ _START_S = 60.0
 _TRY = ("-P", "-c", "import multiprocessing.synchronize")
 # A status of no process: it ended with 0, in the middle of an item.
 _SILENT = 256
+PROCESSES = "raise the limit of processes (ulimit -u) or end some"
 _REMEDIES = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the limit of open files of the machine",
-    errno.EAGAIN: "raise the limit of processes (ulimit -u) or end some",
+    errno.EAGAIN: PROCESSES,
     errno.ENOMEM: "free some memory",
     errno.ENOSPC: "make room for files in the temporary folder (TMPDIR) and in /dev/shm",
     errno.ENOENT: "set TMPDIR to a folder that exists and can be written",

@@ -17,6 +17,7 @@ import pytest
 from pebble.pool.process import PoolManager
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.witness import UNANSWERED
 from gpucache.engine.workers import check_start
 from gpucache.errors import TargetError, WorkersError
 from tests.patience import PATIENCE_S, wait_until
@@ -84,6 +85,12 @@ def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
     """What gpucache raises in a worker keeps its type, and with it the exit code."""
     answer = answers["refuse"]
     assert isinstance(answer, Failed) and isinstance(answer.error, TargetError)
+
+
+def test_a_worker_that_could_not_be_watched_is_no_death() -> None:
+    """Where no thread can be started to watch a compiler, that is told, and not held against the item."""
+    ((_, answer),) = _run([partial(os._exit, UNANSWERED)], Bounds())
+    assert isinstance(answer, Failed) and "limit of processes" in str(answer.error)
 
 
 def test_a_death_seen_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
