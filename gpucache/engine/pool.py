@@ -16,8 +16,9 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -151,6 +152,8 @@ def _run_pool(
             ),
             context=spawning,
         )
+        manager = pool._pool_manager.worker_manager
+        manager.close_channels = partial(_end_workers_first, manager, manager.close_channels)
         why = None
         try:
             try:
@@ -174,7 +177,7 @@ def _run_pool(
                         yield left.pop(index), answer
                 check_interrupt()
                 if team.count < min(bounds.jobs, len(waiting)) and team.take():
-                    pool._pool_manager.worker_manager.workers_number = team.count
+                    manager.workers_number = team.count
                 if not (active or done):
                     break
         finally:
@@ -182,6 +185,12 @@ def _run_pool(
             pool.stop()
             pool.join()
     return why
+
+
+def _end_workers_first(manager: Any, close: Callable[[], None]) -> None:
+    """Close what workers are handed when none is left: one that is starting complains of what it misses."""
+    manager.force_stop_workers()
+    close()
 
 
 def _cause(error: BaseException) -> OSError | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pebble.pool.process import PoolManager
+from pebble.pool.process import PoolManager, WorkerManager
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.witness import UNANSWERED
@@ -313,6 +313,19 @@ def test_a_python_that_fails_at_its_start_is_told(
     with pytest.raises(WorkersError, match="no pickle here"):
         _run([os.getpid], Bounds())
     assert capfd.readouterr() == ("", "")
+
+
+def test_workers_end_before_what_they_are_handed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool closes its semaphores when no worker is left that might start and complain of it."""
+    left: list[int] = []
+    close = WorkerManager.close_channels
+
+    def look_and_close(self: Any) -> None:
+        left.append(len(self.workers))
+        close(self)
+
+    monkeypatch.setattr(WorkerManager, "close_channels", look_and_close)
+    assert [answer for _, answer in _run([os.getpid, os.getpid], Bounds(jobs=2))] and left == [0]
 
 
 def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
