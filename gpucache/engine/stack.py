@@ -17,7 +17,11 @@ Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are here; none where it has none."""
 Asked = Callable[[BuildRequest, Toolchain], Wanted]
 
-_KERNEL = re.compile(rb"\b(?:__)?kernel\b[^;{}()]*?\bvoid\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\(")
+# Bounded everywhere, as a comment may hold thousands of words that begin like it.
+_KERNEL = re.compile(
+    rb"\b(?:__)?kernel\b[^;{}()]{0,512}?\bvoid\s{1,64}"
+    rb"(?:__attribute__\s{0,64}\(\(.{0,512}?\)\)\s{0,64})?(\w{1,512})\s{0,64}\("
+)
 _KERNELS = 64
 _DEVICE = (
     "platform name", "platform vendor", "platform version", "device vendor", "device name",

@@ -37,9 +37,11 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that o
         after_in_parent=_specializing.release,
         after_in_child=_specializing.release,
     )
-# PoCL names the source by a temporary file, Intel by a running number at the start of the line.
+# PoCL names the source by a temporary file, Intel by a running number at the start of the line. Where a path
+# can begin is told, as a log of slashes alone would be looked through from each of them.
 _SOURCE_NAMES = re.compile(
-    r"(?:/\S*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))", re.MULTILINE
+    r"""(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))""",
+    re.MULTILINE,
 )
 
 
