@@ -133,6 +133,8 @@ OPERATIONS = {
         lambda store: store.journal({"b": "z" * 500}), begin=_fill_journal
     ),
     "a missed request": Operation(_note),
+    "a memo": Operation(lambda store: store.remember(64 * "a", b"what headers include")),
+    "a sweep": Operation(lambda store: store.sweep(0), begin=_damage, loses="a"),
 }
 
 

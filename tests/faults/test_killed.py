@@ -46,12 +46,12 @@ def test_a_process_killed_at_any_system_call_loses_its_own_entry_at_most(place: 
     """No entry is damaged or lost, no lock is held, what is left is swept, and the next run succeeds."""
     said = _said("calls", place, trials(5, 1))
     tell(
-        "kill -9 before each system call of 11 operations",
+        "kill -9 before each system call of 13 operations",
         sum(said["trials"].values()),
         len(said["problems"]),
     )
     assert said["problems"] == []
-    assert len(said["trials"]) == 11
+    assert len(said["trials"]) == 13
 
 
 def test_writers_killed_at_random_moments_spoil_nothing_for_others(place: Path) -> None:

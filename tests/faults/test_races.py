@@ -49,7 +49,7 @@ def _said(*words: object) -> Any:
 )
 def test_programs_that_want_the_same_keys_at_once_compile_each_once(how: str, count: int, keys: int) -> None:
     """However many they are and in whichever order each wants them, all get the right programs."""
-    rounds = trials(1, 25)
+    rounds = trials(1, 10)
     said = _said(how, count, rounds, keys)
     wrong = [one for one in said if one != {"asked": keys, "right": count * keys, "failed": 0}]
     tell(f"{count} {how} that want {keys} keys at once (rounds)", rounds, len(wrong))

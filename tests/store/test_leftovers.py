@@ -73,6 +73,47 @@ def test_the_files_of_others_are_told_and_never_removed(
     assert [found.key for found in store.scan()] == [make_entry().key]
 
 
+_STRANGERS = (
+    "thesis.tex",
+    "v1/chapter.tex",
+    "v1/entries/list.json",
+    "v1/entries/bb/photo.gpc",
+    "v1/entries/users/42.json",
+    "v1/tmp/draft.txt",
+    "v1/tmp/12-abc.gpc",
+    "v1/locks/bike.lock",
+    "v1/quarantine/old.gpc",
+    "v1/missed/train.json",
+    "v1/journal/diary.jsonl",
+    "v1/closures/x.memo",
+    "v1/programs/thesis/history.txt",
+    "v1/programs/thesis-deadbeef/chapter.tex",
+    "v1/programs/thesis-deadbeef/history.jsonl.bak",
+)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_no_repair_eviction_or_sweep_takes_the_files_of_others(
+    put: Put, root: Path, make_entry: MakeEntry, shared: bool
+) -> None:
+    """They lie in every folder of ours, in a root that is ours and full of what goes."""
+    strangers = {put(root / name, name.encode()): name.encode() for name in _STRANGERS}
+    root.chmod(0o700)
+    store = DirectoryStore(root, writable=True, shared=shared)
+    store.publish(make_entry())
+    damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
+    partial = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
+    store.record("a.cl", Event(1, "built", 64 * "b", "cuda:sm_90", ""))
+    for scanned in list(store.scan()):
+        assert store.quarantine(scanned, "corrupt") if scanned.damage else not store.remove(scanned, "--all")
+    for leftover in list(store.leftovers(time.time_ns() + 2 * HOUR_NS)):
+        assert store.remove_leftover(leftover) == (leftover.path == partial)
+    assert store.sweep(0).files > 0
+    store.publish(make_entry())
+    assert not damaged.exists() and not partial.exists()
+    assert {path: path.read_bytes() for path in strangers} == strangers
+
+
 def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(put: Put, root: Path) -> None:
     """The folder of another program may have our names in it by chance."""
     key = 64 * "b"
