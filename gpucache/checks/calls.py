@@ -15,6 +15,8 @@ from gpucache.model import Checks
 
 MAX_CHECKS = 4096
 MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
+MAX_SEARCHED_BYTES = 8 << 20
+"""Of the arguments of all checks together, as checks within checks are read again and again."""
 
 _SKIPPED = (
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"  # comments
@@ -78,27 +80,30 @@ class _Call:
 
 def _calls(text: bytes) -> Iterator[_Call]:
     """The checks whose formats are literals, in their order; raises SourceError."""
-    line, seen = 1, 0
+    line, seen, left = 1, 0, MAX_SEARCHED_BYTES
     for match in _CALL.finditer(text):
         if match["call"] is None:
             continue
         line, seen = line + text.count(b"\n", seen, match.start()), match.start()
         opened = text.index(b"(", match.end()) + 1
-        arguments = _arguments(text, opened)
+        arguments, end = _arguments(text, opened, opened + left)
+        left -= end - opened
+        if not arguments:  # nor is any after it that is within it
+            return
         before = 2 if match["kind"] == b"_SYNC" else 1  # condition, and the sync point's name
         message = _literal(arguments[before]) if len(arguments) > before else ""
-        if arguments and message is not None:
+        if message is not None:
             wrong = problem(message, max(0, len(arguments) - before - 1))
             if wrong is not None:
                 raise SourceError(f"the check in line {line} cannot be told: {wrong}")
             yield _Call(match.end(), opened, line, message)
 
 
-def _arguments(text: bytes, opened: int) -> list[bytes]:
-    """The arguments of a call as the preprocessor parts them; none where it is not closed."""
+def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:
+    """The arguments of a call as the preprocessor parts them, and where they end; none if not closed."""
     depth, start = 0, opened
     arguments = []
-    for match in _PART.finditer(text, opened):
+    for match in _PART.finditer(text, opened, limit):
         sign = match["sign"]
         if sign == b"(":
             depth += 1
@@ -106,10 +111,10 @@ def _arguments(text: bytes, opened: int) -> list[bytes]:
             arguments.append(text[start : match.start()])
             start = match.end()
             if sign == b")":
-                return arguments
+                return arguments, start
         elif sign == b")":
             depth -= 1
-    return []
+    return [], min(limit, len(text))
 
 
 def _literal(argument: bytes) -> str | None:

@@ -104,3 +104,10 @@ def test_any_text_keeps_its_lines(text: str) -> None:
     except SourceError:
         return
     assert numbered.count("\n") == source.count("\n")
+
+
+@pytest.mark.parametrize("closing", [b"", b")"])
+def test_a_source_of_checks_within_checks_comes_to_an_end(closing: bytes) -> None:
+    """A hundred thousand that are not closed, or not soon, are not each searched for their end."""
+    source = b"GPUCACHE_CHECK(" * 100_000 + closing * 100_000
+    assert instrument(b'GPUCACHE_CHECK(a, "b");' + source, Checks.SYNC).table[0] == ("1", "b")
