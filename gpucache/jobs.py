@@ -15,6 +15,7 @@ from gpucache.backends.interface import Backend, Launch
 from gpucache.backends.registry import load_backend
 from gpucache.caches.interface import Rebuildable
 from gpucache.engine.bench import Prepare, Timed, Workers
+from gpucache.engine.checked import CheckedJob, Durations
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, find, get_or_build, incomplete
 from gpucache.engine.prepare import Prepared, prepare
@@ -24,7 +25,7 @@ from gpucache.engine.uncovered import uncovered
 from gpucache.engine.verify import Try
 from gpucache.engine.warm import Build, Job
 from gpucache.engine.witness import WITNESS
-from gpucache.model import Artifact, BuildRequest, Device, Language, Program, Target
+from gpucache.model import Artifact, BuildRequest, Checks, Device, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Sample
 from gpucache.settings import Settings
 
@@ -37,6 +38,16 @@ def worker_build(settings: Settings, *, shared: bool) -> Build:
 def bench_workers() -> Workers:
     """The functions that ``bench`` runs in fresh processes."""
     return Workers(_build_once, _launches, _sample)
+
+
+def time_checks(job: CheckedJob) -> Durations:
+    """What ``bench --checks`` does in a worker: the suite on one OpenCL device, in every mode."""
+    from gpucache.backends.opencl import suite
+
+    backend = load_backend(job.request.target.backend)
+    requests = [replace(job.request, checks=mode) for mode in Checks]
+    builds = [(request, backend.plan(request, job.toolchain, os.environ)) for request in requests]
+    return suite.measure(job.request.target, builds, job.runs)
 
 
 def load_trial(cache: Rebuildable) -> Try:

@@ -69,6 +69,12 @@ PEERS = ("pyopencl", "cuda.core", "driver")
 @click.option(
     "--same-output", is_flag=True, help="With a command: exit 3 unless every start prints the same."
 )
+@click.option(
+    "--checks",
+    is_flag=True,
+    help="Time what checks inside kernels cost: kernels that come with gpucache, on each OpenCL device, "
+    "without checks and in both modes; with --target, --runs and --timeout alone.",
+)
 @click.option("--as-is", is_flag=True, help="With a command: time it with your own caches, too.")
 @global_options  # fmt: skip
 def bench(
@@ -89,6 +95,7 @@ def bench(
     prepare: str | None,
     same_output: bool,
     as_is: bool,
+    checks: bool,
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare.
 
@@ -104,6 +111,14 @@ def bench(
     what was measured so far.
     """
     named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
+    if checks:
+        _refuse_beside_checks(
+            bool(named.anything or given().command or budget or against or fail_below or file)
+        )
+        from gpucache.cli.bench_checks import bench_checks
+
+        bench_checks(targets, runs, timeout)
+        return
     if file is not None:
         from gpucache.cli.fingerprint import check_export
 
@@ -158,6 +173,15 @@ def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
         raise UsageError(
             "a command is timed with every cache in a folder of the benchmark's own; leave --root out, or "
             "add --as-is to time it with that root, too"
+        )
+
+
+def _refuse_beside_checks(asked: bool) -> None:
+    from gpucache.errors import UsageError
+
+    if asked:
+        raise UsageError(
+            "--checks times kernels that come with gpucache; leave all but --target, --runs and --timeout out"
         )
 
 

@@ -77,6 +77,7 @@ EXAMPLES = {
                 "gpucache bench --fail-below 2 --manifest gpucache.toml"),
         Example("Beside cuda.core's own cache:",
                 "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
+        Example("What checks inside kernels cost on PoCL:", "gpucache bench --checks --target opencl:pocl"),
     ),
     "export": (
         Example("A cache file for a Futhark program on another machine, with what the program dumped:",

@@ -5,6 +5,13 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 
 from gpucache.keys import Difference
 from gpucache.outcomes.answers import Answer, Layer, LayerState
+from gpucache.outcomes.checked import (
+    PAPER_ASYNC,
+    PAPER_SYNC,
+    CheckedCase,
+    CheckedMeans,
+    summarise_checked,
+)
 from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
 from gpucache.outcomes.evictions import (
@@ -42,6 +49,8 @@ __all__ = [
     "ALL",
     "FEWEST_PAIRS",
     "GONE",
+    "PAPER_ASYNC",
+    "PAPER_SYNC",
     "Advice",
     "AdviceKind",
     "Answer",
@@ -54,6 +63,8 @@ __all__ = [
     "CacheEntry",
     "CacheState",
     "Checked",
+    "CheckedCase",
+    "CheckedMeans",
     "Difference",
     "EntryReport",
     "EvictOutcome",
@@ -86,6 +97,7 @@ __all__ = [
     "WarmOutcome",
     "WarmResult",
     "WarmSummary",
+    "summarise_checked",
     "summarise_evict",
     "summarise_verify",
     "summarise_warm",

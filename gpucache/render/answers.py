@@ -167,6 +167,16 @@ ANSWERS = (
         ),
     ),
     Answered(
+        "bench --checks",
+        "checked kernel",
+        "What checks inside kernels cost.",
+        (
+            Key("means", "list of checked mean", "The geometric mean over the kernels of each target."),
+            Key("paper_sync", "list of number", "The range of the means in Henriksen's paper of 2021, sync."),
+            Key("paper_async", "list of number", "The same for async."),
+        ),
+    ),
+    Answered(
         "export FORMAT OUT SOURCE",
         "exported file",
         "The file that was written.",

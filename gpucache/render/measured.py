@@ -48,6 +48,29 @@ RECORDS = (
         ),
     ),
     Record(
+        "checked kernel",
+        "A kernel of the suite on one target, without checks and with them.",
+        (
+            Key("target", "text", "The target."),
+            Key("kernel", "text", "The kernel; empty where the target failed."),
+            Key("kind", "text", "What is typical of it."),
+            Key("runs", "number", "Samples of each mode."),
+            Key("none_ms", "number or null", "The median without checks."),
+            Key("sync", "ratio or null", "The mode sync divided by none."),
+            Key("async", "ratio or null", "The mode async divided by none."),
+            Key("error", "text", "Why the target was not timed; empty where it was."),
+        ),
+    ),
+    Record(
+        "checked mean",
+        "How many times as long kernels take with checks.",
+        (
+            Key("target", "text", "The target."),
+            Key("sync", "number", "In the mode sync."),
+            Key("async", "number", "In the mode async."),
+        ),
+    ),
+    Record(
         "phase",
         "A part of a start.",
         (

@@ -38,7 +38,7 @@ def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) ->
 def test_why_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
     """A miss for another mode is a changed key, and the mode is the one field that changed."""
     source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
-    run("warm", source, *_TARGET, "--checks", "async")
+    assert run("warm", source, *_TARGET, "--checks", "async").code == 0
     answer = run("--json", "inspect", "--why", source, *_TARGET, "--checks", "sync")
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["verdict"]) == (3, "key-changed")
@@ -64,3 +64,29 @@ def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> 
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["result"]) == (3, "failed")
     assert row["reason"].startswith("the check in line 5 cannot be told: its format has '%s'")
+
+
+def test_bench_shows_what_checks_cost(run: Run, intel: str) -> None:
+    """Every kernel of the suite, the means, and those of the paper beside them."""
+    answer = run("bench", "--checks", "--target", intel, "--runs", "1")
+    assert answer.code == 0
+    for word in (
+        "gather",
+        "scatter",
+        "stencil",
+        "reduce",
+        "scan",
+        "steps",
+        "Geometric mean",
+        "1.61x to 1.66x",
+    ):
+        assert word in answer.out
+
+
+def test_bench_of_checks_stands_alone(run: Run, write: Write, nvrtc: str) -> None:
+    """It times what comes with gpucache, on OpenCL devices."""
+    source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
+    beside = run("bench", "--checks", source)
+    assert (beside.code, "leave all but --target" in beside.err) == (2, True)
+    cuda = run("bench", "--checks", "--target", "cuda:sm_90")
+    assert (cuda.code, "--checks times OpenCL devices" in cuda.err) == (2, True)

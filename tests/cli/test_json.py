@@ -192,6 +192,14 @@ def test_bench(run: Run, write: Write, nvrtc: str) -> None:
     assert case["cold"] and case["warm"] and case["ratio"] and case["phases"] and case["arms"]
 
 
+def test_bench_of_checks(run: Run, intel: str) -> None:
+    """Outcomes are kernels with a ratio for each mode, and the summary has the mean of each target."""
+    answer = run("--json", "bench", "--checks", "--target", intel, "--runs", "1")
+    kernels, summary = _hold(answer.document, "bench --checks")
+    assert (answer.code, [one["error"] for one in kernels]) == (0, [""] * 6)
+    assert [one["target"] for one in summary["means"]] == [intel]
+
+
 def test_export(run: Run, write: Write, tmp_path: Path, nvrtc: str) -> None:
     """The outcome of export is the file."""
     source = write({"f.cu": SOURCE}) / "f.cu"

@@ -1,0 +1,89 @@
+"""What checks inside kernels cost: the suite of ``bench --checks`` on every OpenCL device asked for.
+
+Owns the plan and the figures. Each target is timed in a process of its own. Must not know how anything is
+launched.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gpucache.checks import include_dirs
+from gpucache.checks.suite import SUITE
+from gpucache.engine.pool import Bounds, Died, Failed, run_isolated
+from gpucache.engine.statistics import paired_ratio
+from gpucache.engine.targets import default_devices, select_target
+from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
+from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain
+from gpucache.outcomes import CheckedCase
+
+BACKEND = "opencl"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """What a worker is handed: the suite for one target, and how often it takes each sample."""
+
+    request: BuildRequest
+    toolchain: Toolchain
+    runs: int
+
+
+Durations = Mapping[str, Mapping[Checks, Sequence[int]]]
+"""For each kernel and mode, in ns."""
+
+
+def plan_checked(
+    program: Program, devices: Sequence[Device], targets: Sequence[str], runs: int
+) -> list[CheckedJob]:
+    """The suite for each target; raises TargetError or NoDeviceError."""
+    chosen = [select_target(text, devices) for text in targets] or default_devices(devices, BACKEND)
+    jobs = []
+    for device in chosen:
+        if device.backend != BACKEND:
+            raise TargetError(f"--checks times OpenCL devices, and {device.target} is none; leave it out")
+        if device.target is not None and device.toolchain is not None:
+            folders = include_dirs(program.source, Checks.NONE)
+            jobs.append(
+                CheckedJob(BuildRequest(program, device.target, include_dirs=folders), device.toolchain, runs)
+            )
+    if not jobs:
+        raise NoDeviceError("no OpenCL device is here to time checks on; 'gpucache devices' says why")
+    return jobs
+
+
+def run_checked(
+    jobs: Sequence[CheckedJob],
+    measure: Callable[[CheckedJob], Durations],
+    timeout_s: float,
+    running: Callable[[Sequence[CheckedJob]], None],
+) -> Iterator[CheckedCase]:
+    """Each kernel's figures as its target is done."""
+    bounds = Bounds(jobs=1, timeout_s=timeout_s, fresh=True)
+    for job, answer in run_isolated(measure, jobs, bounds, running):
+        target = str(job.request.target)
+        if isinstance(answer, Died):
+            yield CheckedCase(target, error=answer.reason)
+        elif isinstance(answer, Failed):
+            yield CheckedCase(target, error=_words(answer.error))
+        else:
+            yield from (_case(target, case.kernel, case.kind, answer.value[case.kernel]) for case in SUITE)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, CompileError):
+        return str(error)
+    return error.message if isinstance(error, GpucacheError) else f"unexpected {error}"
+
+
+def _case(target: str, kernel: str, kind: str, durations: Mapping[Checks, Sequence[int]]) -> CheckedCase:
+    plain = durations[Checks.NONE]
+    return CheckedCase(
+        target,
+        kernel,
+        kind,
+        len(plain),
+        round(median(plain)),
+        paired_ratio(durations[Checks.SYNC], plain),
+        paired_ratio(durations[Checks.ASYNC], plain),
+    )
