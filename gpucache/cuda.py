@@ -1,4 +1,4 @@
-"""What a CUDA program imports: ``compile_program``, and ``ProgramCache`` for ``cuda.core``.
+"""What a CUDA program imports: ``compile_program``, ``CheckedStream``, ``ProgramCache`` for ``cuda.core``.
 
 Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
 architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
@@ -16,8 +16,10 @@ from cuda.core.utils import ProgramCacheResource
 
 from gpucache import __version__, library
 from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.cuda.checked import CheckedStream, remember
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
+from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
 from gpucache.engine.naming import program_name
@@ -33,6 +35,7 @@ from gpucache.model import (
     ArtifactKind,
     BuildRequest,
     CacheKey,
+    Checks,
     Entry,
     EntryDetail,
     EntryHead,
@@ -45,7 +48,7 @@ from gpucache.outcomes import Hit
 from gpucache.payload import PayloadKind, describe
 from gpucache.store.interface import Damaged, Event, Found, ScannedEntry
 
-__all__ = ["ProgramCache", "compile_program"]
+__all__ = ["CheckedStream", "ProgramCache", "compile_program"]
 
 NAMESPACE = "cuda.core program cache"
 _KINDS = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
@@ -67,6 +70,7 @@ def compile_program(
     include_path: Sequence[str | Path] = (),
     artifact_kind: str | None = None,
     headers: Sequence[str | Path] = (),
+    checks: str = "none",
 ) -> ObjectCode:
     """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache where it is there.
 
@@ -75,12 +79,16 @@ def compile_program(
     that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the folders searched for
     headers, among which the current directory is only if it is named; ``headers`` are those reached
     through a macro, named by hand. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one
-    the target decides.
+    the target decides. ``checks`` turns on the checks that kernels make with ``gpucache/check.h``:
+    ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedStream``. The folder of that
+    header is searched where the source names it.
 
     Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
-    TargetError, NoDeviceError, and CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
+    SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
+    CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
     """
     text = library.source_bytes(source)
+    mode = library.checks_mode(checks)
     wanted = _target(library.text_or_none("target", target))
     kind = library.text_or_none("artifact_kind", artifact_kind)
     if kind and kind not in list(_MAKERS):
@@ -89,13 +97,14 @@ def compile_program(
         program=Program(library.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
         target=wanted,
         options=split(library.build_options(options)),
-        include_dirs=library.paths("include_path", include_path),
+        include_dirs=(*library.paths("include_path", include_path), *include_dirs(text, mode)),
         artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
         name_expressions=library.texts("name_expressions", name_expressions),
         headers=library.paths("headers", headers, library.current_directory()),
         name_headers=library.NAME_HEADERS,
         cwd=library.current_directory(),
         searches_cwd=True,
+        checks=mode,
     )
     layers, toolchain = library.layers(), nvrtc.toolchain(wanted)
     own = _OwnBuild(request)
@@ -105,7 +114,8 @@ def compile_program(
         outcome = get_or_build(layers, prepared, own.compile)
         library.tell(layers, prepared, outcome)
         if isinstance(outcome, Hit):
-            return _object_code(request, outcome.payload, outcome.head.lowered_names)
+            head = outcome.head
+            return _object_code(request, outcome.payload, head.lowered_names, head.failures)
     except CacheMissError:
         raise
     except Exception as error:
@@ -113,7 +123,8 @@ def compile_program(
             raise  # the compiler's own answer
         library.uncached(layers, request.program.name, error)
     artifact = own.artifact or own.compile()
-    return _object_code(request, artifact.payload, artifact.lowered_names)
+    table = instrumented(request).table
+    return _object_code(request, artifact.payload, artifact.lowered_names, table)
 
 
 class _OwnBuild:
@@ -140,11 +151,16 @@ class _OwnBuild:
         return self.artifact
 
 
-def _object_code(request: BuildRequest, payload: bytes, names: Mapping[str, str]) -> ObjectCode:
+def _object_code(
+    request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[tuple[str, str], ...]
+) -> ObjectCode:
     """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
     maker: Any = _MAKERS[request.artifact_kind]
     lowered = {expression: name.encode() for expression, name in names.items()}
-    return maker(payload, name=request.program.name, symbol_mapping=lowered)
+    code = maker(payload, name=request.program.name, symbol_mapping=lowered)
+    if request.checks is not Checks.NONE:
+        remember(code, Checked(request.program.name, request.checks, table))
+    return code
 
 
 def _target(text: str | None) -> Target:

@@ -1,5 +1,8 @@
 """Checks in CUDA C++, compiled by NVRTC in every mode."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from gpucache.backends.cuda import BACKEND
 from gpucache.checks import include_dirs, instrument
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Language, Program, Target
+from tests.patience import PATIENCE_S
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -51,3 +55,74 @@ def test_the_compiler_names_lines_as_the_source_has_them() -> None:
     line = 1 + _SOURCE[: _SOURCE.index(b"int result;")].count(b"\n")
     assert f"checked.cu({line + 1})" in raised.value.log  # where the semicolon is missed
     assert [row[0] for row in instrument(_SOURCE, Checks.SYNC).table][:2] == ["5", "14"]
+
+
+_TABLE = """
+import sys
+from gpucache import cuda
+from gpucache.backends.cuda.checked import checked_of
+from gpucache.checks import calls
+source = open(sys.argv[1]).read()
+build = {"target": "compute_90", "name": "checked.cu"}
+first = cuda.compile_program(source, checks="async", **build)
+calls._calls = None  # a hit reads no check
+second = cuda.compile_program(source, checks="async", **build)
+plain = cuda.compile_program(source, **build)
+print(checked_of(first) == checked_of(second), checked_of(plain), checked_of(second).mode)
+print(*checked_of(second).table[1])
+"""
+
+
+@pytest.mark.slow
+def test_the_library_knows_the_table_of_a_hit(tmp_path: Path) -> None:
+    """What was compiled and what comes from the cache have the same failure table, and plain code none."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _TABLE, str(Path(__file__).with_name("checked.cu"))],
+        env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout == "True None async\n14 index %d is outside of 0 to %d\n", done.stderr
+
+
+_LAUNCH = """
+import sys
+import numpy as np
+from cuda.core import Device, LaunchConfig
+from gpucache import cuda
+from gpucache.errors import KernelCheckError
+device = Device()
+device.set_current()
+stream = device.create_stream()
+code = cuda.compile_program(open(sys.argv[1]).read(), checks=sys.argv[2], name="checked.cu")
+checked = cuda.CheckedStream(stream)
+out = device.allocate(256 * 4, stream=stream)
+out.fill(0, stream=stream)
+where = device.allocate(256 * 4, stream=stream)
+for value in (0, 1):
+    where.fill(value, stream=stream)  # 0x01010101 is no index
+    try:
+        checked.launch(code, "gather", LaunchConfig(grid=4, block=64), where, out, np.int32(256))
+        checked.synchronise()
+        print("sound")
+    except KernelCheckError as error:
+        print(error.text)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_failure_on_a_gpu_is_told(mode: str) -> None:
+    """The stream is usable before and after it."""
+    if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
+        pytest.skip("needs a CUDA GPU with its driver: neither /dev/nvidiactl nor /dev/dxg is there")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _LAUNCH, str(Path(__file__).with_name("checked.cu")), mode],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout == "sound\nindex 16843009 is outside of 0 to 255\n", done.stderr

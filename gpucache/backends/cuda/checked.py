@@ -1,0 +1,90 @@
+"""Launching CUDA kernels with checks: which code has them, and the stream that owns the failure record.
+
+The layout of the record and the protocol are those of ``gpucache/check.h``. Loads cuda.core. Must not know
+how code was compiled.
+"""
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+from cuda.core import launch
+
+from gpucache.checks import RECORD_BYTES, Checked, Launches, read_record
+from gpucache.model import Checks
+
+_EMPTY = 0xFF  # in every byte of a record without a failure, so that its code is -1
+# By identity, as an ObjectCode takes no attributes, and loads itself to be hashed.
+_known: dict[int, tuple[Any, Checked]] = {}
+
+
+def remember(code: Any, checked: Checked) -> None:
+    """Keep the failure table of an ``ObjectCode`` for as long as that lives."""
+    name = id(code)
+    _known[name] = weakref.ref(code, lambda _: _known.pop(name, None)), checked
+
+
+def checked_of(code: Any) -> Checked | None:
+    """What is known of the checks of an ``ObjectCode``; None where it was compiled without."""
+    reference, checked = _known.get(id(code), (None, None))
+    return checked if reference is not None and reference() is code else None
+
+
+class CheckedStream:
+    """A stream of ``cuda.core`` that launches kernels with checks and says which one failed first.
+
+    It owns one failure record, which its kernels are given before their own arguments. Kernels without
+    checks, and those of code compiled with ``checks="none"``, are launched as they are. Use it from one
+    thread at a time.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        from cuda.core import LegacyPinnedMemoryResource  # programs without checks need it nowhere
+
+        self.stream = stream
+        self._launches = Launches()
+        self._record = stream.device.allocate(RECORD_BYTES, stream=stream)
+        self._host = LegacyPinnedMemoryResource().allocate(RECORD_BYTES)
+        self._kernels: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._reset()
+
+    def launch(self, code: Any, name: str, config: Any, *args: Any) -> None:
+        """Launch a kernel of the ``ObjectCode`` that ``compile_program`` gave, with its own arguments.
+
+        ``config`` is a ``cuda.core.LaunchConfig``. In the mode ``sync`` this looks for a failure after
+        the launch, and raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
+        """
+        checked = checked_of(code)
+        place = id(code), name
+        if place not in self._kernels:
+            self._kernels[place] = code, code.get_kernel(name)  # the code is held, and so is its identity
+        kernel = self._kernels[place][1]
+        if checked is None or kernel.num_arguments == len(args):
+            launch(self.stream, config, kernel, *args)
+            return
+        state = np.int32(self._launches.state(checked, name))
+        launch(self.stream, config, kernel, self._record, state, *args)
+        self._launches.pending = True
+        if checked.mode is Checks.SYNC:
+            self.synchronise()
+
+    def synchronise(self) -> None:
+        """Wait for all that was launched, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
+
+        Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
+        read only if a kernel with checks was launched since the last look, and is empty again afterwards.
+        """
+        if self._launches.pending:
+            self._record.copy_to(self._host, stream=self.stream)
+        self.stream.sync()
+        if not self._launches.pending:
+            return
+        self._launches.pending = False
+        failure = read_record(ctypes.string_at(int(self._host.handle), RECORD_BYTES))
+        if failure is not None:
+            self._reset()
+            raise self._launches.error(failure)
+
+    def _reset(self) -> None:
+        self._record.fill(_EMPTY, stream=self.stream)
