@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from gpucache.sources import load_program
 LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
+_MAX_FOLDERS = 20_000
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 
 
@@ -267,12 +268,28 @@ def _sources(table: _Table) -> list[Path]:
     folder = table.path.parent.absolute()
     if not glob.has_magic(source):
         return [folder / source]
-    names = glob.glob(source, root_dir=folder, recursive=True)  # noqa: PTH207 - a pattern may be absolute
-    matches = {folder / name for name in names}
+    matches = {folder / name for name in _matches(table, folder, source, itertools.count())}
     found = sorted(match for match in matches if os.path.isfile(match))  # noqa: PTH113 - never raises
     if not found:
         raise table.wrong("source", f"no file fits {source!r} below {folder}")
     return found
+
+
+def _matches(table: _Table, folder: Path, pattern: str, seen: Iterator[int]) -> Iterator[str]:
+    """What fits a pattern, absolute or meant from a folder; ``seen`` counts what ``**`` stood for."""
+    pattern += "/*" * (pattern == "**" or pattern.endswith("/**"))
+    above, deep, rest = pattern.partition("**/")
+    if not deep or (above and not above.endswith("/")):
+        yield from glob.iglob(pattern, root_dir=folder)  # noqa: PTH207 - a pattern may be absolute
+        return
+    below = glob.iglob(f"{above}**/", root_dir=folder, recursive=True)  # noqa: PTH207
+    for place in itertools.chain([above], map(glob.escape, below)):
+        if next(seen) >= _MAX_FOLDERS:
+            raise table.wrong(
+                "source",
+                f"** stands for more than {_MAX_FOLDERS:,} folders here; name the one that holds the sources",
+            )
+        yield from _matches(table, folder, place + rest, seen)
 
 
 def _language(table: _Table, path: Path) -> Language:

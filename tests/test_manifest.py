@@ -293,6 +293,13 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
 }
 
 
+def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that goes through more folders than any project has is refused with the remedy."""
+    monkeypatch.setattr("gpucache.manifest._MAX_FOLDERS", 2)
+    with pytest.raises(ManifestError, match=r"more than 2 folders here; name the one that holds the sources"):
+        read('[[program]]\nsource = "**/*.cl"')
+
+
 @pytest.mark.parametrize("mistake", _MISTAKES)
 def test_a_mistake_is_told_with_its_place(mistake: str, read: Read, folder: Path) -> None:
     """Each mistake gives one sentence with the file, the line and the field where it stands."""

@@ -80,8 +80,7 @@ class Bounds:
     fresh: bool = False
     """A new process for every item."""
     queued: bool = False
-    """Whether workers wait until few enough others of this user run on this host, at most for as long as
-    an item may take."""
+    """Whether workers wait until few others of this user run on this host, for as long as those move."""
     watched: bool = False
     """Whether ``WITNESS`` in a worker can tell which files it reads, where the system allows that."""
 

@@ -122,8 +122,8 @@ class Turns:
 def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) -> Iterator[Turns]:
     """Wait for a turn, and take as many more as are wanted and free; all at once where there is no patience.
 
-    ``waiting`` is called now and then meanwhile. Who waited for ``patience_s`` seconds goes on without one:
-    whoever holds them all may have been stopped.
+    ``waiting`` is called now and then meanwhile. Where no turn changes hands for ``patience_s`` seconds one
+    goes on without: whoever holds them all may have been stopped.
     """
     with ExitStack() as ends:
         held, pause_s = Turns(max(wanted, cores()), ends), _FIRST_PAUSE_S
@@ -131,9 +131,11 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
             held.count = wanted
             yield held
             return
-        limit_s = time.monotonic() + patience_s
+        limit_s, holders = time.monotonic() + patience_s, _holders()
         while not held.take() and time.monotonic() < limit_s:
             waiting()
+            if (now := _holders()) != holders:
+                limit_s, holders = time.monotonic() + patience_s, now
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         while 0 < held.count < wanted and held.take():
@@ -142,12 +144,25 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
         yield held
 
 
+def _holders() -> frozenset[str]:
+    """All turns that are held, each with a number of its own; nothing where the kernel does not tell."""
+    try:
+        lines = (PROC / "net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(line for line in lines if f" @{_name('')}" in line)
+
+
+def _name(number: int | str) -> str:
+    return f"gpucache-worker-{os.getuid()}-{number}"
+
+
 def _held(number: int) -> socket.socket:
     if sys.platform != "linux":
         raise OSError("no names that go with their process are known here")
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        held.bind(f"\0gpucache-worker-{os.getuid()}-{number}")
+        held.bind(f"\0{_name(number)}")
     except OSError:
         held.close()
         raise

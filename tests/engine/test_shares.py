@@ -163,3 +163,26 @@ def test_nobody_waits_for_ever_for_a_turn() -> None:
             assert waited and team.count >= 1
     with turns(3, None, lambda: None) as team:
         assert team.count == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are names that Linux takes back")
+def test_a_queue_that_moves_is_waited_for() -> None:
+    """As long as turns change hands nobody goes on without one, however long the queue is."""
+    most, calls = max(2, cores()), 0
+    with ExitStack() as ends:
+
+        def take_all() -> None:
+            team = Turns(most, ends)
+            while team.take():
+                pass
+
+        def change_hands() -> None:
+            nonlocal calls
+            calls += 1
+            if calls <= 5:
+                ends.close()
+                take_all()
+
+        take_all()
+        with turns(1, 1.0, change_hands):
+            assert calls > 5
