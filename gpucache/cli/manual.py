@@ -23,16 +23,25 @@ FILES = (
     ("v1/journal/", "The last misses with their verdicts, as inspect --misses shows them."),
     ("v1/missed/", "What programs left for warm --misses, with their sources; a bounded number of them."),
     ("v1/closures/", "Which headers programs include, so that the next start need not search them; bounded."),
-    ("v1/quarantine/", "Damaged entries, moved out of the way; a bounded number of them."),
-    ("v1/tmp/", "Entries being written."),
-    ("v1/locks/", "Locks of the programs being compiled."),
+    ("v1/quarantine/", "Damaged entries, moved out of the way: the newest 32, of 64 MiB together."),
+    (
+        "v1/tmp/",
+        "Entries being written. What a killed process left is removed, once it is an hour old, with the next "
+        "entry that is kept, by evict and by verify --repair.",
+    ),
+    (
+        "v1/locks/",
+        "Locks of the programs being compiled. One of a killed process stops nobody, and goes likewise.",
+    ),
     ("v1/targets.json", "The targets that the last probe found, for completions."),
 )
 """Paths below the cache's root, and what lies there."""
 
 _ROOT = (
     "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "
-    "macOS, %LOCALAPPDATA%\\gpucache\\Cache on Windows), unless --root or GPUCACHE_DIR names another."
+    "macOS, %LOCALAPPDATA%\\gpucache\\Cache on Windows), unless --root or GPUCACHE_DIR names another. While "
+    "a command runs, compilers write to its folder gpucache-* in TMPDIR; that of a killed command is removed "
+    "by the next that needs one."
 )
 
 
