@@ -21,6 +21,15 @@ def prepare() -> None:
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stdout is sys.__stdout__ or sys.__stdout__ is None:
+        _watch_product()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _watch_product() -> None:
+    """Have stdout remember what does not reach it; Windows' consoles want a stream of their own kind."""
+    if sys.platform != "win32":
         raw = _Product(1, "w", closefd=False)
         through = getattr(sys.stdout, "write_through", False)
         sys.stdout = io.TextIOWrapper(
@@ -29,9 +38,6 @@ def prepare() -> None:
             line_buffering=raw.isatty(),
             write_through=through,
         )
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 class _Product(io.FileIO):
