@@ -7,6 +7,7 @@ costs a walk. Must not know where memos are kept, nor what a closure is used for
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ def _code() -> str:
     """A digest of the modules that make a closure of texts; empty where they are no files."""
     with suppress(OSError):
         modules = sorted(Path(__file__).parent.glob("*.py"))
-        return digest(b"\0".join(module.read_bytes() for module in modules))
+        return digest(b"\0".join(module.read_bytes() for module in modules)) if modules else ""
     return ""
 
 
@@ -45,8 +46,11 @@ class Memos(Protocol):
 
 
 def name_of(*given: object) -> str:
-    """The name for what a closure is asked for, which is all that ``given`` shows by ``repr``."""
-    return digest(repr((_CODE, given)).encode())
+    """The name for what a closure is asked for, which is all that ``given`` shows by ``repr``.
+
+    Paths are kept as text, so what they mean follows from the encoding of this process too.
+    """
+    return digest(repr((_CODE, sys.getfilesystemencoding(), given)).encode())
 
 
 def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | None:

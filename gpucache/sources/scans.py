@@ -16,6 +16,8 @@ from gpucache.sources.whereabouts import Whereabouts
 
 PACK_BYTES_CAP = 2 << 20
 """The scans that were packed first give way beyond it."""
+WORTH_BYTES = 32 << 10
+"""So much text takes about as long to scan as a full pack takes to read."""
 _REMEMBERED = 4096
 _scans: dict[str, Scan] = {}
 
@@ -26,6 +28,7 @@ class Scans:
     def __init__(self, memos: Memos | None) -> None:
         self._memos = memos
         self._packs: dict[str, dict[bytes, bytes]] = {}
+        self._asked_bytes: dict[str, int] = {}
         self._new: dict[str, Scan] = {}
 
     def of(self, content: str, data: bytes, *, trigraphs: bool) -> Scan:
@@ -35,16 +38,18 @@ class Scans:
         if found is None:
             if len(_scans) >= _REMEMBERED:
                 _scans.clear()  # another thread may do so between any two lines here
-            found = _scans[key] = self._packed(key) or self._scan(key, data, trigraphs=trigraphs)
+            found = _scans[key] = self._packed(key, len(data)) or self._scan(key, data, trigraphs=trigraphs)
         return found
 
     def keep(self) -> None:
-        """Have the packs hold what was scanned, where that is worth writing them."""
-        if self._memos is None or len(self._new) < WORTH_FILES:
+        """Have the packs that were read hold what was scanned, where that is worth writing them."""
+        new = [key for key in self._new if key[0] in self._packs and key.encode() not in self._packs[key[0]]]
+        if self._memos is None or len(new) < WORTH_FILES:
             return
-        for digit in {key[0] for key in self._new}:
-            pack = self._pack(digit)
-            pack |= {key.encode(): encode(found) for key, found in self._new.items() if key[0] == digit}
+        for digit in {key[0] for key in new}:
+            lines = {key.encode(): encode(self._new[key]) for key in new if key[0] == digit}
+            pack = self._packs[digit]
+            pack |= {key: line for key, line in lines.items() if len(line) < PACK_BYTES_CAP}
             size = sum(map(len, pack.values()))
             while size > PACK_BYTES_CAP:
                 size -= len(pack.pop(next(iter(pack))))
@@ -54,8 +59,12 @@ class Scans:
         found = self._new[key] = scan(data, trigraphs=trigraphs)
         return found
 
-    def _packed(self, key: str) -> Scan | None:
-        line = self._pack(key[0]).get(key.encode()) if self._memos is not None else None
+    def _packed(self, key: str, size: int) -> Scan | None:
+        """What a pack holds; None for a text of so few bytes that the pack is not worth reading."""
+        asked = self._asked_bytes[key[0]] = self._asked_bytes.get(key[0], 0) + size
+        if self._memos is None or asked < WORTH_BYTES:
+            return None
+        line = self._pack(key[0]).get(key.encode())
         return None if line is None else decode(line)
 
     def _pack(self, digit: str) -> dict[bytes, bytes]:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -130,6 +131,25 @@ def test_other_code_has_other_memos(many: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(memos.kept) == 1
 
 
+def test_code_that_lies_in_no_files_is_not_taken_for_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an archive, and where only byte code is installed, every version would look like every other."""
+    for place in (tmp_path / "archive.zip/gpucache/sources/memo.pyc", tmp_path / "memo.pyc"):
+        monkeypatch.setattr(memo, "__file__", str(place))
+        assert memo._code() == ""
+
+
+def test_paths_are_told_apart_by_the_encoding_they_are_text_in(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that takes the same text for other bytes has memos of its own."""
+    memos = Shelf()
+    _closure(many, memos)
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
+    assert not _asked(memos, many)
+
+
 def test_few_headers_are_not_worth_a_memo(many: Path) -> None:
     """Nothing is written for a program with few headers, and nothing is looked up for one without any."""
     memos = Shelf()
@@ -199,9 +219,10 @@ def test_a_link_that_leads_elsewhere_is_seen(many: Path, tree: Tree) -> None:
 def test_texts_are_scanned_once_whichever_programs_include_them(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second program over the same headers scans none of them, in another process and as exactly."""
+    """A second program over the same large headers scans none of them, in another process and as exactly."""
+    large = f"//{'-' * scans.WORTH_BYTES}\n"
     for number in range(memo.WORTH_FILES):
-        (many / f"a/many/{number}.h").write_text(f"#define N{number} <other.h>\n#include N{number}\n")
+        (many / f"a/many/{number}.h").write_text(f"{large}#define N{number} <other.h>\n#include N{number}\n")
     memos, source = Shelf(), _MANY + b"// another"
     walked = _closure(many, None, source)
     scanned: list[bytes] = []
@@ -215,11 +236,44 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
     monkeypatch.setattr(scans, "_scans", {})
     monkeypatch.setattr(scans, "scan", scan_and_tell)
     assert _closure(many, memos, source) == walked
-    assert scanned == [source]
+    assert source in scanned
+    assert max(map(len, scanned)) < scans.WORTH_BYTES
+
+
+def test_a_small_program_reads_no_pack(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is scanned sooner than a full pack is read asks for the closure's own memo and for nothing else."""
+    memos = Shelf()
+    monkeypatch.setattr(scans, "_scans", {})
+    for source in (_MANY, b"#include <other.h>"):
+        before = memos.asked
+        _closure(many, memos, source)
+        assert memos.asked == before + 1
+    assert len(memos.kept) == 1
+
+
+def test_a_text_that_no_pack_has_room_for_leaves_the_others_there(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header with more to tell than a pack may hold is scanned each time, and pushes nothing out."""
+    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
+    monkeypatch.setattr(scans, "PACK_BYTES_CAP", 3000)
+    memos = Shelf()
+    for number in range(100):
+        (many / f"a/many/{number}.h").write_text(f"#define B{number}\n")
+    source = b"".join(b"#include <many/%d.h>\n" % number for number in range(100))
+    monkeypatch.setattr(scans, "_scans", {})
+    _closure(many, memos, source)
+    before = dict(memos.kept)
+    for number in range(100):
+        (many / f"a/many/{number}.h").write_text(f"#define A{number} {'1' * 3000}\n")
+    monkeypatch.setattr(scans, "_scans", {})
+    _closure(many, memos, source)
+    assert all(data in memos.kept[name] for name, data in before.items() if not data.startswith(b"{"))
 
 
 def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was packed first gives way, and what does not read as a pack is passed over."""
+    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
     monkeypatch.setattr(scans, "PACK_BYTES_CAP", 1000)
     memos = Shelf()
     for number in range(100):
