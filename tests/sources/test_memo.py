@@ -241,7 +241,7 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
 
 
 def test_a_small_program_reads_no_pack(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is scanned sooner than a full pack is read asks for the closure's own memo and for nothing else."""
+    """What is scanned sooner than a full pack is read asks for the closure's own memo and nothing else."""
     memos = Shelf()
     monkeypatch.setattr(scans, "_scans", {})
     for source in (_MANY, b"#include <other.h>"):
