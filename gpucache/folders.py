@@ -123,12 +123,8 @@ class Folder:
         """Remove a file or link."""
         os.unlink(self._at(name), dir_fd=self._fd)
 
-    def remove_folder(self, name: str) -> None:
-        """Remove an empty folder, never through a link."""
-        os.rmdir(self._at(name), dir_fd=self._fd)
-
     def rmdir(self, name: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty folder, never through a link."""
         os.rmdir(self._at(name), dir_fd=self._fd)
 
     def entries(self) -> Iterator[os.DirEntry[str]]:

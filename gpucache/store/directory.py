@@ -217,7 +217,7 @@ class DirectoryStore:
 
         Only where something shows that the root is ours. Raises nothing.
         """
-        if not self._writable or not scan.is_marked(self._ground):
+        if not self._writable or not self.is_marked():
             return beside.Swept(0, 0, self.beside_bytes())
         return beside.sweep(self._ground, time.time_ns(), max_size_bytes)
 

@@ -47,7 +47,7 @@ def _clear_below(outer: Folder, parts: Sequence[str], began_ns: int, failed: Tal
         failed.add("/".join(parts), error.strerror or "it does not open")
         return
     with suppress(OSError):  # it holds what stays
-        outer.remove_folder(parts[-1])
+        outer.rmdir(parts[-1])
 
 
 def _remove(folder: Folder, name: str, began_ns: int, failed: Tally) -> None:

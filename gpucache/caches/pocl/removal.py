@@ -59,7 +59,7 @@ def remove_empty(root: Path, pair: str) -> bool:
     """Remove the folder that programs of two letters lie in; False where there still are some."""
     try:
         with files.open_folder(root) as top:
-            top.remove_folder(pair)
+            top.rmdir(pair)
     except OSError:
         return False
     return True
@@ -75,7 +75,7 @@ def _delete(above: Folder, name: str) -> str:
         with suppress(OSError):
             _empty(folder, tree)
     with suppress(OSError):
-        above.remove_folder(name)
+        above.rmdir(name)
     return ""
 
 
@@ -90,7 +90,7 @@ def _empty(folder: Folder, tree: Tree) -> None:
             place = inner
         try:
             if stat.S_ISDIR(item.status.st_mode):
-                place.remove_folder(item.parts[-1])
+                place.rmdir(item.parts[-1])
             else:
                 place.unlink(item.parts[-1])
         finally:

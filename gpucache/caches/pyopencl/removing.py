@@ -96,7 +96,7 @@ def _remove(root: Folder, seen: Seen) -> Kept | None:
         for name in _ORDER:
             with suppress(FileNotFoundError):
                 inner.unlink(name)
-    root.remove_folder(seen.key)
+    root.rmdir(seen.key)
     return None
 
 

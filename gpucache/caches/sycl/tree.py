@@ -97,7 +97,7 @@ def remove_empty(root: Path, parts: tuple[str, ...]) -> int:
     for depth in range(len(parts), 0, -1):
         try:
             with open_part(root, parts[: depth - 1]) as above:
-                above.remove_folder(parts[depth - 1])
+                above.rmdir(parts[depth - 1])
         except OSError:
             break
         gone += 1
