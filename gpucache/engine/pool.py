@@ -43,6 +43,7 @@ R = TypeVar("R")
 
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
+_PATIENCE_S = 60.0
 _SAID = "said"
 _FIRST_TO_GO = "500"
 
@@ -99,7 +100,7 @@ def run_isolated(
     left = dict(enumerate(items))
     while left:
         before, wanted = len(left), max(1, min(bounds.jobs, len(left)))
-        patience_s = bounds.timeout_s if bounds.queued else None
+        patience_s = min(bounds.timeout_s, _PATIENCE_S) if bounds.queued else None
         with turns(wanted, patience_s, lambda: running([])) as team, startable(), _place() as place:
             why = yield from _run_pool(function, left, bounds, team, place, running)
             if len(left) == before:  # a pool that broke is replaced for as long as each gets something done

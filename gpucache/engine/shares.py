@@ -96,6 +96,11 @@ def _numbers(file: Path, label: str = "") -> tuple[int, ...]:
         return ()
 
 
+def turn_count() -> int:
+    """How many workers of all runs of a user there may be: some wait for others, and one may hang."""
+    return max(4, 2 * cores())
+
+
 class Turns:
     """The turns that this process holds."""
 
@@ -126,7 +131,7 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
     goes on without: whoever holds them all may have been stopped.
     """
     with ExitStack() as ends:
-        held, pause_s = Turns(max(wanted, cores()), ends), _FIRST_PAUSE_S
+        held, pause_s = Turns(max(wanted, turn_count()), ends), _FIRST_PAUSE_S
         if patience_s is None:
             held.count = wanted
             yield held

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.shares import Turns, cores, free_bytes, memory_share, turns, worker_count
+from gpucache.engine.shares import Turns, cores, free_bytes, memory_share, turn_count, turns, worker_count
 from tests.patience import wait_until
 
 GIB = 1024**3
@@ -156,7 +156,7 @@ def test_nobody_waits_for_ever_for_a_turn() -> None:
     """Whoever holds all turns may have been stopped: after some patience one worker starts all the same."""
     waited: list[int] = []
     with ExitStack() as ends:
-        one = Turns(max(2, cores()), ends)
+        one = Turns(turn_count(), ends)
         while one.take():
             pass
         with turns(2, 0.05, lambda: waited.append(1)) as team:
@@ -168,7 +168,7 @@ def test_nobody_waits_for_ever_for_a_turn() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are names that Linux takes back")
 def test_a_queue_that_moves_is_waited_for() -> None:
     """As long as turns change hands nobody goes on without one, however long the queue is."""
-    most, calls = max(2, cores()), 0
+    most, calls = turn_count(), 0
     with ExitStack() as ends:
 
         def take_all() -> None:
