@@ -1,4 +1,4 @@
-"""What a CUDA program imports: ``compile_program``, ``CheckedStream``, ``ProgramCache`` for ``cuda.core``.
+"""What a CUDA program imports: ``compile_program``, ``Batch``, ``CheckedStream``, ``ProgramCache``.
 
 Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
 architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.cuda.checked import CheckedStream, remember
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
+from gpucache.batch import Batch as AnyBatch
+from gpucache.batch import Routine
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
@@ -27,8 +30,10 @@ from gpucache.engine.prepare import prepare
 from gpucache.errors import (
     CacheMissError,
     CacheUnusableError,
+    CompileError,
     NoDeviceError,
 )
+from gpucache.joined import Part
 from gpucache.keys import cache_key, digest
 from gpucache.model import (
     Artifact,
@@ -48,7 +53,7 @@ from gpucache.outcomes import Hit
 from gpucache.payload import PayloadKind, describe
 from gpucache.store.interface import Damaged, Event, Found, ScannedEntry
 
-__all__ = ["CheckedStream", "ProgramCache", "compile_program"]
+__all__ = ["Batch", "CheckedStream", "ProgramCache", "compile_program"]
 
 NAMESPACE = "cuda.core program cache"
 _KINDS = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
@@ -172,6 +177,50 @@ def _target(text: str | None) -> Target:
                 "no CUDA device is here to compile for; name a target, such as target='sm_90'"
             ) from error
     return Target.parse(text if ":" in text else f"cuda:{text}")
+
+
+class Batch(AnyBatch[ObjectCode, Any]):
+    """Sources for one architecture that are compiled, kept and loaded as one module where they can be.
+
+    The arguments are those of ``compile_program``, and hold for all sources. ``add`` gives a ``Routine``;
+    nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
+    ``compile_program`` does, then.
+    """
+
+    refused = CompileError
+
+    def __init__(
+        self,
+        *,
+        target: str | None = None,
+        options: str | Sequence[str] = (),
+        include_path: Sequence[str | Path] = (),
+        artifact_kind: str | None = None,
+        headers: Sequence[str | Path] = (),
+    ) -> None:
+        super().__init__()
+        self._build = partial(
+            compile_program,
+            target=target,
+            options=options,
+            include_path=include_path,
+            artifact_kind=artifact_kind,
+            headers=headers,
+        )
+
+    def add(
+        self, source: str | bytes, *, name: str | None = None, name_expressions: Sequence[str] = ()
+    ) -> Routine[ObjectCode, Any]:
+        """A source to be built with the others; ``name`` stands in the compiler's messages."""
+        return self._add(source, name, library.texts("name_expressions", name_expressions))
+
+    def build(self, part: Part, expressions: tuple[str, ...]) -> ObjectCode:
+        """A ``cuda.core.ObjectCode``, which loads itself when its first kernel is asked for."""
+        return self._build(part.source, name=part.name, name_expressions=expressions)
+
+    def kernel_of(self, program: ObjectCode, name: str) -> Any:
+        """A ``cuda.core.Kernel``."""
+        return program.get_kernel(name)
 
 
 class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publishes no types

@@ -1,4 +1,4 @@
-"""What a PyOpenCL program imports: ``build_program``, which asks the cache first, and ``CheckedQueue``.
+"""What a PyOpenCL program imports: ``build_program``, which asks the cache first, ``Batch``, ``CheckedQueue``.
 
 Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
 made from a binary knows less of itself. A compiler that builds late is left to build as it does without
@@ -22,6 +22,8 @@ from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
+from gpucache.batch import Batch as AnyBatch
+from gpucache.batch import Routine
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, find
@@ -29,10 +31,11 @@ from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CacheMissError, CompileError, SourceError
+from gpucache.joined import Part
 from gpucache.model import Artifact, BuildRequest, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
-__all__ = ["CheckedQueue", "build_program"]
+__all__ = ["Batch", "CheckedQueue", "build_program"]
 
 _ANY = Target(BACKEND.name, "any")  # until it is known which devices of the context
 
@@ -275,3 +278,49 @@ class _Call:
         done = instrumented(self._request)
         self.table = done.table
         return done.source
+
+
+class Batch(AnyBatch[Any, Any]):
+    """Sources for one context that are compiled, kept and loaded as one program where they can be.
+
+    The arguments are those of ``build_program``, and hold for all sources. ``add`` gives a ``Routine``;
+    nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
+    ``build_program`` does, then.
+    """
+
+    refused = cl.Error
+
+    def __init__(
+        self,
+        context: Any,
+        *,
+        options: str | Sequence[str] | None = (),
+        devices: Sequence[Any] | None = None,
+        include_path: Sequence[str | Path] = (),
+        local_sizes: Sequence[Sequence[int] | int] = (),
+        headers: Sequence[str | Path] = (),
+    ) -> None:
+        super().__init__()
+        if not isinstance(context, cl.Context):
+            raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
+        self._build = partial(
+            build_program,
+            context,
+            options=options,
+            devices=devices,
+            include_path=include_path,
+            local_sizes=local_sizes,
+            headers=headers,
+        )
+
+    def add(self, source: str | bytes, *, name: str | None = None) -> Routine[Any, Any]:
+        """A source to be built with the others; ``name`` stands in the compiler's messages."""
+        return self._add(source, name)
+
+    def build(self, part: Part, expressions: tuple[str, ...]) -> Any:  # noqa: ARG002 - C has no such names
+        """A built ``pyopencl.Program``."""
+        return self._build(part.source, name=part.name)
+
+    def kernel_of(self, program: Any, name: str) -> Any:
+        """A new ``pyopencl.Kernel``, whose arguments no other thread sets."""
+        return cl.Kernel(program, name)

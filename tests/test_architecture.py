@@ -23,8 +23,10 @@ _LEAVES = frozenset(
         "payload",
         "folders",
         "interrupts",
+        "joined",
         "refusals",
         "scratch",
+        "shared_build",
         "tether",
     }
 )
@@ -83,8 +85,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "exports": frozenset({"leaves", "caches", "backends"}),
     "surroundings": frozenset({"leaves", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine"}),
-    "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
-    "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "batch": frozenset({"leaves", "library", "engine"}),
+    "opencl": frozenset({"leaves", "library", "batch", "assembly", "engine", "backends", "store.interface"}),
+    "cuda": frozenset({"leaves", "library", "batch", "assembly", "engine", "backends", "store.interface"}),
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},

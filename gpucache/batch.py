@@ -1,0 +1,159 @@
+"""Many sources that one build compiles and one load brings in.
+
+Owns when a batch is compiled and as what. Must not know a GPU stack: how a program is built and what a kernel
+of it is, ``gpucache.opencl`` and ``gpucache.cuda`` say.
+"""
+
+import os
+import re
+import threading
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from gpucache import library
+from gpucache.engine.naming import UNNAMED, program_name
+from gpucache.errors import CacheMissError
+from gpucache.joined import Apart, Part, join
+from gpucache.shared_build import SharedBuild
+
+Program = TypeVar("Program")
+Kernel = TypeVar("Kernel")
+
+_ERROR = re.compile(r"\berror\b.*[:\"]", re.IGNORECASE)
+_TOLD = 200
+_JOINING = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _JOINING
+    _JOINING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Together(Generic[Program, Kernel]):
+    """The sources that were added before the first of their kernels was asked for."""
+
+    def __init__(self) -> None:
+        self.routines: list[Routine[Program, Kernel]] = []
+        self.closed = False
+        self.program: SharedBuild[Program | None] = SharedBuild()
+        """All of them as one; None where they are apart."""
+        self.apart: str | None = None
+
+
+class Routine(Generic[Program, Kernel]):
+    """One source of a batch, of which kernels can be had. Made by ``Batch.add``."""
+
+    def __init__(
+        self,
+        batch: "Batch[Program, Kernel]",
+        together: _Together[Program, Kernel],
+        part: Part,
+        expressions: tuple[str, ...],
+    ) -> None:
+        self.part = part
+        """Its source, and what that is called."""
+        self.expressions = expressions
+        self._batch = batch
+        self._together = together
+        self._alone: SharedBuild[Program] = SharedBuild()
+
+    @property
+    def apart(self) -> str | None:
+        """Why it is not in one program with the others; None where it is, and before it is built."""
+        return self._together.apart
+
+    @property
+    def program(self) -> Program:
+        """The program that holds it; builds what was added so far at the first call."""
+        joined = self._together.program.get(lambda: self._batch.build_together(self._together))
+        return self.alone() if joined is None else joined
+
+    def kernel(self, name: str | None = None) -> Kernel:
+        """A kernel by its name, without one the first of the source; builds and loads at the first call."""
+        if name is None:
+            name = next(iter(self.expressions), program_name(self.part.source))
+            if name == UNNAMED:
+                raise ValueError(f"{self.part.name} does not say which kernel is its first; give its name")
+        return self._batch.kernel_of(self.program, name)
+
+    def alone(self) -> Program:
+        """Its source as a program of its own."""
+        return self._alone.get(lambda: self._batch.build(self.part, self.expressions))
+
+
+class Batch(ABC, Generic[Program, Kernel]):
+    """Sources that are built together when the first kernel of one of them is asked for.
+
+    They become one program, so one compiler run, one entry and one load. Sources that cannot be one
+    program (see ``gpucache.joined``), or do not compile as one, are told of once in the log, and each
+    is built by itself when it is asked for. What is added later is built together with each other.
+    """
+
+    def __init__(self) -> None:
+        self._open: _Together[Program, Kernel] = _Together()
+
+    @property
+    @abstractmethod
+    def refused(self) -> type[Exception]:
+        """What ``build`` raises where a program does not compile."""
+
+    @abstractmethod
+    def build(self, part: Part, expressions: tuple[str, ...]) -> Program:
+        """A program of one source, with the names that are wanted of it."""
+
+    @abstractmethod
+    def kernel_of(self, program: Program, name: str) -> Kernel:
+        """A kernel of a built program."""
+
+    def _add(
+        self, source: object, name: object, expressions: tuple[str, ...] = ()
+    ) -> Routine[Program, Kernel]:
+        text = library.source_bytes(source)
+        part = Part(library.text_or_none("name", name) or program_name(text), text)
+        with _JOINING:
+            if self._open.closed:
+                self._open = _Together()
+            routine = Routine(self, self._open, part, expressions)
+            self._open.routines.append(routine)
+        return routine
+
+    def build_together(self, together: _Together[Program, Kernel]) -> Program | None:
+        """One program of all sources; None where they are apart."""
+        with _JOINING:
+            together.closed = True
+        routines = together.routines
+        joined = join([routine.part for routine in routines])
+        if isinstance(joined, Apart):
+            _leave_apart(together, joined.reason)
+            return None
+        expressions = tuple(dict.fromkeys(name for routine in routines for name in routine.expressions))
+        try:
+            return self.build(Part(joined.name, joined.source), expressions)
+        except self.refused as error:
+            if len(routines) == 1:
+                raise
+            _leave_apart(together, f"they do not compile as one program ({_told(error)})")
+        except CacheMissError as miss:
+            try:
+                for routine in routines:
+                    routine.alone()
+            except CacheMissError:
+                raise miss from None
+            _leave_apart(together, "only so they are in the cache, and GPUCACHE_REQUIRE is set")
+        return None
+
+
+def _leave_apart(together: _Together[Program, Kernel], reason: str) -> None:
+    together.apart = reason
+    names = [routine.part.name for routine in together.routines]
+    library.say_once(f"{names[0]} and {len(names) - 1} more are compiled one by one: {reason}")
+
+
+def _told(error: Exception) -> str:
+    """The first line in which a compiler names an error."""
+    lines = [line.strip() for line in f"{error}\n{getattr(error, 'log', '')}".splitlines()]
+    return next(filter(_ERROR.search, lines), lines[0])[:_TOLD]
