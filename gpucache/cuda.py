@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ __all__ = ["Batch", "CheckedStream", "ProgramCache", "compile_program"]
 NAMESPACE = "cuda.core program cache"
 _KINDS = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
 
-_MAKERS = {
+_MAKERS: Mapping[StrEnum, Any] = {
     ArtifactKind.CUBIN: ObjectCode.from_cubin,
     ArtifactKind.PTX: ObjectCode.from_ptx,
     ArtifactKind.LTOIR: ObjectCode.from_ltoir,
@@ -160,7 +161,7 @@ def _object_code(
     request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[tuple[str, str], ...]
 ) -> ObjectCode:
     """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
-    maker: Any = _MAKERS[request.artifact_kind]
+    maker = _MAKERS[request.artifact_kind]
     lowered = {expression: name.encode() for expression, name in names.items()}
     code = maker(payload, name=request.program.name, symbol_mapping=lowered)
     if request.checks is not Checks.NONE:

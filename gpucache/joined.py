@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     rb"""//(?:\\\r?\n|[^\n])*|/\*.*?\*/
     |(?P<open>/\*)
     |(?P<directive>^[ \t]*(?:\#|%:|\?\?=)
-        (?:\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|[^\n])*)
+        (?:\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|(?P<unended>\Z))|"(?:\\.|[^"\\\n])*"|[^\n])*)
     |(?P<raw>(?:u8|[uUL])?R")
     |(?P<string>(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
     |(?P<number>\.?\d(?:[eEpP][+-]|'?\w|\.)*)
@@ -114,7 +114,7 @@ def _read(part: Part) -> list[_Token]:
         kind, text = match.lastgroup, match[0]
         if kind is None:
             continue
-        if kind in ("open", "raw") or text in (b"#", b'"', b"'"):
+        if kind in ("open", "raw") or match["unended"] is not None or text in (b"#", b'"', b"'"):
             raise _Unfit(f"{part.name} holds a raw string, or a comment or text that does not end")
         if kind == "directive":
             text = b" ".join(_BETWEEN.sub(b" ", text).split())
@@ -262,7 +262,7 @@ def _written(body: _Body) -> bytes:
     label = body.part.name
     before, after = [_line(label, 1)] if body.macros else [], []
     for name, default in sorted(body.macros.items()):
-        kept = b"GPUCACHE_KEEPS_" + name
+        kept = b"gpucache_keeps_" + name
         if default:
             before.append(b"#ifdef %s\n#define %s\n#endif\n" % (name, kept))
             after.append(b"#ifndef %s\n#undef %s\n#endif\n#undef %s\n" % (kept, name, kept))

@@ -12,14 +12,14 @@ from gpucache.errors import TargetError
 
 
 class Language(StrEnum):
-    """The languages a program can be written in."""
+    """The languages of our backends; one of a third party has an enumeration of its own."""
 
     OPENCL_C = "opencl-c"
     CUDA_CPP = "cuda-c++"
 
 
 class ArtifactKind(StrEnum):
-    """What a compiler gave back."""
+    """What our compilers give back; one of a third party has an enumeration of its own."""
 
     CUBIN = "cubin"
     PTX = "ptx"
@@ -101,7 +101,7 @@ class Program:
     """A source read into memory. The name is for people and is not part of the key."""
 
     name: str
-    language: Language
+    language: StrEnum
     source: bytes
     path: Path | None = None
     """Where it was read from; gives compiler messages their file name, nothing else."""
@@ -116,7 +116,7 @@ class BuildRequest:
     options: tuple[str, ...] = ()
     """Build options as given, one per element, without include directories given apart."""
     include_dirs: tuple[str, ...] = ()
-    artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
+    artifact_kind: StrEnum = ArtifactKind.OPENCL_BINARY
     name_expressions: tuple[str, ...] = ()
     """C++ names whose lowered (mangled) names are wanted; CUDA only."""
     local_sizes: tuple[tuple[int, ...], ...] = ()
@@ -191,7 +191,7 @@ class CacheKey:
 class Artifact:
     """Compiled bytes with the compiler's own words."""
 
-    kind: ArtifactKind
+    kind: StrEnum
     payload: bytes
     build_log: str = ""
     compile_ns: int = 0

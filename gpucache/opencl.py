@@ -1,4 +1,4 @@
-"""What a PyOpenCL program imports: ``build_program``, which asks the cache first, ``Batch``, ``CheckedQueue``.
+"""What a PyOpenCL program imports: ``build_program``, ``Batch`` of many sources, and ``CheckedQueue``.
 
 Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
 made from a binary knows less of itself. A compiler that builds late is left to build as it does without

@@ -6,11 +6,12 @@ and load are apart, because a load belongs to a context and a compile does not.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from gpucache.backends.installation import Installation
 from gpucache.keys import KeyInputs
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
 from gpucache.sources import SearchRule
 
 
@@ -92,7 +93,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def language(self) -> Language:
+    def language(self) -> StrEnum:
         """The language it compiles."""
         ...
 
@@ -101,7 +102,7 @@ class Backend(Protocol):
         """The file ending of its sources."""
         ...
 
-    def artifact_kind(self, target: Target) -> ArtifactKind:
+    def artifact_kind(self, target: Target) -> StrEnum:
         """What a target gets when nobody says."""
         ...
 

@@ -6,6 +6,7 @@ workers, retried once when a worker dies, then kept on the poison list.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from time import time_ns
 
 from gpucache.backends.interface import Backend
@@ -18,7 +19,7 @@ from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.manifest import ProgramSpec
-from gpucache.model import BuildRequest, CacheKey, Device, Language, Toolchain
+from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
 from gpucache.outcomes import Built, Hit, Miss, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event
 
@@ -148,7 +149,7 @@ def _items(
             yield _item(spec, device, defines, backend)
 
 
-def _backend(language: Language, backends: Backends) -> Backend:
+def _backend(language: StrEnum, backends: Backends) -> Backend:
     return next(backend for backend in backends.values() if backend.language is language)
 
 

@@ -36,11 +36,14 @@ def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
     """None where a payload fits an entry's artifact kind and target, else what does not, in a sentence.
 
     A structural ``problem`` is not looked at: it is a finding of its own. Nothing is held against a
-    payload that does not name its architecture, nor against an OpenCL binary of unknown format.
+    payload that does not name its architecture, nor against an OpenCL binary of unknown format, nor
+    against an entry of a third party's backend.
     """
     backend, _, name = target.partition(":")
     if artifact_kind == ArtifactKind.OPENCL_BINARY:
         return _wrong_backend(artifact_kind, backend, "opencl") or _opencl_misfit(info, name)
+    if backend not in ("cuda", "opencl", ""):
+        return None  # a third party's, of which nothing is known here
     expected = next((kind for artifact, kind in _CUDA_KINDS.items() if artifact == artifact_kind), None)
     if expected is None:
         return f"{artifact_kind!r} is not a kind of artifact"

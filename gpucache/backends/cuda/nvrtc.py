@@ -9,8 +9,10 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -25,7 +27,11 @@ from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolcha
 
 _TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
 _IDENTITY = ("architecture",)
-_RESULTS = {ArtifactKind.CUBIN: "CUBIN", ArtifactKind.PTX: "PTX", ArtifactKind.LTOIR: "LTOIR"}
+_RESULTS: Mapping[StrEnum, str] = {
+    ArtifactKind.CUBIN: "CUBIN",
+    ArtifactKind.PTX: "PTX",
+    ArtifactKind.LTOIR: "LTOIR",
+}
 _CLONE_FS = 0x200
 _IN_A_DIRECTORY = (
     "its debug information holds the current directory, as threads can have none of their own here"
