@@ -50,6 +50,11 @@ class Layers:
         writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
         return self.user if writable else None
 
+    @property
+    def keeps(self) -> bool:
+        """Whether anything can be remembered."""
+        return self.target is not None
+
     def recall(self, name: str) -> bytes | None:
         """What a root remembers under a name, the nearest first; None where none does."""
         if self.disabled:

@@ -34,7 +34,12 @@ _CODE = _code()
 
 
 class Memos(Protocol):
-    """Where memos are kept, each under 64 hex digits. Neither call raises."""
+    """Where memos are kept, each under 64 hex digits. Nothing here raises."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything can be remembered; where not, nobody needs to make it ready."""
+        ...
 
     def recall(self, name: str) -> bytes | None:
         """What was kept under a name, unharmed; None where nothing is."""
@@ -72,7 +77,7 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
 
 def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:
     """Keep what a walk found, where that is worth a file."""
-    if len(closure.files) < WORTH_FILES or disk.failed or not _CODE:
+    if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _CODE:
         return
     values = {
         "name": name,

@@ -43,8 +43,10 @@ class Scans:
 
     def keep(self) -> None:
         """Have the packs that were read hold what was scanned, where that is worth writing them."""
+        if self._memos is None or not self._memos.keeps:
+            return
         new = [key for key in self._new if key[0] in self._packs and key.encode() not in self._packs[key[0]]]
-        if self._memos is None or len(new) < WORTH_FILES:
+        if len(new) < WORTH_FILES:
             return
         for digit in {key[0] for key in new}:
             lines = {key.encode(): encode(self._new[key]) for key in new if key[0] == digit}

@@ -27,12 +27,15 @@ class Shelf:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
         self.asked = 0
+        self.keeps = True
+        self.offered = 0
 
     def recall(self, name: str) -> bytes | None:
         self.asked += 1
         return self.kept.get(name)
 
     def remember(self, name: str, data: bytes) -> None:
+        self.offered += 1
         self.kept[name] = data
 
     def spoil(self) -> None:
@@ -269,6 +272,19 @@ def test_a_text_that_no_pack_has_room_for_leaves_the_others_there(
     monkeypatch.setattr(scans, "_scans", {})
     _closure(many, memos, source)
     assert all(data in memos.kept[name] for name, data in before.items() if not data.startswith(b"{"))
+
+
+def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start with a cache that may not be written spends no time on closures and scans for it."""
+    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
+    monkeypatch.setattr(scans, "_scans", {})
+    for number in range(memo.WORTH_FILES):
+        (many / f"a/many/{number}.h").write_text(f"#define C{number}\n")
+    memos = Shelf()
+    memos.keeps = False
+    _closure(many, memos)
+    assert memos.asked
+    assert not memos.offered
 
 
 def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
