@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.witness import UNANSWERED
 from tests.net import require_net
 from tests.patience import PATIENCE_S, wait_until
 
@@ -136,7 +137,7 @@ print(WITNESS.watch(lambda: 7))
         _, descriptors, _, _ = socket.recv_fds(inside, 1, 2)
         for descriptor in descriptors:
             os.close(descriptor)
-        assert (child.communicate(timeout=PATIENCE_S)[0], child.returncode) == ("", 1)
+        assert (child.communicate(timeout=PATIENCE_S)[0], child.returncode) == ("", UNANSWERED)
 
 
 @pytest.mark.parametrize("end", ["pass", "os.abort()", "os.kill(os.getpid(), 9)"])
