@@ -12,6 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
+from tests.trials import tell, trials
 
 pytestmark = pytest.mark.slow
 
@@ -171,3 +172,18 @@ def test_a_failure_is_told_from_a_warm_cache(platform: str, icd_vendors: Path, t
     _run(environment, "-m", "gpucache", "warm", source, *build)
     told = _run(environment, "-c", _FRESH, _PLATFORMS[platform], source)
     assert told == "small.cl, line 7: index 15 of 15 (kernel gather, work-item 15, 0, 0)\n"
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_random_failures_beside_barriers(platform: str, mode: str, icd_vendors: Path, tmp_path: Path) -> None:
+    """Whoever fails, and before whichever sync point: its group leaves, the others end, and nobody hangs."""
+    if platform == "pocl":
+        need_pocl()
+    count = trials(50, 5000)
+    process = _PROCESS.with_name("barriers_process.py")
+    command = (process, _PLATFORMS[platform], mode, str(count))
+    wrong = json.loads(_run(_environment(icd_vendors, tmp_path), *command))
+    tell(f"random failures beside barriers on {platform} in {mode}", count, len(wrong))
+    assert wrong == []

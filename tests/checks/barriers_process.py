@@ -1,0 +1,49 @@
+"""Fails checks of ``sum`` in random groups, segments and work-items; run as a child process.
+
+Its arguments are how the platform's name begins, the mode, and how many trials. Writes a JSON list of what
+went wrong: what groups wrote, or a failure that is not one of those that were made.
+"""
+
+import json
+import random
+import sys
+
+import numpy as np
+
+from gpucache.errors import KernelCheckError
+from tests.checks.opencl_process import LOCAL, SIZE, Device
+
+
+def trial(on: Device, chance: random.Random) -> str:
+    """What went wrong; empty where nothing did."""
+    data = np.ones(SIZE, np.int32)
+    failing = chance.sample(range(SIZE // LOCAL), chance.randrange(4))
+    for group in failing:
+        for _ in range(chance.randrange(1, 5)):
+            data[group * LOCAL + chance.randrange(LOCAL)] = -1
+    half, item = chance.choice([0, 1, 2, 4, 8, 16, 32]), chance.randrange(LOCAL + 1)
+    in_loop = half > 0 and item < LOCAL  # all work-items from this one on
+    wanted = [-1 if in_loop or group in failing else LOCAL for group in range(SIZE // LOCAL)]
+    on.clear(-1)
+    sound = not (failing or in_loop)
+    try:
+        on.sum(data, item, half)
+        on.checked.synchronise()
+    except KernelCheckError as error:
+        place = error.work_item[0]
+        sound = (error.line == 5 and in_loop and place % LOCAL >= item) or (
+            error.line == 68 and data[place] < 0
+        )
+    written = on.values(SIZE // LOCAL)
+    return "" if sound and written == wanted else f"{failing}, {item} at {half}: {written}"
+
+
+def main() -> None:
+    platform, mode, count = sys.argv[1:]
+    on, chance = Device(platform, mode), random.Random(7)
+    answers = [trial(on, chance) for _ in range(int(count))]
+    sys.stdout.write(json.dumps([answer for answer in answers if answer]))
+
+
+if __name__ == "__main__":
+    main()
