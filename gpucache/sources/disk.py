@@ -23,6 +23,8 @@ _NO_FILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
 )
 _CHUNK = 64 * 1024
+# Without O_NONBLOCK opening a FIFO would wait for its other end.
+_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 
 Question = Literal["look", "read", "list", "real", "watch"]
 Asked = tuple[Question, str, str]
@@ -67,7 +69,7 @@ class Disk:
         Raises OSError.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, _READ)
         except OSError as error:
             if error.errno not in _NO_FILE:
                 self.failed = True
@@ -76,6 +78,8 @@ class Disk:
             return None
         try:
             status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):  # put there since it was looked at
+                raise OSError(errno.EINVAL, "it is no regular file any more")
             self.stamps.append((os.fsdecode(path), _stamp(status)))
             data = _read_all(fd, status.st_size, limit)
         except OSError:

@@ -14,6 +14,7 @@ import pytest
 
 from gpucache.model import Closure
 from gpucache.sources import Limits, Place, SearchRule, memo, read_closure, scans
+from gpucache.sources.disk import Disk, Look
 from gpucache.sources.scan import Scan, scan
 
 Tree = Callable[..., Path]
@@ -195,6 +196,26 @@ def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.Mon
     assert all("Input/output error" in str(each.uncacheable) for each in found)
     assert not none.kept
     assert _closure(many, memos, source).uncacheable is None
+
+
+def test_a_header_that_becomes_a_pipe_is_not_waited_for(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was a file when it was looked at and is none when it is opened is neither read nor remembered."""
+    real, memos, header = Disk.look, Shelf(), many / "a/many/3.h"
+    others: list[Callable[[Path], None]] = [os.mkfifo, lambda path: path.symlink_to(os.devnull)]
+
+    def look_and_replace(disk: Disk, path: bytes) -> Look:
+        found = real(disk, path)
+        if path == os.fsencode(header) and found.kind == "file":
+            header.unlink()
+            others.pop()(header)
+        return found
+
+    monkeypatch.setattr(Disk, "look", look_and_replace)
+    while others:
+        assert "no regular file" in str(_closure(many, memos).uncacheable)
+        header.unlink()
+        header.touch()
+    assert not memos.kept
 
 
 def test_two_equal_files_that_become_one_are_seen(many: Path) -> None:
