@@ -76,7 +76,7 @@ def _made_up(chance: random.Random, number: int) -> tuple[str, str]:
 def test_each_source_stays_what_it_is_alone() -> None:
     """A kernel of joined sources is, to the last instruction, the kernel of its source alone."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    chance, count, joined, others = random.Random(5), trials(4, 300), 0, []
+    chance, count, joined, others = random.Random(4), trials(4, 300), 0, []
     for _ in range(count):
         made = [_made_up(chance, number) for number in range(2)]
         answer = join([Part(f"{at}.cu", source.encode()) for at, (source, _) in enumerate(made)])
