@@ -21,7 +21,10 @@ _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
 _INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
 _DEFINE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*define\b[ \t]*(\w*)")
 _STRING = rb'"(?:[^"\\\n]|\\.)*"'
-_TOKEN = re.compile(_STRING + rb"|(?P<name>(?:\b(?:__)?asm(?:__)?\s+)?[\w:]*)\s*(?P<open>\()|\)")
+# Bounded, as a text may be one long word or one long blank: what is longer prints nothing that is known.
+_TOKEN = re.compile(
+    _STRING + rb"|(?P<name>(?<![\w:])(?:(?:__)?asm(?:__)?\s{1,20})?[\w:]{1,80}|)\s{0,20}(?P<open>\()|\)"
+)
 _PRINTS = re.compile(
     rb"(?:::|std::)?f?printf|__assert(?:fail|_fail|_rtn|2)|(?:cub|CUB_NS_QUALIFIER)::Debug|(?:__)?asm(?:__)?\s+\w+"
     rb"|(?:__)?asm(?:__)?"
@@ -34,6 +37,7 @@ _DEFINED = re.compile(
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
+_LONGEST = 256  # of what stands behind a mention in its literal
 
 
 class Whereabouts(Flag):
@@ -111,7 +115,7 @@ def _is_printed(text: bytes, line: int, mention: re.Match[bytes]) -> bool:
         nearest = max(text.rfind(sign, 0, mention.start()) for sign in (b";", b"{", b"}"))
         begin = max(nearest + 1, mention.start() - _FARTHEST, 0)
     calls: list[bytes] = []
-    for token in _TOKEN.finditer(text, begin):
+    for token in _TOKEN.finditer(text, begin, mention.end() + _LONGEST):
         if token.start() >= mention.end():
             break
         if token.end() > mention.start():
