@@ -30,9 +30,10 @@ _PRINTS = re.compile(
     rb"|(?:__)?asm(?:__)?"
 )
 _REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MULTILINE)
-# A function with a body, or an object. What a name is taken over from, as by using ::printf, is no other.
+# A function with a body, or an object; a call in the body of a macro has a literal. What a name is taken over
+# from, as by using ::printf, is no other.
 _DEFINED = re.compile(
-    rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}]{0,1000}\)[^;{}()]{0,200}\{)"
+    rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}\"#]{0,1000}\)[^;{}()\"#]{0,200}\{)"
 )
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
