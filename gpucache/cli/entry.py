@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort:  # Click makes it of Ctrl-C, and ends the line on which the terminal wrote ^C
-        return interrupted(own)
+    except click.Abort as error:  # Click makes it of Ctrl-C, and ends the line where the terminal wrote ^C
+        return interrupted(own, str(error.__cause__ or ""))
     except click.ClickException as error:
         return _usage(own, error)
     except GpucacheError as error:
@@ -59,10 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(own, error) if isinstance(error, OSError) else _unexpected(own, error)
 
 
-def interrupted(arguments: Sequence[str]) -> int:
-    """The end of a command that Ctrl-C or a signal ended; the exit code."""
+def interrupted(arguments: Sequence[str], so_far: str = "") -> int:
+    """The end of a command that Ctrl-C or a signal ended, and how far it came; the exit code."""
     interrupts.disarm()
-    return _fail(_split(list(arguments))[0], "interrupted", INTERRUPTED)
+    told = "; ".join(filter(None, ("interrupted", so_far)))
+    return _fail(_split(list(arguments))[0], told, INTERRUPTED)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
     from gpucache.engine.policy import Limits
     from gpucache.model import Toolchain
-    from gpucache.outcomes import CacheEntry, EvictPlan
+    from gpucache.outcomes import CacheEntry, EvictOutcome, EvictPlan
 
 _TOLD = 5
 """Of what is left in a cache."""
@@ -99,7 +99,14 @@ def evict(
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     if everything and not yes and plan.removals:
         _ask(plans)
-    outcomes = [outcome for cache, own in plans for outcome in run_evict(cache, own)]
+    outcomes: list[EvictOutcome] = []
+    try:
+        for one, own in plans:
+            for outcome in run_evict(one, own):
+                outcomes.append(outcome)
+    except KeyboardInterrupt:
+        gone = sum(outcome.removed for outcome in outcomes)
+        raise KeyboardInterrupt(f"{gone} of {len(plan.removals)} were removed, and the rest stays") from None
     settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
     settled += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
     left = _left(plans) if everything else []

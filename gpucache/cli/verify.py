@@ -75,14 +75,19 @@ def _run(
     total = sum(len(entries) for _, entries in selected)
     toolchains = [device.toolchain for device in devices if device.toolchain is not None]
     outcomes: list[Checked] = []
+    done = 0
     with display(quiet=given().quiet or given().json) as bar:
-        for cache, entries in selected:
-            found: list[tuple[Checked, CacheEntry | None]] = []
-            tries = trials.get(cache.location().root, ())
-            for pair in run_verify(cache, entries, toolchains=toolchains, trials=tries, whole=not what):
-                bar.show(len(outcomes) + len(found), total, pair[0].entry[:12])
-                found.append(pair)
-            outcomes += repaired(cache, found) if repair else [checked for checked, _ in found]
+        try:
+            for cache, entries in selected:
+                found: list[tuple[Checked, CacheEntry | None]] = []
+                tries = trials.get(cache.location().root, ())
+                for pair in run_verify(cache, entries, toolchains=toolchains, trials=tries, whole=not what):
+                    bar.show(done, total, pair[0].entry[:12])
+                    found.append(pair)
+                    done += pair[1] is not None
+                outcomes += repaired(cache, found) if repair else [checked for checked, _ in found]
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{done} of {total} were checked") from None
     return outcomes
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -107,7 +108,13 @@ def _wrong(said: tuple[int, str, str], normal: int) -> list[str]:
     if code in (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP) and not out and not err:
         return []  # Python had not begun
     found = [] if code in (normal, 130) else [f"exit {code}"]
-    found += [err] if err.replace("gpucache: interrupted", "").strip() else []
+    found += (
+        [err]
+        if re.sub(
+            r"gpucache: interrupted(; \d+ of \d+ were (checked|removed, and the rest stays))?", "", err
+        ).strip()
+        else []
+    )
     try:
         json.loads(out)
     except ValueError:
