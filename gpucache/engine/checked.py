@@ -37,11 +37,12 @@ def plan_checked(
     program: Program, devices: Sequence[Device], targets: Sequence[str], runs: int
 ) -> list[CheckedJob]:
     """The suite for each target; raises TargetError or NoDeviceError."""
+    for text in targets:
+        if not text.startswith(f"{BACKEND}:"):
+            raise TargetError(f"--checks times OpenCL devices, and {text} is none; leave it out")
     chosen = [select_target(text, devices) for text in targets] or default_devices(devices, BACKEND)
     jobs = []
     for device in chosen:
-        if device.backend != BACKEND:
-            raise TargetError(f"--checks times OpenCL devices, and {device.target} is none; leave it out")
         if device.target is not None and device.toolchain is not None:
             folders = include_dirs(program.source, Checks.NONE)
             jobs.append(

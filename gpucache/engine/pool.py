@@ -45,6 +45,7 @@ _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
 _PATIENCE_S = 60.0
 _SAID = "said"
+_STACK_BYTES = 256 << 20
 _FIRST_TO_GO = "500"
 
 
@@ -295,10 +296,17 @@ def _begin(
 def _limit_memory(memory_bytes: int | None) -> None:
     with suppress(OSError):  # where memory runs out all the same, a worker is to go, and not who waits for it
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
-    if memory_bytes is None or sys.platform == "win32":
+    if sys.platform == "win32":
         return
     import resource
 
+    # A stack is no data: where it has no limit, a compiler that calls itself without end takes all memory.
+    stack, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if stack == resource.RLIM_INFINITY or stack > _STACK_BYTES:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, hard))
+    if memory_bytes is None:
+        return
     # Data, not address space: drivers reserve far more than they touch.
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(OSError, ValueError):

@@ -45,6 +45,21 @@ def _run(items: list[Item], bounds: Bounds) -> list[tuple[Item, Done[Any] | Fail
     return list(run_isolated(operator.call, items, bounds))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_workers_stack_has_a_limit() -> None:
+    """Also where that of its parent has none, as no other limit of memory counts a stack."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    if before[1] != resource.RLIM_INFINITY:
+        pytest.skip("the stack cannot be made endless here")
+    resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY, before[1]))
+    try:
+        ((_, answer),) = _run([partial(resource.getrlimit, resource.RLIMIT_STACK)], Bounds())
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, before)
+    assert isinstance(answer, Done) and 0 < answer.value[0] <= GIB
+
+
 @pytest.fixture(scope="module")
 def answers() -> Answers:
     """What became of one good item before, one after, and of every disaster between them."""

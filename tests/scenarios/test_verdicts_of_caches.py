@@ -72,6 +72,7 @@ def _root_is_a_file(parts: Any) -> Any:
 _ASK_AS_NOBODY = """
 import os, sys
 from pathlib import Path
+import platformdirs.unix  # while Python's own modules may be read
 from gpucache.assembly import open_layers
 from gpucache.engine.explain import explain
 from gpucache.settings import Settings
