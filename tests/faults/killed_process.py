@@ -33,6 +33,7 @@ from gpucache.store.history import FILE_CAP
 from gpucache.store.interface import MissedRequest
 from gpucache.store.journal import GENERATION_CAP
 from tests.engine.conftest import Compiler, make_ready
+from tests.faults.forking import forked
 from tests.faults.tracing import killed_before_call
 
 HOUR_NS = 3600 * 10**9
@@ -233,19 +234,6 @@ def read(root: Path, report: int) -> None:
             if name in KEPT and found == Absent():
                 problems.add(f"{name} is lost")
     os.write(report, json.dumps([reads, sorted(problems)]).encode())
-
-
-def forked(function: Callable[..., object], *arguments: object) -> int:
-    """A child that runs a function; an exception is its exit status 1."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        function(*arguments)
-    except BaseException as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
-        os._exit(1)
-    os._exit(0)
 
 
 def _free(store: DirectoryStore, name: str) -> bool:

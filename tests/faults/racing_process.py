@@ -26,19 +26,7 @@ from gpucache.engine.verify import repaired, run_verify
 from gpucache.outcomes import Built, Hit, Location, Miss, Verdict
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
-
-
-def forked(function: Callable[..., object], *arguments: object) -> int:
-    """A child that runs a function; an exception is its exit status 1."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        function(*arguments)
-    except BaseException as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
-        os._exit(1)
-    os._exit(0)
+from tests.faults.forking import forked
 
 
 def source(key: int) -> str:
