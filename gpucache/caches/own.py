@@ -13,7 +13,17 @@ from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import cache_key
 from gpucache.model import Artifact, ArtifactKind, Checks, Entry, EntryHead
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
+from gpucache.outcomes import (
+    CacheEntry,
+    Checked,
+    EntryReport,
+    Finding,
+    FindingKind,
+    Kept,
+    Location,
+    Problem,
+    Reach,
+)
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
 from gpucache.units import format_age, format_size
@@ -215,10 +225,10 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
     )
 
 
-def _damage(scanned: ScannedEntry) -> str:
-    if scanned.damage is None or scanned.unread:
-        return scanned.damage_detail
-    return f"{scanned.damage}: {scanned.damage_detail}"
+def _damage(scanned: ScannedEntry) -> Problem | None:
+    if scanned.unread:
+        return Problem(None, scanned.damage_detail)
+    return Problem(FindingKind(scanned.damage.value), scanned.damage_detail) if scanned.damage else None
 
 
 def _variant(head: EntryHead) -> str:

@@ -12,7 +12,14 @@ from gpucache.outcomes.checked import (
     CheckedMeans,
     summarise_checked,
 )
-from gpucache.outcomes.checks import Checked, Finding, FindingKind, VerifySummary, summarise_verify
+from gpucache.outcomes.checks import (
+    Checked,
+    Finding,
+    FindingKind,
+    Problem,
+    VerifySummary,
+    summarise_verify,
+)
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
 from gpucache.outcomes.evictions import (
     ALL,
@@ -84,6 +91,7 @@ __all__ = [
     "Miss",
     "Noted",
     "Plain",
+    "Problem",
     "Ratio",
     "Reach",
     "Removal",

@@ -40,6 +40,23 @@ _WRONG = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with an entry or worth knowing of it, before anybody makes a sentence of it."""
+
+    kind: FindingKind | None
+    """None where it could not be looked at, which is no fault of what lies there."""
+    detail: str
+    """A clause that names the thing and what follows from it."""
+    remedy: str = ""
+    """What mends it, as a clause; empty where the detail says so or removing the entry does."""
+
+    def __str__(self) -> str:
+        """All of it in one line."""
+        told = f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+        return told if self.kind is None else f"{self.kind}: {told}"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing verify found."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucache.model import KeyField
+from gpucache.outcomes.checks import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class CacheEntry:
     payload_sha256: str = ""
     fields: tuple[tuple[str, str], ...] = ()
     """The key fields that a scan reads, by label; what ``--unlike`` compares."""
-    damage: str = ""
-    """Why it cannot be read; empty for a readable entry."""
+    damage: Problem | None = None
+    """What a scan saw wrong with it; None for an entry that reads."""
     stays: str = ""
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""

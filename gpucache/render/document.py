@@ -111,7 +111,7 @@ def entry(one: CacheEntry) -> dict[str, Any]:
         "created": format_instant(one.created_ns),
         "last_used": format_instant(one.last_used_ns),
         "path": one.path,
-        "damage": one.damage or None,
+        "damage": str(one.damage) if one.damage else None,
         "fields": dict(one.fields),
     }
 

@@ -218,7 +218,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
         grid.add(
             cache,
             one.key if whole else one.key[:12],
-            plain(one.program or one.damage, "red" if one.damage else ""),
+            plain(one.program or str(one.damage or ""), "red" if one.damage else ""),
             one.variant,
             one.target,
             one.artifact_kind,

@@ -18,7 +18,7 @@ from gpucache.engine.policy import (
     superseded,
 )
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, EvictPlan
+from gpucache.outcomes import CacheEntry, EvictPlan, FindingKind, Problem
 
 DAY_NS = 86_400 * 1_000_000_000
 NOW_NS = 100 * DAY_NS
@@ -74,7 +74,11 @@ def test_anything_asked_for_is_not_empty(limits: Limits) -> None:
 
 def test_all_removes_everything() -> None:
     """All takes every entry, damaged ones too."""
-    found = plan([_entry("a"), _entry("b", damage="corrupt")], Limits(everything=True), NOW_NS)
+    found = plan(
+        [_entry("a"), _entry("b", damage=Problem(FindingKind.CORRUPT, "bits"))],
+        Limits(everything=True),
+        NOW_NS,
+    )
     assert _removed(found) == ["a", "b"]
     assert {removal.rule for removal in found.removals} == {"--all"}
     assert (found.kept, found.kept_bytes) == (0, 0)
@@ -174,7 +178,7 @@ def test_damaged_and_nameless_entries_supersede_nothing() -> None:
     """An entry that cannot be read, or whose program is unknown, is no twin of another."""
     entries = [
         _entry("a", program="p", created_ns=1),
-        _entry("b", program="p", created_ns=2, damage="corrupt"),
+        _entry("b", program="p", created_ns=2, damage=Problem(FindingKind.CORRUPT, "bits")),
         _entry("c", program="", created_ns=1),
         _entry("d", program="", created_ns=2),
     ]

@@ -23,6 +23,7 @@ from gpucache.outcomes import (
     Kept,
     Location,
     Miss,
+    Problem,
     Removal,
     Verdict,
     WarmOutcome,
@@ -67,7 +68,7 @@ def _column(text: str, name: str) -> str:
     return "".join(cell.replace(" ", "") if last else cell.split(" ")[0] for cell in cells)
 
 
-def _entry(key: str, damage: str = "") -> CacheEntry:
+def _entry(key: str, damage: Problem | None = None) -> CacheEntry:
     return CacheEntry(
         "gpucache", key, f"/cache/{key}", 123_456_789, 0, 0, PROGRAM, TARGET, "opencl-binary", damage=damage
     )
@@ -126,7 +127,9 @@ def test_entries_keep_their_keys() -> None:
 
 def test_a_damaged_entry_says_so_in_the_list() -> None:
     """Where there is no program to show the damage stands in its place."""
-    damaged = CacheEntry("gpucache", KEYS[0], "/x", 1, 0, 0, damage="truncated: 12 bytes are missing")
+    damaged = CacheEntry(
+        "gpucache", KEYS[0], "/x", 1, 0, 0, damage=Problem(FindingKind.TRUNCATED, "12 bytes are missing")
+    )
     text = _text(tables.entries([("", damaged)], SECOND_NS))
     assert KEYS[0][:12] in text and "truncated" in text
 

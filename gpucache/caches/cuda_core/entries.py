@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches.cuda_core import contents, layout
-from gpucache.caches.cuda_core.contents import Problem
 from gpucache.caches.files import Identity, allocated_bytes, open_folder, read_part
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, FindingKind
+from gpucache.outcomes import CacheEntry, FindingKind, Problem
 
 SCANNED_BYTES = 64 * 1024
 """What a scan reads of a file; of a larger one the names of kernels may remain unknown."""
@@ -94,7 +93,7 @@ def look_at(folder: Folder, group: str, name: str) -> CacheEntry | None:
 
 
 def _entry(
-    folder: Folder, seen: Seen, status: os.stat_result, start: bytes, damage: Problem | None
+    folder: Folder, seen: Seen, status: os.stat_result, start: bytes, damage: contents.Problem | None
 ) -> CacheEntry:
     whole = len(start) == status.st_size
     told = contents.tell(start, whole=whole)
@@ -112,7 +111,7 @@ def _entry(
         target=told.target,
         artifact_kind=told.kind,
         unique=True,  # what else its key was made from is not known
-        damage=f"{damage[0]}: {damage[1]}" if damage else "",
+        damage=Problem(*damage) if damage else None,
         stays="" if seen.reachable or _is_a_copy(seen) else NOT_ITS_OWN,
         handle=seen,
     )

@@ -22,6 +22,7 @@ from gpucache.outcomes import (
     FindingKind,
     Kept,
     Location,
+    Problem,
     Reach,
     Verdict,
 )
@@ -181,7 +182,7 @@ def _entry(root: Path, found: Survey, now_ns: int) -> CacheEntry:
             ("index", "present" if found.has_index else "missing"),
             ("files of unusual names", str(found.strangers.count)),
         ),
-        damage=f"{wrong[0]}: {wrong[1]}" if wrong else "",
+        damage=Problem(*wrong) if wrong else None,
         stays=_stays(root, found, now_ns),
         indivisible=_BOUNDED,
         handle=found,

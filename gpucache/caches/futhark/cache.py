@@ -162,7 +162,7 @@ class FutharkCache:
             key=seen.key,
             entry=entry.key,
             backend=entry.target.partition(":")[0],
-            damage=entry.damage.partition(": ")[2],
+            damage=entry.damage.detail if entry.damage else "",
             readable=seen.readable,
             payload_problem=problem,
         )

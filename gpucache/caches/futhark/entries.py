@@ -16,7 +16,7 @@ from gpucache.caches.futhark import header, names
 from gpucache.caches.futhark.contents import look_into
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry
+from gpucache.outcomes import CacheEntry, Problem
 
 NAME = "futhark"
 SCANNED_BYTES = 4 * 1024 * 1024
@@ -109,7 +109,7 @@ def _entry(folder: Folder, name: str, status: os.stat_result, start: bytes) -> C
         artifact_kind=contents.kind if head is not None else "",
         unique=True,  # a file belongs to its name: no other one takes its place
         fields=(("key", key.hex()),) if key else (),
-        damage=f"{damage.kind}: {damage.detail}" if damage else "",
+        damage=Problem(damage.kind, damage.detail) if damage else None,
         handle=seen,
     )
 
@@ -130,6 +130,6 @@ def _unreadable(folder: Folder, name: str, error: Exception) -> CacheEntry | Non
         last_used_ns=status.st_mtime_ns,
         program=names.program_of(name),
         unique=True,
-        damage=f"it cannot be read: {why}",
+        damage=Problem(None, f"it cannot be read: {why}"),
         handle=Seen(folder.path, name, Identity.of(status), ours=False, readable=False, key=b""),
     )

@@ -72,7 +72,7 @@ class _Answers:
 
     def of(self, one: Candidate) -> Reach:
         if not one.readable:
-            return self._reach(one, Verdict.OPAQUE_KEY, f"its key cannot be read: {one.damage}")
+            return self._reach(one, Verdict.OPAQUE_KEY, f"{one.damage}, so its key is not known")
         if one.damage:
             return self._reach(one, Verdict.CORRUPT, one.damage)
         difference = to_number(one.key) ^ self.expected

@@ -13,7 +13,7 @@ from gpucache.caches.pocl.bitstream import CutError
 from gpucache.caches.pocl.tree import Item, Role, Tree, read_tree, tree_of
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, FindingKind
+from gpucache.outcomes import CacheEntry, FindingKind, Problem
 from gpucache.payload.reading import printable
 
 NAME = "pocl"
@@ -84,7 +84,7 @@ def look_at(root: Path, pair: str, rest: str) -> CacheEntry | None:
         variant=_variant(tree),
         unique=True,  # neither source nor options are stored, so none is another's version
         fields=tuple(fields(tree, module, kernels)),
-        damage=f"{read.kind}: {read.detail}" if isinstance(read, Broken) else "",
+        damage=Problem(read.kind, read.detail) if isinstance(read, Broken) else None,
         stays=stays(tree),
         handle=Seen(pair, rest, Identity.of(program.status), tree.accessed_ns),
     )

@@ -20,7 +20,7 @@ from gpucache.caches.pyopencl.pickled import Info, read_info
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import digest
-from gpucache.outcomes import CacheEntry
+from gpucache.outcomes import CacheEntry, FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
 LARGEST_SOURCE_BYTES = 64 << 20
@@ -155,7 +155,7 @@ def _unreadable(folder: Folder, key: str, why: str) -> CacheEntry:
         created_ns=0,
         last_used_ns=0,
         unique=True,
-        damage=f"corrupt: {why}",
+        damage=Problem(FindingKind.CORRUPT, why),
         handle=Seen(folder.path, key, ()),
     )
 
@@ -199,10 +199,10 @@ def _described(inner: Folder) -> PayloadInfo | None:
     return None
 
 
-def _damage(statuses: dict[str, os.stat_result]) -> str:
+def _damage(statuses: dict[str, os.stat_result]) -> Problem | None:
     for name in (names.BINARY, names.INFO):
         if name not in statuses:
-            return f"truncated: {name} is missing"
+            return Problem(FindingKind.TRUNCATED, f"{name} is missing")
         if statuses[name].st_size == 0:
-            return f"truncated: {name} is empty"
-    return ""
+            return Problem(FindingKind.TRUNCATED, f"{name} is empty")
+    return None

@@ -29,6 +29,7 @@ from gpucache.outcomes import (
     FindingKind,
     Kept,
     Location,
+    Problem,
     Reach,
     Verdict,
 )
@@ -223,7 +224,7 @@ class RocfftCache:
             artifact_kind=codes.read(prefix).kind,
             variant=row.variant,
             fields=row.compared,
-            damage=f"{trouble[0]}: {trouble[1]}" if trouble else "",
+            damage=Problem(*trouble) if trouble else None,
             stays=_BELONGS if self._location.role == SYSTEM else "",
             handle=row,
         )

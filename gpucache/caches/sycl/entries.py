@@ -13,14 +13,13 @@ from gpucache import payload as payloads
 from gpucache.caches import files
 from gpucache.caches.files import Identity
 from gpucache.caches.sycl import fields, images, judging, naming, slots, standing, tree
-from gpucache.caches.sycl.judging import Problem
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.shapes import DamagedError
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, FindingKind
+from gpucache.outcomes import CacheEntry, FindingKind, Problem
 
 CACHE = "sycl"
 _PAYLOAD_HEAD_BYTES = 4096
@@ -97,31 +96,32 @@ def _stays(folder: Folder, slot: Slot) -> str:
     return judging.not_ours(strange) if strange else ""
 
 
-def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, str]:
+def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, Problem | None]:
     """What a glance at the files tells, and what is wrong at that."""
-    glance, damage = None, ""
+    glance: _Glance | None = None
+    damage: Problem | None = None
     try:
         if slot.with_source and slot.source is not None:
             glance = _glance(folder, slot)
         if slot.binary is not None:
             slots.binary_of(folder, slot)
     except DamagedError as error:
-        damage = f"{error.kind}: {error.detail}"
+        damage = Problem(error.kind, error.detail)
     except (OSError, FormatError) as error:
-        damage = f"{FindingKind.UNTRUSTED}: {error}"
+        damage = Problem(FindingKind.UNTRUSTED, str(error))
     if slot.half:
-        damage = f"{FindingKind.ORPHAN}: {slot.half}"
+        damage = Problem(FindingKind.ORPHAN, slot.half)
     locked = standing.under_lock(folder, slot.stem)
     if len(locked) == 1:  # a program may be writing it: what it holds is not judged
-        return glance, f"{locked[0][0]}: {locked[0][1]}"
+        return glance, Problem(*locked[0])
     return glance, damage or _unreached(listing, slot, locked)
 
 
-def _unreached(listing: Listing, slot: Slot, locked: list[Problem]) -> str:
+def _unreached(listing: Listing, slot: Slot, locked: list[judging.Problem]) -> Problem | None:
     if locked:
-        return f"{locked[-1][0]}: {locked[-1][1]}"
+        return Problem(*locked[-1])
     beyond = standing.beyond(listing, slot.stem)
-    return f"{FindingKind.MISPLACED}: {beyond}" if beyond else ""
+    return Problem(FindingKind.MISPLACED, beyond) if beyond else None
 
 
 def _glance(folder: Folder, slot: Slot) -> _Glance:

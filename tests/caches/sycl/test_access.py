@@ -109,7 +109,7 @@ def test_a_file_that_may_not_be_read_is_untrusted(name: str, effect: str) -> Non
         assert finding.kind is FindingKind.UNTRUSTED
         assert finding.detail.startswith(f"{name} cannot be read (Permission denied): ")
         assert effect in finding.detail
-        assert entry.damage == f"untrusted: {finding.detail}"
+        assert str(entry.damage) == f"untrusted: {finding.detail}"
 
 
 def test_a_copy_behind_a_binary_that_may_not_be_read_is_not_reached() -> None:

@@ -230,8 +230,8 @@ def test_a_scan_tells_of_a_lock_what_a_check_does(age_s: float, kind: str, tmp_p
 
     (entry,) = opened(tmp_path).scan()
 
-    assert entry.damage.startswith(f"{kind}: ")
-    assert entry.damage in told(tmp_path)
+    assert str(entry.damage).startswith(f"{kind}: ")
+    assert str(entry.damage) in told(tmp_path)
 
 
 def test_an_entry_under_a_young_lock_is_left_alone(tmp_path: Path) -> None:
