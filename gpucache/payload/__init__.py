@@ -8,7 +8,7 @@ Must not know stores, compilers or devices. What an entry claims of its payload 
 payload by :func:`fits`, from the two texts alone.
 """
 
-from gpucache.payload import elf, nvidia, opencl, ptx
+from gpucache.payload import bitcode, elf, nvidia, opencl, ptx
 from gpucache.payload.claims import fits, holds_no_kernel
 from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
 
@@ -22,8 +22,8 @@ _READERS = (
     (b"rusticl\0", opencl.read_rusticl),
     (b"\x03\x02\x23\x07", opencl.read_spirv),
     (b"\x07\x23\x02\x03", opencl.read_spirv),
-    (b"BC\xc0\xde", opencl.read_bitcode),
-    (b"\xde\xc0\x17\x0b", opencl.read_bitcode),
+    (b"BC\xc0\xde", bitcode.read_bitcode),
+    (b"\xde\xc0\x17\x0b", bitcode.read_bitcode),
 )
 
 

@@ -1,4 +1,4 @@
-"""What OpenCL implementations give back, ELF files apart: poclbin, rusticl, SPIR-V, LLVM bitcode."""
+"""What OpenCL implementations give back, ELF files apart: poclbin, rusticl, SPIR-V."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,6 @@ _BUILD_HASH_BYTES = 41
 _SPIRV_MAGIC = 0x07230203
 _OP_ENTRY_POINT = 15
 _INSTRUCTION_LIMIT = 1 << 20
-_BITCODE_WRAPPER = b"\xde\xc0\x17\x0b"
 
 
 def read_poclbin(reading: Reading) -> None:
@@ -122,18 +121,3 @@ def _literal(reading: Reading, order: str, start: int, end: int) -> str:
     words = reading.data[start : min(end, start + 200)]
     swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
     return Reading(swapped).text(0, len(swapped))
-
-
-def read_bitcode(reading: Reading) -> None:
-    """Describe LLVM bitcode, bare or in its wrapper. Source: LLVM's bitcode file format.
-
-    Bitcode is made of 32-bit words and does not say how many: of bare bitcode a cut inside a word is
-    noticed; of wrapped bitcode every cut is.
-    """
-    reading.kind = PayloadKind.LLVM_BITCODE
-    length = len(reading.data)
-    if reading.data.startswith(_BITCODE_WRAPPER):
-        offset, length = reading.unpack("<II", 8, "bitcode wrapper")
-        reading.require(offset + length, "bitcode")
-    if length % 4:
-        raise BrokenError(f"bitcode is made of 4-byte words and there are {length} bytes")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gpucache.errors import FormatError
 from gpucache.units import format_size
 
 NAMES_SHOWN = 16
@@ -46,8 +47,12 @@ class PayloadInfo:
     """What is structurally broken in bytes that were recognised, as one sentence; None where nothing is."""
 
 
-class BrokenError(Exception):
+class BrokenError(FormatError):
     """A payload contradicts its own format; the message is the ``problem``. Never leaves ``describe``."""
+
+
+class CutError(BrokenError):
+    """The bytes end before what they say they hold."""
 
 
 @dataclass(slots=True)
@@ -60,12 +65,12 @@ class Reading:
     detail: list[tuple[str, str]] = field(default_factory=list)
 
     def require(self, end: int, part: str) -> None:
-        """Raise BrokenError where a part that ends at offset ``end`` is not all there."""
+        """Raise CutError where a part that ends at offset ``end`` is not all there."""
         if end > len(self.data):
-            raise BrokenError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
+            raise CutError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
 
     def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
-        """The integers of a struct layout at an offset; raises BrokenError where they are not all there."""
+        """The integers of a struct layout at an offset; raises CutError where they are not all there."""
         self.require(offset + struct.calcsize(layout), part)
         return struct.unpack_from(layout, self.data, offset)
 

@@ -30,7 +30,7 @@ from gpucache.engine import hygiene, naming
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.outcomes import Location
-from gpucache.payload import describe
+from gpucache.payload import bitcode, describe
 from gpucache.probe import load_last
 from gpucache.probe.profile import load_profile
 from gpucache.store import DirectoryStore
@@ -263,7 +263,9 @@ def _payloads(_: Path) -> Bytes:
         pocl.bitcode(), pocl.library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
         futhark.file_bytes(), b"__CLANG_OFFLOAD_BUNDLE__" + (1).to_bytes(8, "little") + bytes(64) + cubin,
     ]  # fmt: skip
-    return Bytes(samples, describe, bundles.read_bundle, lambda data: describe(data[16:]))
+    return Bytes(
+        samples, describe, bitcode.read_module, bundles.read_bundle, lambda data: describe(data[16:])
+    )
 
 
 def _texts(_: Path) -> Bytes:

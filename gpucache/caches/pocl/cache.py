@@ -10,13 +10,13 @@ from gpucache import payload as payloads
 from gpucache.caches.files import Identity
 from gpucache.caches.interface import Wanted
 from gpucache.caches.pocl import ages, checks, entries, explaining, leftovers, names, removal, reporting
-from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.checks import Mend, Problem, Subject
 from gpucache.caches.pocl.entries import Broken, Seen
 from gpucache.caches.pocl.explaining import Candidate
 from gpucache.caches.pocl.tree import read_tree
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, Kept, Location, Reach
+from gpucache.payload.bitcode import Module
 
 BUSY_NS = 60 * 10**9
 Clock = Callable[[], int]

@@ -12,12 +12,12 @@ from pathlib import Path
 from gpucache import payload as payloads
 from gpucache.caches import places
 from gpucache.caches.pocl import elf, entries, names
-from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.entries import Broken, shown
 from gpucache.caches.pocl.tree import FILE_LIMIT, Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from gpucache.payload import PayloadKind
+from gpucache.payload.bitcode import Module
 from gpucache.units import format_size
 
 MINIMUM_AGE_NS = 600 * 10**9

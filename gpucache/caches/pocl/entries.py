@@ -7,14 +7,14 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.files import Identity
-from gpucache.caches.pocl import bitcode, names
-from gpucache.caches.pocl.bitcode import Module
-from gpucache.caches.pocl.bitstream import CutError
+from gpucache.caches.pocl import names
 from gpucache.caches.pocl.tree import Item, Role, Tree, read_tree, tree_of
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, FindingKind, Problem
-from gpucache.payload.reading import printable
+from gpucache.payload import bitcode
+from gpucache.payload.bitcode import Module
+from gpucache.payload.reading import CutError, printable
 
 NAME = "pocl"
 READ_LIMIT_BYTES = 256 << 20
@@ -124,7 +124,7 @@ def read_module(root: Path, pair: str, rest: str, program: Item) -> Module | Bro
     if program.parts[0] != names.PROGRAMS[0] or program.status.st_size > READ_LIMIT_BYTES:
         return None
     try:
-        return bitcode.read(read(root, (pair, rest, *program.parts)))
+        return bitcode.read_module(read(root, (pair, rest, *program.parts)))
     except CutError as error:
         return Broken(FindingKind.TRUNCATED, f"{program.place} is cut: {error}")
     except FormatError as error:

@@ -6,13 +6,13 @@ from contextlib import suppress
 from gpucache import payload as payloads
 from gpucache.caches import files
 from gpucache.caches.pocl import elf, entries, names
-from gpucache.caches.pocl.bitcode import Module
 from gpucache.caches.pocl.checks import Subject
 from gpucache.caches.pocl.entries import shown
 from gpucache.caches.pocl.tree import Item, Role
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport
+from gpucache.payload.bitcode import Module
 from gpucache.units import format_size
 
 LOG_BYTES = 64 << 10

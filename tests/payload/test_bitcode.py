@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.caches.pocl import bitcode
-from gpucache.caches.pocl.bitcode import Module
-from gpucache.caches.pocl.bitstream import CutError
 from gpucache.errors import FormatError
+from gpucache.payload import bitcode
+from gpucache.payload.bitcode import Module
+from gpucache.payload.reading import CutError
 from tests.caches.pocl import build
 
 _SOUND = build.bitcode(["vecadd", "twice"])
@@ -18,7 +18,7 @@ _SOUND = build.bitcode(["vecadd", "twice"])
 
 def test_a_program_says_what_made_it() -> None:
     """Compiler, target, source and the kernels that are defined are read, and what is declared is not."""
-    assert bitcode.read(_SOUND) == Module(
+    assert bitcode.read_module(_SOUND) == Module(
         "LLVM15.0.6", "x86_64-pc-linux-gnu", "/caches/pocl/tempfile_abcdef.cl", ("vecadd", "twice")
     )
 
@@ -26,29 +26,29 @@ def test_a_program_says_what_made_it() -> None:
 def test_wrapped_bitcode_is_read() -> None:
     """Bitcode in Apple's wrapper says the same."""
     wrapped = struct.pack("<IIIII", 0x0B17C0DE, 0, 20, len(_SOUND), 7) + _SOUND
-    assert bitcode.read(wrapped) == bitcode.read(_SOUND)
+    assert bitcode.read_module(wrapped) == bitcode.read_module(_SOUND)
     with pytest.raises(CutError):
-        bitcode.read(wrapped[:-1])
+        bitcode.read_module(wrapped[:-1])
 
 
 def test_every_cut_is_seen() -> None:
     """A program that was cut anywhere is not taken for a whole one."""
     for length in (0, *range(4, len(_SOUND))):
         with pytest.raises(CutError):
-            bitcode.read(_SOUND[:length])
+            bitcode.read_module(_SOUND[:length])
 
 
 def test_what_is_no_bitcode_is_said_to_be_so() -> None:
     """Other bytes are damage, not a cut."""
     with pytest.raises(FormatError, match="does not begin") as raised:
-        bitcode.read(b"kernel void add() {}")
+        bitcode.read_module(b"kernel void add() {}")
     assert not isinstance(raised.value, CutError)
 
 
 def test_zeros_at_the_end_are_damage() -> None:
     """A file whose second half came back as zeros is seen."""
     with pytest.raises(FormatError):
-        bitcode.read(_SOUND[: len(_SOUND) // 2] + bytes(len(_SOUND) // 2))
+        bitcode.read_module(_SOUND[: len(_SOUND) // 2] + bytes(len(_SOUND) // 2))
 
 
 def test_an_array_beyond_the_bytes_is_refused_before_it_is_read() -> None:
@@ -59,7 +59,7 @@ def test_an_array_beyond_the_bytes_is_refused_before_it_is_read() -> None:
     whole = build.Bits(b"BC\xc0\xde")
     build.enter(whole, 8, block.ended())
     with pytest.raises(CutError, match="array"):
-        bitcode.read(whole.data())
+        bitcode.read_module(whole.data())
 
 
 def test_elements_without_bits_are_refused() -> None:
@@ -70,7 +70,7 @@ def test_elements_without_bits_are_refused() -> None:
     whole = build.Bits(b"BC\xc0\xde")
     build.enter(whole, 8, block.ended())
     with pytest.raises(FormatError, match="take room"):
-        bitcode.read(whole.data())
+        bitcode.read_module(whole.data())
 
 
 @settings(max_examples=150, deadline=None)
@@ -81,7 +81,7 @@ def test_changed_bytes_give_a_module_or_a_format_error(changes: list[tuple[int, 
     for place, value in changes:
         data[place] = value
     with suppress(FormatError):
-        assert isinstance(bitcode.read(bytes(data)), Module)
+        assert isinstance(bitcode.read_module(bytes(data)), Module)
 
 
 @settings(max_examples=150, deadline=None)
@@ -89,4 +89,4 @@ def test_changed_bytes_give_a_module_or_a_format_error(changes: list[tuple[int, 
 def test_any_bytes_after_the_magic_give_a_module_or_a_format_error(rest: bytes) -> None:
     """Random bytes raise nothing else."""
     with suppress(FormatError):
-        bitcode.read(b"BC\xc0\xde" + rest)
+        bitcode.read_module(b"BC\xc0\xde" + rest)

@@ -1,0 +1,334 @@
+"""LLVM bitcode: the blocks, abbreviations and records of its bit stream, and what a module says of itself.
+
+Source: LLVM's "Bitcode File Format" and llvm/include/llvm/Bitcode/LLVMBitCodes.h. Only the outermost level
+is read: the blocks fit into the file, a module is there, and with it the string table that its names lie
+in. Bitcode has no checksum, so a byte that changes without moving a block is not noticed. The work is
+bounded by the number of bytes: no field takes fewer bits than it is counted for, and blocks inside the one
+that is read are stepped over by their length.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading, printable
+
+_MAGIC = b"BC\xc0\xde"
+_WRAPPER = b"\xde\xc0\x17\x0b"
+_MODULE, _IDENTIFICATION, _STRTAB = 8, 13, 23
+_IDENTIFICATION_STRING = 1
+_STRTAB_BLOB = 1
+_VERSION, _TRIPLE, _FUNCTION, _SOURCE = 1, 2, 8, 16
+_WITH_STRTAB = 2
+_SPIR_KERNEL = 76
+"""LLVM's calling convention of OpenCL kernels."""
+_BLOCK_LIMIT = 256
+_KERNEL_LIMIT = 10_000
+_NAME_LIMIT = 4096
+
+_END, _ENTER, _DEFINE, _UNABBREVIATED = range(4)
+_FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = range(1, 6)
+_LITERAL = 0
+_CHAR6_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
+_WORD_BYTES = 4
+_WIDEST = 64
+_ABBREVIATION_LIMIT = 512
+_OPERAND_LIMIT = 64
+"""Of an abbreviation; LLVM's own have at most about ten."""
+_ARRAY_LIMIT = 65_536
+_WORK_LIMIT = 4_000_000
+"""Operands that are read of one block, each a number in memory."""
+_GARBAGE_BYTES = 8
+"""As many bytes after the last block are passed over, as LLVM's own reader does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A program as its bitcode describes it; texts are printable and empty where it does not say."""
+
+    producer: str
+    """Such as ``LLVM15.0.6``."""
+    triple: str
+    source: str
+    """The file it was compiled from: a temporary one in the cache that it was built in."""
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block by its number: its content lies between two offsets in bytes, with ids of some bits."""
+
+    number: int
+    id_bits: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record: code and operands; a blob or text in it is kept as bytes where it lies."""
+
+    code: int
+    operands: tuple[int, ...]
+    blob: bytes = b""
+
+    def text(self) -> bytes:
+        """The operands as the bytes of a text."""
+        return bytes(value & 0xFF for value in self.operands)
+
+
+def read_bitcode(reading: Reading) -> None:
+    """Describe bitcode, bare or in its wrapper, by its length alone, which costs nothing.
+
+    Bitcode is made of 32-bit words and does not say how many: of bare bitcode a cut inside a word is
+    noticed; of wrapped bitcode every cut is.
+    """
+    reading.kind = PayloadKind.LLVM_BITCODE
+    length = len(_unwrapped(reading))
+    if length % _WORD_BYTES:
+        raise BrokenError(f"bitcode is made of 4-byte words and there are {length} bytes")
+
+
+def read_module(data: bytes) -> Module:
+    """The module in some bytes; raises CutError where they end too early, BrokenError for other damage."""
+    if not data:
+        raise CutError("it is empty")
+    data = _unwrapped(Reading(data))
+    if not data.startswith(_MAGIC):
+        raise BrokenError("it does not begin as LLVM bitcode does")
+    found = list(islice(blocks(data, len(_MAGIC)), _BLOCK_LIMIT))
+    module = next((block for block in found if block.number == _MODULE), None)
+    if module is None:
+        raise CutError("it ends before the module begins")
+    return _module(data, found, module)
+
+
+def _unwrapped(reading: Reading) -> bytes:
+    """The bitcode in its wrapper, which says where it begins and how long it is, or without one."""
+    if not reading.data.startswith(_WRAPPER):
+        return reading.data
+    offset, size = reading.unpack("<II", 8, "bitcode wrapper")
+    reading.require(offset + size, "bitcode")
+    return reading.data[offset : offset + size]
+
+
+def _module(data: bytes, found: list[Block], module: Block) -> Module:
+    version, texts = 0, {_TRIPLE: "", _SOURCE: ""}
+    named: list[tuple[int, int]] = []
+    for one in records(data, module):
+        if one.code == _VERSION:
+            version = one.operands[0] if one.operands else 0
+        elif one.code in texts:
+            texts[one.code] = texts[one.code] or printable(one.text())
+        elif _is_kernel(one) and len(named) < _KERNEL_LIMIT:
+            named.append((one.operands[0], one.operands[1]))
+    names = _string_table(data, found)
+    if names is None and version >= _WITH_STRTAB:
+        raise CutError("it ends before the string table, which holds its names")
+    kernels = (_name(names or b"", *place) for place in named)
+    return Module(
+        producer=_producer(data, found),
+        triple=texts[_TRIPLE],
+        source=texts[_SOURCE],
+        kernels=tuple(filter(None, kernels)),
+    )
+
+
+def _is_kernel(one: Record) -> bool:
+    """Whether a function is a kernel that is defined: name offset, size, type, convention, declared."""
+    if one.code != _FUNCTION or len(one.operands) < 5:
+        return False
+    _, _, _, convention, declared = one.operands[:5]
+    return convention == _SPIR_KERNEL and not declared
+
+
+def _name(names: bytes, offset: int, size: int) -> str:
+    return names[offset : offset + min(size, _NAME_LIMIT)].decode("utf-8", "surrogateescape")
+
+
+def _producer(data: bytes, found: list[Block]) -> str:
+    for block in found:
+        if block.number == _IDENTIFICATION:
+            held = (one for one in records(data, block) if one.code == _IDENTIFICATION_STRING)
+            return next((printable(one.text()) for one in held), "")
+    return ""
+
+
+def _string_table(data: bytes, found: list[Block]) -> bytes | None:
+    for block in found:
+        if block.number == _STRTAB:
+            return next((one.blob for one in records(data, block) if one.code == _STRTAB_BLOB), None)
+    return None
+
+
+@dataclass(slots=True)
+class Bits:
+    """A position in some bytes, counted in bits, and where reading has to end."""
+
+    data: bytes
+    position: int
+    end: int
+
+    def take(self, count: int) -> int:
+        """The next bits as a number, the first the lowest; raises CutError beyond the end."""
+        start = self.position
+        if start + count > self.end:
+            raise CutError(f"it ends in the middle of a field, at byte {self.end // 8}")
+        self.position = start + count
+        piece = int.from_bytes(self.data[start // 8 : (start + count + 7) // 8], "little")
+        return piece >> start % 8 & (1 << count) - 1
+
+    def vbr(self, width: int) -> int:
+        """A number in chunks of some bits, of which the highest says that more follow."""
+        more = 1 << width - 1
+        value = shift = 0
+        while shift <= _WIDEST:
+            chunk = self.take(width)
+            value |= (chunk & more - 1) << shift
+            if not chunk & more:
+                return value
+            shift += width - 1
+        raise BrokenError("it holds a number of more than 64 bits")
+
+    def align(self) -> None:
+        """Go on at the next 32-bit word."""
+        self.position += -self.position % 32
+
+    @property
+    def left(self) -> int:
+        """How many bits there are before the end."""
+        return self.end - self.position
+
+
+Operand = tuple[int, int]
+"""How an operand is encoded, and its width or value."""
+
+
+def blocks(data: bytes, start: int) -> Iterator[Block]:
+    """The outermost blocks from an offset on, up to the end of the bytes; raises BrokenError."""
+    bits = Bits(data, start * 8, len(data) * 8)
+    while bits.left > _GARBAGE_BYTES * 8:
+        if bits.take(2) != _ENTER:
+            raise BrokenError(f"no block begins at byte {bits.position // 8}")
+        yield _enter(bits)
+
+
+def records(data: bytes, block: Block) -> Iterator[Record]:
+    """The records directly in a block, without those of the blocks in it; raises BrokenError."""
+    bits = Bits(data, block.start * 8, block.end * 8)
+    known: list[tuple[Operand, ...]] = []
+    work = 0
+    while (kind := bits.take(block.id_bits)) != _END:
+        if kind == _ENTER:
+            _enter(bits)
+        elif kind == _DEFINE:
+            known.append(_definition(bits))
+            if len(known) > _ABBREVIATION_LIMIT:
+                raise BrokenError("it defines more abbreviations than LLVM makes")
+        else:
+            record = _record(bits, kind, known)
+            work += 1 + len(record.operands)
+            if work > _WORK_LIMIT:
+                raise BrokenError(f"block {block.number} holds more than LLVM writes into one")
+            yield record
+
+
+def _record(bits: Bits, kind: int, known: Sequence[Sequence[Operand]]) -> Record:
+    if kind == _UNABBREVIATED:
+        return _plain(bits)
+    if kind - 4 < len(known):
+        return _abbreviated(bits, known[kind - 4])
+    raise BrokenError(f"it uses an abbreviation that it does not define, at byte {bits.position // 8}")
+
+
+def _enter(bits: Bits) -> Block:
+    """Step over a block, whose id was read; what it is."""
+    number, id_bits = bits.vbr(8), bits.vbr(4)
+    bits.align()
+    words = bits.take(32)
+    start = bits.position // 8
+    end = start + words * _WORD_BYTES
+    if not 2 <= id_bits <= 32:
+        raise BrokenError(f"block {number} has ids of {id_bits} bits")
+    if end * 8 > bits.end:
+        raise CutError(f"block {number} ends at byte {end}, beyond byte {bits.end // 8} where all ends")
+    bits.position = end * 8
+    return Block(number, id_bits, start, end)
+
+
+def _definition(bits: Bits) -> tuple[Operand, ...]:
+    count = bits.vbr(5)
+    if count > _OPERAND_LIMIT:
+        raise BrokenError(f"an abbreviation of {count} operands is none that LLVM makes")
+    return tuple(_operand(bits) for _ in range(count))
+
+
+def _operand(bits: Bits) -> Operand:
+    if bits.take(1):
+        return _LITERAL, bits.vbr(8)
+    encoding = bits.take(3)
+    if encoding in (_FIXED, _VBR):
+        width = bits.vbr(5)
+        if width > _WIDEST or (encoding == _VBR and width == 1):
+            raise BrokenError(f"an operand of {width} bits is none that LLVM makes")
+        return (encoding, width) if width else (_LITERAL, 0)
+    if encoding not in (_ARRAY, _CHAR6, _BLOB):
+        raise BrokenError(f"there is no encoding {encoding}")
+    return encoding, 0
+
+
+def _plain(bits: Bits) -> Record:
+    code, count = bits.vbr(6), bits.vbr(6)
+    _fits(bits, count, 6, "record")
+    return Record(code, tuple(bits.vbr(6) for _ in range(count)))
+
+
+def _abbreviated(bits: Bits, operands: Sequence[Operand]) -> Record:
+    numbers: list[int] = []
+    blob = b""
+    rest = iter(operands)
+    for encoding, value in rest:
+        if encoding == _ARRAY:
+            numbers += _array(bits, next(rest, None))
+        elif encoding == _BLOB:
+            blob = _blob(bits)
+        else:
+            numbers.append(_scalar(bits, encoding, value))
+    if not numbers:
+        raise BrokenError("a record has no code")
+    return Record(numbers[0], tuple(numbers[1:]), blob)
+
+
+def _scalar(bits: Bits, encoding: int, value: int) -> int:
+    if encoding == _LITERAL:
+        return value
+    if encoding == _FIXED:
+        return bits.take(value)
+    return bits.vbr(value) if encoding == _VBR else _CHAR6_LETTERS[bits.take(6)]
+
+
+def _array(bits: Bits, element: Operand | None) -> list[int]:
+    count = bits.vbr(6)
+    if element is None or element[0] not in (_FIXED, _VBR, _CHAR6):
+        raise BrokenError("an array has no elements that take room")
+    _fits(bits, count, 1, "array")
+    return [_scalar(bits, *element) for _ in range(count)]
+
+
+def _fits(bits: Bits, count: int, width: int, part: str) -> None:
+    """Raise where so many numbers of at least some bits are not there, or more than are ever written."""
+    if count * width > bits.left:
+        raise CutError(f"a {part} of {count} numbers ends beyond the bytes")
+    if count > _ARRAY_LIMIT:
+        raise BrokenError(f"a {part} of {count} numbers is none that LLVM writes here")
+
+
+def _blob(bits: Bits) -> bytes:
+    count = bits.vbr(6)
+    bits.align()
+    start = bits.position // 8
+    if count * 8 > bits.left:
+        raise CutError(f"a blob of {count} bytes ends beyond the bytes")
+    bits.position += count * 8
+    bits.align()
+    return bits.data[start : start + count]
