@@ -16,13 +16,11 @@ from typing import Any
 from cuda.core import Device, ObjectCode
 from cuda.core.utils import ProgramCacheResource
 
-from gpucache import __version__, library
+from gpucache import __version__
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.cuda.checked import CheckedStream, remember
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
-from gpucache.batch import Batch as AnyBatch
-from gpucache.batch import Routine
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
@@ -34,8 +32,11 @@ from gpucache.errors import (
     CompileError,
     NoDeviceError,
 )
-from gpucache.joined import Part
 from gpucache.keys import cache_key, digest
+from gpucache.library import arguments, process
+from gpucache.library.batch import Batch as AnyBatch
+from gpucache.library.batch import Routine
+from gpucache.library.joined import Part
 from gpucache.model import (
     Artifact,
     ArtifactKind,
@@ -93,32 +94,32 @@ def compile_program(
     SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
     CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
     """
-    text = library.source_bytes(source)
-    mode = library.checks_mode(checks)
-    wanted = _target(library.text_or_none("target", target))
-    kind = library.text_or_none("artifact_kind", artifact_kind)
+    text = arguments.source_bytes(source)
+    mode = arguments.checks_mode(checks)
+    wanted = _target(arguments.text_or_none("target", target))
+    kind = arguments.text_or_none("artifact_kind", artifact_kind)
     if kind and kind not in list(_MAKERS):
         raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
     request = BuildRequest(
-        program=Program(library.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
+        program=Program(arguments.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
         target=wanted,
-        options=split(library.build_options(options)),
-        include_dirs=(*library.paths("include_path", include_path), *include_dirs(text, mode)),
+        options=split(arguments.build_options(options)),
+        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
         artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
-        name_expressions=library.texts("name_expressions", name_expressions),
-        headers=library.paths("headers", headers, library.current_directory()),
-        name_headers=library.NAME_HEADERS,
-        cwd=library.current_directory(),
+        name_expressions=arguments.texts("name_expressions", name_expressions),
+        headers=arguments.paths("headers", headers, arguments.current_directory()),
+        name_headers=arguments.NAME_HEADERS,
+        cwd=arguments.current_directory(),
         searches_cwd=True,
         checks=mode,
     )
-    layers, toolchain = library.layers(), nvrtc.toolchain(wanted)
+    layers, toolchain = process.layers(), nvrtc.toolchain(wanted)
     own = _OwnBuild(request)
     try:
         prepared = prepare(BACKEND, request, toolchain, os.environ, layers)
         own.compilation = prepared.compilation
         outcome = get_or_build(layers, prepared, own.compile)
-        library.tell(layers, prepared, outcome)
+        process.tell(layers, prepared, outcome)
         if isinstance(outcome, Hit):
             head = outcome.head
             return _object_code(request, outcome.payload, head.lowered_names, head.failures)
@@ -127,7 +128,7 @@ def compile_program(
     except Exception as error:
         if own.failed:
             raise  # the compiler's own answer
-        library.uncached(layers, request.program.name, error)
+        process.uncached(layers, request.program.name, error)
     artifact = own.artifact or own.compile()
     table = instrumented(request).table
     return _object_code(request, artifact.payload, artifact.lowered_names, table)
@@ -213,7 +214,7 @@ class Batch(AnyBatch[ObjectCode, Any]):
         self, source: str | bytes, *, name: str | None = None, name_expressions: Sequence[str] = ()
     ) -> Routine[ObjectCode, Any]:
         """A source to be built with the others; ``name`` stands in the compiler's messages."""
-        return self._add(source, name, library.texts("name_expressions", name_expressions))
+        return self._add(source, name, arguments.texts("name_expressions", name_expressions))
 
     def build(self, part: Part, expressions: tuple[str, ...]) -> ObjectCode:
         """A ``cuda.core.ObjectCode``, which loads itself when its first kernel is asked for."""
@@ -236,7 +237,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
     """
 
     def __init__(self, layers: Layers | None = None) -> None:
-        self._layers = layers if layers is not None else library.layers()
+        self._layers = layers if layers is not None else process.layers()
 
     def __getitem__(self, key: bytes | str) -> bytes:
         wanted = _key(key)
@@ -246,7 +247,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
                 if isinstance(answer, Found):
                     return answer.payload
                 if isinstance(answer, Damaged):
-                    library.say_once(f"an entry of cuda.core was {answer.damage}: {answer.detail}")
+                    process.say_once(f"an entry of cuda.core was {answer.damage}: {answer.detail}")
         if self._layers.require:
             raise CacheMissError(
                 "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
@@ -262,7 +263,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         try:
             store.publish(entry)
         except (OSError, CacheUnusableError) as error:
-            library.say_once(f"programs of cuda.core are not kept: {not_kept(store.root, error)}")
+            process.say_once(f"programs of cuda.core are not kept: {not_kept(store.root, error)}")
             return
         store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
         if self._layers.trim is not None:

@@ -18,12 +18,9 @@ from typing import Any
 import pyopencl as cl
 from pyopencl.tools import is_spirv
 
-from gpucache import library
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
-from gpucache.batch import Batch as AnyBatch
-from gpucache.batch import Routine
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, find
@@ -31,7 +28,10 @@ from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CacheMissError, CompileError, SourceError
-from gpucache.joined import Part
+from gpucache.library import arguments, process
+from gpucache.library.batch import Batch as AnyBatch
+from gpucache.library.batch import Routine
+from gpucache.library.joined import Part
 from gpucache.model import Artifact, BuildRequest, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
@@ -78,26 +78,26 @@ def build_program(
     """
     if not isinstance(context, cl.Context):
         raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
-    text = library.source_bytes(source)
-    given = library.build_options(() if options is None else options)
-    mode = library.checks_mode(checks)
+    text = arguments.source_bytes(source)
+    given = arguments.build_options(() if options is None else options)
+    mode = arguments.checks_mode(checks)
     if mode is not Checks.NONE and is_spirv(source):
         raise ValueError("checks are of a program's source, and this is SPIR-V; give OpenCL C")
     request = BuildRequest(
-        program=Program(library.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text),
+        program=Program(arguments.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text),
         target=_ANY,
-        include_dirs=(*library.paths("include_path", include_path), *include_dirs(text, mode)),
-        local_sizes=library.local_sizes(local_sizes),
-        headers=library.paths("headers", headers, library.current_directory()),
-        name_headers=library.NAME_HEADERS,
-        cwd=library.current_directory(),
+        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
+        local_sizes=arguments.local_sizes(local_sizes),
+        headers=arguments.paths("headers", headers, arguments.current_directory()),
+        name_headers=arguments.NAME_HEADERS,
+        cwd=arguments.current_directory(),
         searches_cwd=True,
         checks=mode,
     )
     call = _Call(context, source, given, request, devices)
     if devices is not None and len(call.devices) != len(devices):
         return call.plain()  # none, one twice or another context's: PyOpenCL answers
-    built = _built(library.layers(), request, call)
+    built = _built(process.layers(), request, call)
     return (
         built
         if mode is Checks.NONE
@@ -118,7 +118,7 @@ def _built(layers: Layers, request: BuildRequest, call: "_Call") -> Any:
     except Exception as error:
         if call.failed:
             raise  # the compiler's own answer
-        library.uncached(layers, request.program.name, error)
+        process.uncached(layers, request.program.name, error)
     return call.program or call.plain()
 
 
@@ -168,8 +168,8 @@ def _loaded(layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], c
         ]
         return _given(layers, prepared, outcomes, call)
     for one, hit in zip(prepared, hits, strict=True):
-        library.tell(layers, one, hit)
-        library.learn(layers, note_lacking(layers, one, hit, _environment(one)))
+        process.tell(layers, one, hit)
+        process.learn(layers, note_lacking(layers, one, hit, _environment(one)))
     return program
 
 
@@ -178,7 +178,7 @@ def _given(
 ) -> Any:
     """What the compiler gave, or the program of entries that another process published meanwhile."""
     for one, outcome in zip(prepared, outcomes, strict=True):
-        library.tell(layers, one, outcome)
+        process.tell(layers, one, outcome)
     if call.program is not None:
         return call.program
     return call.load(layers, [outcome for outcome in outcomes if isinstance(outcome, Hit)])
@@ -189,8 +189,8 @@ def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], call: "_Call"
     program = call.plain()
     for one, miss in misses:
         plain = leave(layers, one, miss, call.compile_ns, _environment(one))
-        library.tell(layers, one, plain)
-        library.learn(layers, plain.noted)
+        process.tell(layers, one, plain)
+        process.learn(layers, plain.noted)
     return program
 
 

@@ -22,12 +22,7 @@ _LEAVES = frozenset(
         "checks",
         "payload",
         "folders",
-        "interrupts",
-        "joined",
-        "refusals",
-        "scratch",
-        "shared_build",
-        "tether",
+        "host",
     }
 )
 
@@ -85,9 +80,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "exports": frozenset({"leaves", "caches", "backends"}),
     "surroundings": frozenset({"leaves", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine"}),
-    "batch": frozenset({"leaves", "library", "engine"}),
-    "opencl": frozenset({"leaves", "library", "batch", "assembly", "engine", "backends", "store.interface"}),
-    "cuda": frozenset({"leaves", "library", "batch", "assembly", "engine", "backends", "store.interface"}),
+    "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},
@@ -222,7 +216,7 @@ def _talks(node: ast.AST) -> bool:
 
 
 # The journal names the process that missed.
-_TALKERS = frozenset({"library"})
+_TALKERS = frozenset({"library.process"})
 
 
 def _begins_a_process(module: str, node: ast.stmt) -> bool:

@@ -17,8 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. An interrupt ends it in one sentence from its first moment on."""
     code = _run(arguments)
     if arguments is None:  # this is the whole process
-        from gpucache import interrupts
         from gpucache.cli.entry import INTERRUPTED
+        from gpucache.host import interrupts
 
         interrupts.ignore()
         if code == INTERRUPTED:
@@ -48,7 +48,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BaseException as error:  # while modules were imported, or before or after the verb
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # the second is what Python makes of the first where a class is made
-        from gpucache import interrupts
+        from gpucache.host import interrupts
 
         interrupts.disarm()
         from gpucache.cli import streams

@@ -20,8 +20,8 @@ def bench_command(
     """The case of the command after ``--``; raises UsageError where it cannot be started."""
     from gpucache.engine import bench_command as engine
     from gpucache.engine.load import measure_load
+    from gpucache.host.scratch import scratch
     from gpucache.render.progress import display
-    from gpucache.scratch import scratch
     from gpucache.surroundings import surroundings
 
     plan = engine.CommandPlan(given().command, runs, timeout, prepare or "", same_output, as_is, budget)

@@ -11,12 +11,13 @@ from contextlib import suppress
 
 import click
 
-from gpucache import __version__, interrupts, refusals
+from gpucache import __version__
 from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
 from gpucache.cli.group import VERBS, gpucache
 from gpucache.errors import CompileError, GpucacheError
+from gpucache.host import interrupts, refusals
 
 INTERRUPTED = 130
 COMMANDED = ("warm", "bench")

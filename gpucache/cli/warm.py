@@ -290,7 +290,7 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers
     from gpucache.engine.warm import Named, Progress, count, interrupted, run_warm, settled
-    from gpucache.interrupts import disarm
+    from gpucache.host.interrupts import disarm
     from gpucache.jobs import worker_build
     from gpucache.render.progress import display
 

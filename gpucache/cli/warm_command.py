@@ -40,8 +40,8 @@ def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
     from gpucache.engine.settle import MOST_RUNS
     from gpucache.engine.warm_command import warm_command as warm
     from gpucache.errors import CacheUnusableError
+    from gpucache.host.scratch import scratch
     from gpucache.render.progress import display
-    from gpucache.scratch import scratch
     from gpucache.surroundings import surroundings
 
     around = surroundings(given().environment(), measure_load)

@@ -22,7 +22,7 @@ from gpucache.engine.settle import settle
 from gpucache.engine.statistics import paired_ratio
 from gpucache.engine.verdicts import NO_PAIR, Evidence, interrupted_after, judge
 from gpucache.engine.watch import Snapshot, growth
-from gpucache.interrupts import disarm
+from gpucache.host.interrupts import disarm
 from gpucache.outcomes import (
     Arm,
     ArmResult,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from gpucache.errors import UsageError
-from gpucache.interrupts import held
-from gpucache.tether import tether, tie
+from gpucache.host.interrupts import held
+from gpucache.host.tether import tether, tie
 
 _TAIL_BYTES = 2000
 _TAIL_LINES = 5

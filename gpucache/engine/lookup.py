@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gpucache import __version__, refusals
+from gpucache import __version__
 from gpucache.checks import instrumented
 from gpucache.engine.explain import explain, to_record
 from gpucache.engine.layers import Layers
@@ -19,6 +19,7 @@ from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.uncovered import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
+from gpucache.host import refusals
 from gpucache.keys import Difference, digest, format_local_size
 from gpucache.model import Artifact, CacheKey, Closure, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict

@@ -34,9 +34,9 @@ from gpucache.engine.workers import (
     unstartable,
 )
 from gpucache.errors import GpucacheError
-from gpucache.interrupts import held
-from gpucache.scratch import scratch
-from gpucache.tether import tether, tie_own
+from gpucache.host.interrupts import held
+from gpucache.host.scratch import scratch
+from gpucache.host.tether import tether, tie_own
 
 J = TypeVar("J")
 R = TypeVar("R")

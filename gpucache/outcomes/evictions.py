@@ -4,7 +4,7 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucache import refusals
+from gpucache.host import refusals
 from gpucache.outcomes.entries import CacheEntry
 
 ALL = "--all"

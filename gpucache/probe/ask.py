@@ -21,10 +21,10 @@ from platformdirs import user_cache_dir
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
+from gpucache.host.scratch import scratch
+from gpucache.host.tether import tether, tie
 from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
-from gpucache.scratch import scratch
-from gpucache.tether import tether, tie
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0

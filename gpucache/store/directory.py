@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpucache import refusals
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
+from gpucache.host import refusals
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted

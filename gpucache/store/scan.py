@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from gpucache import refusals
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
+from gpucache.host import refusals
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache import refusals
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
+from gpucache.host import refusals
 
 _NO_FILE = "it is not a regular file"
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"

@@ -35,11 +35,11 @@ def test_a_check_that_could_not_check_all_is_no_pass(
 
 def test_a_required_hit_is_required_with_bad_settings_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size that does not read turns the cache off, not GPUCACHE_REQUIRE."""
-    from gpucache import library
+    from gpucache.library import process
 
     monkeypatch.setenv("GPUCACHE_REQUIRE", "1")
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "foo")
-    layers = library.layers()
+    layers = process.layers()
     assert (layers.disabled, layers.require) == (True, True)
 
 

@@ -86,7 +86,7 @@ def test_completion_loads_no_gpu_stack(mixed: Filled, tmp_path: Path, line: str)
 
 def test_a_program_loads_nothing_of_the_verbs() -> None:
     """What the library shares loads no pool, no table and no benchmark: every program waits for it."""
-    command = [sys.executable, "-c", "import sys, gpucache.library; print(*sys.modules)"]
+    command = [sys.executable, "-c", "import sys, gpucache.library.process; print(*sys.modules)"]
     modules = {*subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()}
     assert not modules & {*BEFORE_ANY_WORK, "click", "asyncio", "statistics", "importlib.metadata"}
     assert not modules & {"gpucache.jobs", "gpucache.engine.bench", "gpucache.engine.warm"}

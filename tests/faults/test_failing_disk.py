@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpucache import refusals
+from gpucache.host import refusals
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S

@@ -27,12 +27,12 @@ def _opencl(name: str) -> tuple[Build, Build]:
     import numpy as np
     import pyopencl as cl
 
-    from gpucache import library
     from gpucache.backends.opencl import BACKEND, compiler, platforms
     from gpucache.backends.opencl.options import as_pyopencl_reads
     from gpucache.engine.lookup import get_or_build
     from gpucache.engine.prepare import prepare
     from gpucache.errors import CompileError
+    from gpucache.library import process
     from gpucache.model import BuildRequest, Language, Program
     from gpucache.outcomes import Hit
 
@@ -65,8 +65,8 @@ def _opencl(name: str) -> tuple[Build, Build]:
         )
         prepared = prepare(BACKEND, request, platforms.toolchain(device), os.environ)
         compile_ = partial(compiler.compile_source, context, device, request, prepared.compilation)
-        outcome = get_or_build(library.layers(), prepared, compile_)
-        library.tell(library.layers(), prepared, outcome)
+        outcome = get_or_build(process.layers(), prepared, compile_)
+        process.tell(process.layers(), prepared, outcome)
         payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
         return compiler.load_binaries(context, [device], [payload])
 

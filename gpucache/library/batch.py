@@ -10,11 +10,11 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from gpucache import library
 from gpucache.engine.naming import UNNAMED, program_name
 from gpucache.errors import CacheMissError
-from gpucache.joined import Apart, Part, join
-from gpucache.shared_build import SharedBuild
+from gpucache.library import arguments, process
+from gpucache.library.joined import Apart, Part, join
+from gpucache.library.shared_build import SharedBuild
 
 Program = TypeVar("Program")
 Kernel = TypeVar("Kernel")
@@ -89,7 +89,7 @@ class Batch(ABC, Generic[Program, Kernel]):
     """Sources that are built together when the first kernel of one of them is asked for.
 
     They become one program, so one compiler run, one entry and one load. Sources that cannot be one
-    program (see ``gpucache.joined``), or do not compile as one, are told of once in the log, and each
+    program (see ``gpucache.library.joined``), or do not compile as one, are told of once in the log, and each
     is built by itself when it is asked for. What is added later is built together with each other.
     """
 
@@ -112,8 +112,8 @@ class Batch(ABC, Generic[Program, Kernel]):
     def _add(
         self, source: object, name: object, expressions: tuple[str, ...] = ()
     ) -> Routine[Program, Kernel]:
-        text = library.source_bytes(source)
-        part = Part(library.text_or_none("name", name) or program_name(text), text)
+        text = arguments.source_bytes(source)
+        part = Part(arguments.text_or_none("name", name) or program_name(text), text)
         with _JOINING:
             if self._open.closed:
                 self._open = _Together()
@@ -150,7 +150,7 @@ class Batch(ABC, Generic[Program, Kernel]):
 def _leave_apart(together: _Together[Program, Kernel], reason: str) -> None:
     together.apart = reason
     names = [routine.part.name for routine in together.routines]
-    library.say_once(f"{names[0]} and {len(names) - 1} more are compiled one by one: {reason}")
+    process.say_once(f"{names[0]} and {len(names) - 1} more are compiled one by one: {reason}")
 
 
 def _told(error: Exception) -> str:

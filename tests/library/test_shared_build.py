@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from gpucache.shared_build import SharedBuild
+from gpucache.library.shared_build import SharedBuild
 from tests.patience import PATIENCE_S
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.library import arguments
+
 _SIZES = r"a list of sizes of one to three whole numbers above 0, such as \[\(64,\), \(16, 16\)\]"
 _BOTH = [
     ({"source": None}, TypeError, "source must be text or bytes, not None"),
@@ -89,3 +91,11 @@ def test_arguments_of_opencl_alone_are_named(
     """So are those that only OpenCL programs have."""
     with pytest.raises(error, match=message):
         _door("opencl")(**given)
+
+
+def test_local_sizes_may_be_numbers_of_any_library() -> None:
+    """What stands for a whole number is one, and an array or a list of them is a size."""
+    numpy = pytest.importorskip("numpy")
+    given = [8, numpy.int32(16), (numpy.int64(4), 2), numpy.array([4, 2, 1])]
+    assert arguments.local_sizes(given) == ((8,), (16,), (4, 2), (4, 2, 1))
+    assert arguments.local_sizes(numpy.array([[8, 8], [4, 2]])) == ((8, 8), (4, 2))

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gpucache import refusals
+from gpucache.host import refusals
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from gpucache.interrupts import held
+from gpucache.host.interrupts import held
 
 if sys.platform != "win32":
     import fcntl

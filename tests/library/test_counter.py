@@ -13,7 +13,7 @@ from tests.patience import PATIENCE_S
 
 _COUNTING = """
 import os, signal, sys, threading
-from gpucache.library import _COUNTER, layers
+from gpucache.library.process import _COUNTER, layers
 
 opened = layers()
 opened.target.root.mkdir(mode=0o700)

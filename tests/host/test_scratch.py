@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.scratch import MARK, scratch, sweep
+from gpucache.host.scratch import MARK, scratch, sweep
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no locks that a killed process frees"
@@ -36,14 +36,14 @@ def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
 def test_one_in_use_is_left_to_its_process(parent: Path) -> None:
     """A sweep by another process takes nothing from one that lives."""
     with scratch("test") as place:
-        code = "import sys; from gpucache.scratch import sweep; sweep(sys.argv[1])"
+        code = "import sys; from gpucache.host.scratch import sweep; sweep(sys.argv[1])"
         subprocess.run([sys.executable, "-c", code, str(parent)], check=True)
         assert (place / MARK).exists()
 
 
 _KILLED = """
 import os, signal, sys
-from gpucache.scratch import scratch
+from gpucache.host.scratch import scratch
 with scratch("test") as place:
     (place / "large").touch()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -71,7 +71,7 @@ def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
 
 _STRUCK = """
 import os, shutil, signal
-from gpucache.scratch import scratch
+from gpucache.host.scratch import scratch
 remove = shutil.rmtree
 def strike(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)

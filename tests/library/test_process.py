@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpucache import library
+from gpucache.library import process
 from gpucache.store import DirectoryStore, Event
 from tests.patience import PATIENCE_S
 
@@ -36,7 +36,7 @@ _COUNTER = """\
 import os, sys
 from pathlib import Path
 from gpucache.engine.layers import Layers
-from gpucache.library import _COUNTER
+from gpucache.library.process import _COUNTER
 from gpucache.store import DirectoryStore
 
 layers = Layers(user=DirectoryStore(Path(os.environ["GPUCACHE_DIR"]), writable=True), command=sys.argv[1])
@@ -88,14 +88,6 @@ def _processes(root: Path) -> list[tuple[object, object, object]]:
         for record in records
         if record["kind"] == "process"
     ]
-
-
-def test_local_sizes_may_be_numbers_of_any_library() -> None:
-    """What stands for a whole number is one, and an array or a list of them is a size."""
-    numpy = pytest.importorskip("numpy")
-    given = [8, numpy.int32(16), (numpy.int64(4), 2), numpy.array([4, 2, 1])]
-    assert library.local_sizes(given) == ((8,), (16,), (4, 2), (4, 2, 1))
-    assert library.local_sizes(numpy.array([[8, 8], [4, 2]])) == ((8, 8), (4, 2))
 
 
 def test_hits_and_misses_are_counted_when_a_process_ends(
@@ -192,7 +184,7 @@ def test_only_an_interpreter_is_started_to_learn(
     started: list[object] = []
     monkeypatch.setattr(sys, "executable", name and str(tmp_path / name))
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: started.append(argv))
-    learner = library._Learner()
+    learner = process._Learner()
     learner._roots.add(tmp_path)
     learner.start()
     assert len(started) == starts

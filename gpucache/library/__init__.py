@@ -1,0 +1,1 @@
+"""What ``gpucache.opencl`` and ``gpucache.cuda`` share: arguments, layers and log of a process, batches."""

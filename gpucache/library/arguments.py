@@ -1,0 +1,107 @@
+"""The arguments of the library's calls, read into plain values.
+
+Owns which values are refused, and in which words. Must not know what is done with them.
+"""
+
+import os
+from collections.abc import Iterable
+from operator import index
+from pathlib import Path
+from typing import Any
+
+from gpucache.model import Checks
+
+NAME_HEADERS = "name the headers with the argument headers=[...]"
+
+
+def current_directory() -> str:
+    """The current directory as compilers are given it; where it was removed, one that holds nothing."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - text in, text out
+    except OSError:
+        return os.devnull
+
+
+def source_bytes(source: object) -> bytes:
+    """The argument ``source``; raises TypeError unless it is text or bytes."""
+    if isinstance(source, str):
+        return source.encode()
+    if not isinstance(source, bytes):
+        raise _unfit("source", "text or bytes", source)
+    return source
+
+
+def text_or_none(argument: str, value: object) -> str | None:
+    """An argument that is text or left out; raises TypeError."""
+    if value is not None and not isinstance(value, str):
+        raise _unfit(argument, "text", value)
+    return value
+
+
+def texts(argument: str, values: object) -> tuple[str, ...]:
+    """An argument that is a list of texts; raises TypeError, also for one text, which has letters."""
+    listed = _listed(argument, "a list of texts", values)
+    if not all(isinstance(value, str) for value in listed):
+        raise _unfit(argument, "a list of texts", values)
+    return listed
+
+
+def checks_mode(value: object) -> Checks:
+    """The argument ``checks``; raises TypeError or ValueError."""
+    wanted = f"one of {', '.join(map(repr, map(str, Checks)))}"
+    if not isinstance(value, str):
+        raise _unfit("checks", wanted, value)
+    try:
+        return Checks(value)
+    except ValueError:
+        raise ValueError(f"checks must be {wanted}, not {_shown(value)}") from None
+
+
+def build_options(options: object) -> str | tuple[str, ...]:
+    """The argument ``options``: one text or a list of them; raises TypeError."""
+    return options if isinstance(options, str) else texts("options", options)
+
+
+def paths(argument: str, values: object, cwd: str = "") -> tuple[str, ...]:
+    """An argument that is a list of paths, meant from ``cwd``; raises TypeError, also for one path alone."""
+    listed = _listed(argument, "a list of paths", values)
+    if not all(isinstance(value, str | Path) for value in listed):
+        raise _unfit(argument, "a list of paths", values)
+    return tuple(os.path.join(cwd, value) for value in listed)  # noqa: PTH118 - text in, text out
+
+
+def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
+    """The argument ``local_sizes``, a number standing for one dimension; raises TypeError or ValueError."""
+    wanted = "a list of sizes of one to three whole numbers above 0, such as [(64,), (16, 16)]"
+    read = []
+    for size in _listed("local_sizes", wanted, sizes):
+        try:
+            extents = _extents(size)
+        except TypeError:
+            raise _unfit("local_sizes", wanted, sizes) from None
+        if not 1 <= len(extents) <= 3 or min(extents) < 1:
+            raise ValueError(f"local_sizes must be {wanted}, not {_shown(sizes)}")
+        read.append(extents)
+    return tuple(read)
+
+
+def _extents(size: Any) -> tuple[int, ...]:
+    try:
+        return (index(size),)
+    except TypeError:  # an array claims to be a number and is one only where it holds one
+        return tuple(map(index, size))
+
+
+def _listed(argument: str, wanted: str, values: object) -> tuple[Any, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise _unfit(argument, wanted, values)
+    return tuple(values)
+
+
+def _unfit(argument: str, wanted: str, value: object) -> TypeError:
+    return TypeError(f"{argument} must be {wanted}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
