@@ -17,9 +17,9 @@ from tests.caches.cuda_core import build as cuda_core_build
 from tests.caches.cuda_driver import build as cuda_driver_build
 from tests.caches.futhark.build import file_bytes
 from tests.caches.pocl import build as pocl_build
-from tests.caches.pocl.unprivileged import as_nobody, needs_root
 from tests.caches.pyopencl import build as pyopencl_build
 from tests.caches.rocfft.build import database, row
+from tests.unprivileged import as_nobody, needs_root
 
 _SYSTEMS: dict[str, System] = {
     "rocfft": rocfft.SYSTEM,

@@ -1,0 +1,197 @@
+"""A small sound cache of every system, made from its format, and what a test has to know to change it.
+
+A system that is new to ``gpucache.caches.registry`` needs one more line in ``EXAMPLES``, and every contract
+of caches holds for it.
+"""
+
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha1, sha256
+from pathlib import Path
+
+from gpucache.assembly import open_cache
+from gpucache.caches.interface import Cache
+from gpucache.caches.registry import OWN, load_system
+from gpucache.caches.unusable import Unusable
+from gpucache.errors import CacheUnusableError
+from gpucache.keys import cache_key
+from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
+from gpucache.outcomes import CacheEntry, Location
+from gpucache.settings import read_settings
+from gpucache.store import DirectoryStore
+from tests.caches.cuda_core import build as cuda_core
+from tests.caches.cuda_driver import build as cuda_driver
+from tests.caches.futhark import build as futhark
+from tests.caches.pocl import build as pocl
+from tests.caches.pyopencl import build as pyopencl
+from tests.caches.rocfft import build as rocfft
+from tests.caches.sycl import build as sycl
+
+OLD_NS = 1_600_000_000 * 10**9
+"""When everything in an example was made and used."""
+ENTRIES = 3
+_LATER_NS = OLD_NS + 3600 * 10**9
+
+
+@dataclass(frozen=True)
+class Example:
+    """How entries of one system come into a cache, and how its files are damaged."""
+
+    add: Callable[[Path, int], object]
+    """Adds the sound entry of a number to the cache at a place, which is made where it is not there."""
+    payload: Callable[[int], bytes] | None
+    """What the entry of a number gives when it is extracted; None for a system that is opaque."""
+    place: str = ""
+    """Where the cache lies below a folder, as ``--cache`` takes it."""
+    file: str = ""
+    """The file in an entry's folder that holds the payload; empty where the entry is that file."""
+    alone: bool = True
+    """Whether the folder is the system's own, so that whatever else lies in it is told."""
+    whole: bool = False
+    """Whether the whole cache is one entry, which nobody can check or mend."""
+
+    def make(self, folder: Path, entries: int = ENTRIES) -> Path:
+        """A sound cache in a folder that may not be there yet, all of it old; its place."""
+        place = folder / self.place
+        for number in range(entries):
+            self.add(place, number)
+        age(folder)
+        return place
+
+    def cut(self, entry: CacheEntry) -> None:
+        """Take the last bytes from an entry."""
+        path = self._path(entry)
+        os.truncate(path, path.stat().st_size - 3)
+        age(path)
+
+    def change(self, entry: CacheEntry) -> None:
+        """Put another file in the place of an entry's, as a program does that builds it anew."""
+        path = self._path(entry)
+        new = path.with_name("new")
+        new.write_bytes(path.read_bytes() + b"\0")
+        age(new)
+        os.utime(new, ns=(_LATER_NS, _LATER_NS))
+        new.replace(path)
+
+    def take(self, entry: CacheEntry) -> None:
+        """Remove an entry, as another process does."""
+        path = Path(entry.path)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+    def _path(self, entry: CacheEntry) -> Path:
+        return Path(entry.path, self.file) if self.file else Path(entry.path)
+
+
+class _Rows(Example):
+    """Entries are rows of one database."""
+
+    def cut(self, entry: CacheEntry) -> None:
+        self._execute(entry, "UPDATE cache_v1 SET code = substr(code, 1, 10)")
+
+    def change(self, entry: CacheEntry) -> None:
+        self._execute(entry, "UPDATE cache_v1 SET timestamp = timestamp + 60")
+
+    def take(self, entry: CacheEntry) -> None:
+        self._execute(entry, "DELETE FROM cache_v1")
+
+    def _execute(self, entry: CacheEntry, statement: str) -> None:
+        rocfft.execute(Path(entry.path), f"{statement} WHERE kernel_name = '{entry.program}'")
+
+
+class _Tree(Example):
+    """All files together are one entry."""
+
+    def cut(self, entry: CacheEntry) -> None:
+        self._path(entry).unlink()
+
+
+def age(place: Path) -> None:
+    """Make a file, or everything in a folder and it, old, and give it the modes of one's own."""
+    for path in (*sorted(place.rglob("*"), reverse=True), place):
+        os.utime(path, ns=(OLD_NS, OLD_NS), follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o7700)
+
+
+def open_example(name: str, place: Path) -> Cache:
+    """The cache of a system at a place; in the place of one that cannot be opened what is wrong with it."""
+    location = Location(name, str(place), "--cache", enabled=True)
+    try:
+        if name == OWN:
+            return open_cache(read_settings({"GPUCACHE_DIR": str(place)}))
+        return load_system(name).open(location)
+    except CacheUnusableError as error:
+        return Unusable(location, str(error))
+
+
+def _add_own(place: Path, number: int) -> None:
+    fields = (KeyField("number", str(number)),)
+    digest = sha256(cuda_core.PTX).hexdigest()
+    head = EntryHead(
+        f"program_{number}", "cuda:compute_90", "ptx", OLD_NS, 10**6, digest, language="cuda-c++"
+    )
+    entry = Entry(cache_key(fields), head, EntryDetail(fields), cuda_core.PTX)
+    DirectoryStore(place, writable=True).publish(entry)
+
+
+def _sycl(number: int) -> sycl.Made:
+    return sycl.Made(image=sycl.spirv(f"kernel_{number}"))
+
+
+def _add_futhark(place: Path, number: int) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    key = bytes([number]) + futhark.KEY[1:]
+    (place / f"prog_{number}.cache").write_bytes(futhark.file_bytes(key))
+
+
+def _add_rocfft(place: Path, number: int) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
+        rocfft.database(place)
+    columns = ", ".join("?" * 6)
+    name = f"{rocfft.KERNEL}_{number}"
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(f"INSERT INTO cache_v1 VALUES ({columns})", rocfft.row(name))
+
+
+_PYTHON = ".".join(map(str, sys.version_info))
+
+
+def _add_pyopencl(place: Path, number: int) -> None:
+    source = pyopencl.SOURCE.replace(b"7", b"%d" % number)
+    folder = place / f"pyopencl-compiler-cache-v2-py{_PYTHON}"
+    pyopencl.write(folder, pyopencl.keyed(source), source=source)
+
+
+def _add_cuda_driver(place: Path, number: int) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    cuda_driver.file(place, "index", 5648)
+    cuda_driver.binary(place, number)
+
+
+EXAMPLES: Mapping[str, Example] = {
+    OWN: Example(_add_own, lambda _: cuda_core.PTX),
+    "sycl": Example(
+        lambda place, number: sycl.put(place, _sycl(number)), lambda number: _sycl(number).payload
+    ),
+    "futhark": Example(_add_futhark, lambda _: futhark.PTX, alone=False),
+    "rocfft": _Rows(_add_rocfft, lambda _: rocfft.code("gfx90a"), "rocfft_kernel_cache.db", alone=False),
+    "pyopencl": Example(_add_pyopencl, lambda _: pyopencl.binary(), file="binary"),
+    "pocl": Example(
+        lambda place, number: pocl.program(place, sha1(b"%d" % number).digest()),
+        lambda _: pocl.bitcode(),
+        file="program.bc",
+    ),
+    "cuda.core": Example(
+        lambda place, number: cuda_core.place(place, b"%d" % number, cuda_core.PTX), lambda _: cuda_core.PTX
+    ),
+    "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
+}

@@ -1,0 +1,503 @@
+"""What every cache promises, whoever keeps it.
+
+Whatever lies at its place, only our own errors are raised, what is wrong is told, and nothing of somebody
+else's is changed. What a test needs to know of a system is in ``tests.contracts.examples``.
+"""
+
+import json
+import os
+import shutil
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpucache.caches.interface import Cache, Wanted
+from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
+from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
+from gpucache.outcomes import GONE, CacheEntry, Checked, Finding, Kept
+from tests.contracts.examples import EXAMPLES, Example, open_example
+from tests.unprivileged import NOBODY, as_nobody, needs_root
+
+_STRANGER = 12345
+"""The uid of somebody who is not here."""
+_GONE_OR_CHANGED = ("sycl", "rocfft")
+"""Systems that do not tell a removal from a change: an entry is known by what is in it alone."""
+_TAKEN_FROM_OTHERS = (OWN, "pyopencl")
+"""Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""
+_WANTED: dict[str, Wanted] = {
+    "sycl": {"kernel": (b"k",)},
+    "rocfft": {"kernel_name": (b"k",)},
+    "futhark": {"source": (b"x",), "option": (b"-G",)},
+    "pyopencl": {"source": (b"x",)},
+    "pocl": {"kernel": (b"k",)},
+    "cuda.core": {"key": (b"abcd",)},
+}
+_UNREAD = ("may not be", "cannot be looked at", "cannot be read", "cannot be opened")
+Checks = list[tuple[Checked, CacheEntry | None]]
+every_system = pytest.mark.parametrize("name", EXAMPLES)
+every_other = pytest.mark.parametrize("name", SYSTEMS)
+
+
+def _verified(cache: Cache) -> Checks:
+    """All of a cache checked, in the order of verify."""
+    entries = list(cache.scan())
+    return [*((cache.check(entry), entry) for entry in entries), *((one, None) for one in cache.leftovers())]
+
+
+def _repaired(cache: Cache) -> list[Finding]:
+    """What was found once what can be mended is mended."""
+    found = [cache.repair(checked, entry) for checked, entry in _verified(cache) if checked.findings]
+    return [finding for checked in found for finding in checked.findings]
+
+
+def _findings(cache: Cache) -> list[Finding]:
+    return [finding for checked, _ in _verified(cache) for finding in checked.findings]
+
+
+def _keys(cache: Cache) -> set[str]:
+    return {entry.key for entry in cache.scan()}
+
+
+def _asked(cache: Cache) -> list[CacheEntry]:
+    """The entries of a cache that was asked everything that changes nothing; no error but ours comes out."""
+    cache.location()
+    entries = list(cache.scan())
+    cache.find("")
+    for entry in entries:
+        cache.check(entry)
+        for ask in (cache.report, cache.extract):
+            with suppress(FormatError):
+                ask(entry)
+    list(cache.leftovers())
+    with suppress(GpucacheError):
+        list(cache.explain(_WANTED.get(cache.name, {})))
+    return entries
+
+
+def _emptied(cache: Cache) -> list[Kept]:
+    """What of the entries stays, and why, once all that may go is gone."""
+    kept = [cache.remove(entry, "--all") for entry in list(cache.scan())]
+    cache.settle()
+    return [one for one in kept if one is not None]
+
+
+def _lies(root: Path) -> dict[str, object]:
+    """Everything below a folder: where links lead, what files hold and when they were written."""
+    found: dict[str, object] = {}
+    for path in sorted(root.rglob("*")):
+        folder = path.is_dir() and not path.is_symlink()
+        held = "a folder" if folder else path.readlink() if path.is_symlink() else path.read_bytes()
+        found[str(path.relative_to(root))] = held if folder else (held, path.lstat().st_mtime_ns)
+    return found
+
+
+def _lay(path: Path, content: bytes = b"mine, and dear to me\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_every_system_keeps_this_contract() -> None:
+    """Whoever adds a system adds an example of its cache."""
+    assert set(EXAMPLES) == set(NAMES)
+
+
+# Places that are not as a cache is.
+
+
+@every_system
+def test_an_absent_place_has_nothing(name: str, tmp_path: Path) -> None:
+    """No entries, nothing to tell, and asking makes nothing."""
+    cache = open_example(name, tmp_path / "none" / EXAMPLES[name].place)
+    assert not _asked(cache) and not _findings(cache) and not cache.settle()
+    assert not list(tmp_path.iterdir())
+
+
+@every_system
+def test_an_empty_place_has_nothing(name: str, tmp_path: Path) -> None:
+    """An owner that was stopped early leaves one: a folder, or a file without bytes."""
+    place = tmp_path / "cache" / EXAMPLES[name].place
+    (tmp_path / "cache").mkdir()
+    if EXAMPLES[name].place:
+        place.touch()
+    cache = open_example(name, place)
+    assert not _asked(cache) and not _findings(cache) and not cache.settle()
+    assert not any(finding.repaired for finding in _repaired(cache))
+    assert len(list(tmp_path.rglob("*"))) == 1 + bool(EXAMPLES[name].place)
+
+
+@every_system
+def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path) -> None:
+    """A file in the way of a folder, or a folder in the way of a file, is neither emptied nor mended."""
+    place = tmp_path / EXAMPLES[name].place if EXAMPLES[name].place else tmp_path / "cache"
+    _lay(place / "diary.txt" if EXAMPLES[name].place else place)
+    before = _lies(tmp_path)
+    cache = open_example(name, place)
+    assert all(entry.damage for entry in _asked(cache))
+    assert not any(finding.repaired for finding in _repaired(cache))
+    assert len(_emptied(cache)) == len(list(cache.scan()))
+    assert _findings(cache) and _lies(tmp_path) == before
+
+
+@every_system
+def test_the_folder_of_something_else_is_left_alone(name: str, tmp_path: Path) -> None:
+    """Of a home nothing is recognised, listed as what may go, changed or removed."""
+    for path in ("thesis/a.tex", "photos/1.jpg", ".bashrc", "notes.txt"):
+        _lay(tmp_path / "home" / path)
+    before = _lies(tmp_path)
+    cache = open_example(name, tmp_path / "home" / EXAMPLES[name].place)
+    assert all(entry.stays for entry in _asked(cache))
+    assert not any(finding.repaired for finding in _repaired(cache))
+    assert len(_emptied(cache)) == len(list(cache.scan()))
+    if name in SYSTEMS:
+        assert not load_system(name).recognises(tmp_path / "home")
+    assert _lies(tmp_path) == before
+
+
+def _everything_asked(name: str, place: Path) -> dict[str, list[str]]:
+    """What a place tells, with a repair of what belongs to no entry."""
+    if name in SYSTEMS:
+        load_system(name).recognises(place)
+    cache = open_example(name, place)
+    keys = [entry.key for entry in _asked(cache)]
+    left = list(cache.leftovers())
+    repaired = [one for checked in left for one in cache.repair(checked, None).findings]
+    return {
+        "keys": keys,
+        "problems": list(cache.location().problems),
+        "findings": [str(one.kind) for one in repaired],
+        "sentences": [one.detail for one in repaired],
+        "repaired": [one.detail for one in repaired if one.repaired],
+    }
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter, other than pytest's own."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@needs_root
+@every_system
+@pytest.mark.parametrize("closed", ["above", "itself", "of another"])
+def test_a_place_that_may_not_be_read(name: str, closed: str, open_folder: Path) -> None:
+    """It is a problem of its location and a finding, it has no entries, and nothing raises."""
+    root = open_folder / "above" / "root"
+    place = EXAMPLES[name].make(root)
+    if closed == "of another":
+        os.chown(root, _STRANGER, _STRANGER)
+    (open_folder / "above").chmod(0o700 if closed == "above" else 0o755)
+    told = json.loads(as_nobody(lambda: json.dumps(_everything_asked(name, place))))
+    assert not told["keys"] and not told["repaired"]
+    assert told["findings"] == ["untrusted"]
+    assert any(words in one for one in told["problems"] for words in _UNREAD), told["problems"]
+    assert not any("Errno" in one for one in (*told["problems"], *told["sentences"]))
+
+
+@needs_root
+@every_system
+def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folder: Path) -> None:
+    """Each says why it was not removed, and what would mend that."""
+    root = open_folder / "root"
+    place = EXAMPLES[name].make(root)
+    for path in (*root.rglob("*"), root):
+        os.chown(path, NOBODY, NOBODY)
+        path.chmod(0o500 if path.is_dir() else 0o400)
+
+    def work() -> str:
+        cache = open_example(name, place)
+        assert len(list(cache.scan())) == (1 if EXAMPLES[name].whole else 3)
+        return json.dumps([[kept.reason, kept.gone] for kept in _emptied(cache)])
+
+    before = _lies(root)
+    kept = json.loads(as_nobody(work))
+    assert len(kept) == (1 if EXAMPLES[name].whole else 3)
+    assert all("; " in reason and not gone and "Errno" not in reason for reason, gone in kept), kept
+    assert _lies(root) == before
+
+
+# What is in a cache of one's own.
+
+
+def _made(name: str, tmp_path: Path, entries: int = 3) -> tuple[Example, Cache, list[CacheEntry]]:
+    """The example of a system, its cache, and what a scan of that gives."""
+    place = EXAMPLES[name].make(tmp_path / "cache", entries)
+    cache = open_example(name, place)
+    return EXAMPLES[name], cache, list(cache.scan())
+
+
+@every_system
+def test_a_sound_cache_has_no_findings(name: str, tmp_path: Path) -> None:
+    """Every entry counts as checked, and none is damaged or bound to stay."""
+    example, cache, entries = _made(name, tmp_path)
+    assert len(entries) == (1 if example.whole else 3)
+    assert not any(entry.damage or entry.stays for entry in entries)
+    assert {entry.cache for entry in entries} == {name}
+    assert not _findings(cache) and all(cache.check(entry).counts for entry in entries)
+
+
+@every_system
+def test_looking_leaves_every_time_alone(name: str, tmp_path: Path) -> None:
+    """Nothing that can be asked changes when a file was read or written last."""
+    _, cache, entries = _made(name, tmp_path)
+
+    def times() -> list[tuple[Path, int, int]]:
+        seen = [(path, path.lstat()) for path in sorted((tmp_path / "cache").rglob("*"))]
+        return [(path, one.st_atime_ns, one.st_mtime_ns) for path, one in seen if not path.is_dir()]
+
+    before = times()
+    assert _asked(cache) == entries
+    assert times() == before
+
+
+@every_system
+def test_an_extraction_gives_the_payload(name: str, tmp_path: Path) -> None:
+    """Byte for byte as it was compiled; an opaque system raises FormatError."""
+    example, cache, entries = _made(name, tmp_path)
+    if example.payload is None:
+        with pytest.raises(FormatError):
+            cache.extract(entries[0])
+        return
+    expected = sorted(example.payload(number) for number in range(3))
+    assert sorted(map(cache.extract, entries)) == expected
+
+
+@every_system
+def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) -> None:
+    """It is wrong, its neighbours are not, and extraction raises FormatError."""
+    example, _, (first, *others) = _made(name, tmp_path)
+    example.cut(first)
+    cache = open_example(name, tmp_path / "cache" / example.place)
+    wrong = {checked.entry for checked, _ in _verified(cache) if checked.findings}
+    cut, *_ = [entry for entry in cache.scan() if entry.key == first.key and entry.path == first.path]
+    assert first.key in wrong or example.whole
+    assert not wrong & {entry.key for entry in others}
+    with pytest.raises(FormatError):
+        cache.extract(cut)
+
+
+@every_system
+def test_the_beginning_of_a_key_finds_its_entries(name: str, tmp_path: Path) -> None:
+    """And those alone. Our own store has a folder for two digits, and finds nothing for fewer."""
+    _, cache, entries = _made(name, tmp_path, 12)
+    keys = [entry.key for entry in entries]
+    for digits in (*((0, 1) if name != OWN else ()), 2, 4, 8, len(keys[0])):
+        prefix = keys[0][:digits]
+        assert {one.key for one in cache.find(prefix)} == {key for key in keys if key.startswith(prefix)}
+
+
+@every_system
+def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path) -> None:
+    """What it needs at its peak is far below what all of its entries take."""
+    example, cache, entries = _made(name, tmp_path, 60)
+    if example.whole:
+        return
+    del entries
+    tracemalloc.start()
+    try:
+        for _ in cache.scan():
+            pass
+        one_by_one = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        held = list(cache.scan())
+        together = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(held) == 60 and one_by_one < together / 2, (one_by_one, together)
+
+
+# Entries that others remove and rewrite meanwhile.
+
+
+@every_system
+def test_an_entry_that_vanished_since_the_scan(name: str, tmp_path: Path) -> None:
+    """It does not count as checked, its report and payload raise FormatError, and its removal is told."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    example.take(first)
+    checked = cache.check(first)
+    assert not checked.counts and checked.notes and not checked.findings
+    if not example.whole:
+        with pytest.raises(FormatError):
+            cache.report(first)
+    with pytest.raises(FormatError):
+        cache.extract(first)
+    kept = cache.remove(first, "--all")
+    assert kept == (Kept() if name in _GONE_OR_CHANGED else GONE)
+
+
+@every_system
+def test_a_damaged_entry_that_vanished_is_mended(name: str, tmp_path: Path) -> None:
+    """Whoever removed it did what the repair would have done."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    example.cut(first)
+    cache = open_example(name, tmp_path / "cache" / example.place)
+    (first,) = [entry for entry in cache.scan() if entry.key == first.key]
+    checked = cache.check(first)
+    example.take(first)
+    cache.repair(checked, first)
+    assert first.key not in _keys(cache)
+
+
+@every_system
+def test_an_entry_that_changed_since_the_scan_is_kept(name: str, tmp_path: Path) -> None:
+    """A program built it anew, which nobody decided to remove."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    example.change(first)
+    kept = cache.remove(first, "--all")
+    assert kept == Kept() and first.key in _keys(cache)
+
+
+@every_system
+def test_a_removal_twice(name: str, tmp_path: Path) -> None:
+    """The second says that it is gone; the other entries stay as they are."""
+    example, cache, (first, *others) = _made(name, tmp_path)
+    assert cache.remove(first, "--all") is None
+    again = cache.remove(first, "--all")
+    assert again == (Kept() if name in _GONE_OR_CHANGED else GONE) or (example.whole and again is not None)
+    cache.settle()
+    assert _keys(cache) == {entry.key for entry in others} and not _findings(cache)
+
+
+# Repairs, and what is not one's own.
+
+
+@every_system
+def test_a_repair_mends_what_it_says_it_mended(name: str, tmp_path: Path) -> None:
+    """Verified again, nothing is wrong, the sound entries are there, and nothing is left to repair."""
+    example, cache, (first, *others) = _made(name, tmp_path)
+    example.cut(first)
+    cache = open_example(name, tmp_path / "cache" / example.place)
+    found = _repaired(cache)
+    again = open_example(name, tmp_path / "cache" / example.place)
+    assert found and all(finding.repaired is (not example.whole) for finding in found)
+    left = _findings(again)
+    assert bool(left) is not (not example.whole)
+    assert {entry.key for entry in others} <= _keys(again)
+    assert [finding.repaired for finding in _repaired(again)] == [False] * len(left)
+
+
+@needs_root
+@every_system
+def test_an_entry_of_somebody_else_is_left_by_a_repair(name: str, tmp_path: Path) -> None:
+    """It is told to be untrusted, and stays; where it does not stay, it is told to be gone."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    path = Path(first.path)
+    for one in (path, *path.rglob("*")):
+        os.chown(one, _STRANGER, _STRANGER)
+    cache = open_example(name, tmp_path / "cache" / example.place)
+    before = _lies(tmp_path)
+    found = _repaired(cache)
+    assert any(finding.kind == "untrusted" and str(_STRANGER) in finding.detail for finding in found), found
+    taken = name in _TAKEN_FROM_OTHERS
+    assert all(finding.repaired is taken for finding in found)
+    assert (first.key not in _keys(cache)) is taken
+    assert taken or _lies(tmp_path) == before
+
+
+def _places(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in sorted(root.rglob("*"))]
+
+
+@every_system
+def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Path) -> None:
+    """Whichever file or folder leads out of the cache, what lies there is neither changed nor removed."""
+    example = EXAMPLES[name]
+    example.make(tmp_path / "cache", 1)
+    for number, place in enumerate(_places(tmp_path / "cache")):
+        if place == example.place:  # the place itself may be a link, as that of any cache
+            continue
+        root, outside = tmp_path / f"cache-{number}", tmp_path / f"outside-{number}"
+        example.make(root, 1)
+        shutil.move(root / place, outside)
+        (root / place).symlink_to(outside)
+        before = _lies(tmp_path)
+        cache = open_example(name, root / example.place)
+        with suppress(CacheUnusableError):
+            _asked(cache)
+        assert _lies(tmp_path) == before
+        with suppress(CacheUnusableError):
+            _repaired(cache)
+        with suppress(CacheUnusableError):
+            _emptied(cache)
+        assert outside.exists() or outside.is_symlink(), place
+        held = {path: one for path, one in before.items() if path.startswith(outside.name)}
+        assert {
+            path: one for path, one in _lies(tmp_path).items() if path.startswith(outside.name)
+        } == held, place
+
+
+@every_system
+def test_strangers_beside_entries_are_kept_and_named(name: str, tmp_path: Path) -> None:
+    """In every folder of the cache they stay, whatever is removed or mended, and one of them is named."""
+    example, _, _ = _made(name, tmp_path)
+    root = tmp_path / "cache"
+    folders = [root, *(path for path in root.rglob("*") if path.is_dir())]
+    for folder in folders:
+        _lay(folder / "diary.txt")
+    cache = open_example(name, root / example.place)
+    told = [f"{one.entry} {one.detail}" for one in _findings(cache)]
+    told += [entry.stays for entry in cache.scan()]
+    told += [kept.reason for kept in _emptied(cache)]
+    _repaired(cache)
+    assert all((folder / "diary.txt").read_bytes() for folder in folders)
+    assert any("diary.txt" in one for one in told) or not example.alone, told
+
+
+# What can be asked.
+
+
+@every_other
+def test_an_unknown_field_is_refused_with_those_there_are(name: str, tmp_path: Path) -> None:
+    """Whoever mistyped one reads what can be asked for."""
+    _, cache, _ = _made(name, tmp_path)
+    with pytest.raises(UsageError, match=r"no field '?colour") as refused:
+        list(cache.explain({"colour": (b"red",)}))
+    assert all(field in str(refused.value) for field in load_system(name).wanted)
+
+
+_ENVIRONS: tuple[dict[str, str], ...] = (
+    {},
+    {"HOME": ""},
+    {"HOME": "me"},
+    {"XDG_CACHE_HOME": "me"},
+    {"PATH": "/usr/bin"},
+)
+
+
+@every_other
+@pytest.mark.parametrize("environ", _ENVIRONS)
+def test_an_environment_without_a_home_raises_nothing(
+    name: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is a place with its problems, or none; whatever there is can be asked everything."""
+    monkeypatch.chdir(tmp_path)
+    system = load_system(name)
+    for location in system.locations(environ):
+        assert location.cache == name and location.decided_by
+        with suppress(CacheUnusableError):
+            _asked(system.open(location))
+    assert system.nowhere and system.title
+
+
+@every_other
+def test_isolation_leads_programs_below_a_folder(name: str, tmp_path: Path) -> None:
+    """With its variables every place lies there, enabled; what they cannot redirect is said."""
+    system = load_system(name)
+    isolation = system.isolation(tmp_path)
+    found = system.locations({"HOME": "/nowhere", **dict(isolation.environment)})
+    assert all(
+        Path(location.root).is_relative_to(tmp_path) for location in found if location.role != "system"
+    )
+    assert (bool(isolation.environment) and bool(found)) or isolation.lacking
+
+
+@every_other
+def test_a_cache_is_recognised_and_others_are_not(name: str, tmp_path: Path) -> None:
+    """Each example by its own system."""
+    assert load_system(name).recognises(EXAMPLES[name].make(tmp_path / "cache"))
