@@ -59,15 +59,10 @@ class OwnCache:
         """Key fields, build log and what the payload is; raises FormatError."""
         whole = self._whole(entry)
         info = payloads.describe(whole.payload)
-        described = [("kind", info.kind.value)]
-        if info.architecture is not None:
-            described.append(("architecture", info.architecture))
-        if info.problem is not None:
-            described.append(("problem", info.problem))
         return EntryReport(
             entry=entry,
             key_fields=whole.detail.key_fields,
-            payload=(*described, *info.detail, ("SHA-256", whole.head.payload_sha256)),
+            payload=(*info.pairs, ("SHA-256", whole.head.payload_sha256)),
             compile_ns=whole.head.compile_ns,
             build_log=whole.detail.build_log,
             tool_version=whole.detail.tool_version,

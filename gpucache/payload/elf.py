@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gpucache.payload import amd
 from gpucache.payload.reading import BrokenError, PayloadKind, Reading
 
 _EM_X86 = (3, 62)
@@ -24,7 +25,6 @@ _SHN_XINDEX = 0xFFFF
 _TABLE_LIMIT = 65_536
 """Sections and segments that are looked at, whatever the file claims."""
 _TOOL_ARCH = re.compile(rb"-arch sm_(\d{1,4})([af])\b")
-_GFX = re.compile(rb"amdgcn-amd-amdhsa-[\w.]{0,32}-(gfx[0-9a-f]{3,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ def read(reading: Reading) -> None:
     if reading.kind is PayloadKind.CUBIN:
         reading.architecture = _cuda_architecture(ident[8], header[6])
         reading.note("CUDA ABI version", ident[8])
+    elif reading.kind is PayloadKind.AMDGPU:
+        reading.architecture = amd.architecture(reading.data, header[6])
     table = _table(reading, order + layout.section, header)
     _check_segments(reading, order, layout, header)
     if table is not None:
         _describe_sections(reading, table)
-    if reading.kind is PayloadKind.AMDGPU and (found := _GFX.search(reading.data)):
-        reading.architecture = found[1].decode()
 
 
 def _kind(elf_type: int, machine: int) -> PayloadKind:

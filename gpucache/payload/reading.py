@@ -29,6 +29,7 @@ class PayloadKind(StrEnum):
     INTEL_GPU = "intel-gpu"
     AMDGPU = "amdgpu"
     RUSTICL = "rusticl"
+    OFFLOAD_BUNDLE = "offload-bundle"
     ELF = "elf"
     UNKNOWN = "unknown"
 
@@ -45,6 +46,12 @@ class PayloadInfo:
     """Readable pairs of label and value, the size first."""
     problem: str | None
     """What is structurally broken in bytes that were recognised, as one sentence; None where nothing is."""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """All that is known by label, for people."""
+        told = (("kind", self.kind.value), ("architecture", self.architecture), ("problem", self.problem))
+        return (*((label, value) for label, value in told if value is not None), *self.detail)
 
 
 class BrokenError(FormatError):

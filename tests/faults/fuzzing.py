@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpucache.caches import mounts
-from gpucache.caches.futhark import bundles, logs
+from gpucache.caches.futhark import logs
 from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import pickled, sources
@@ -263,9 +263,7 @@ def _payloads(_: Path) -> Bytes:
         pocl.bitcode(), pocl.library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
         futhark.file_bytes(), b"__CLANG_OFFLOAD_BUNDLE__" + (1).to_bytes(8, "little") + bytes(64) + cubin,
     ]  # fmt: skip
-    return Bytes(
-        samples, describe, bitcode.read_module, bundles.read_bundle, lambda data: describe(data[16:])
-    )
+    return Bytes(samples, describe, bitcode.read_module, lambda data: describe(data[16:]))
 
 
 def _texts(_: Path) -> Bytes:

@@ -48,13 +48,8 @@ class CudaCoreCache:
     def report(self, entry: CacheEntry) -> EntryReport:
         """Its key and what the payload is; raises FormatError where it does not read."""
         info = payloads.describe(self._read(entry))
-        told = [("kind", info.kind.value)]
-        if info.architecture is not None:
-            told.append(("architecture", info.architecture))
-        if info.problem is not None:
-            told.append(("problem", info.problem))
         fields = (KeyField("key", entry.key), KeyField("inputs of the key", "not stored by cuda.core"))
-        return EntryReport(entry, fields, (*told, *info.detail))
+        return EntryReport(entry, fields, info.pairs)
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The binary; raises FormatError where it is not sound."""

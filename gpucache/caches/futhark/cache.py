@@ -8,7 +8,6 @@ from pathlib import Path
 from gpucache.caches import files
 from gpucache.caches.futhark import checks, entries, explaining, header
 from gpucache.caches.futhark.asking import read_question
-from gpucache.caches.futhark.contents import look_into
 from gpucache.caches.futhark.entries import Seen
 from gpucache.caches.futhark.keys import COMPARED_BYTES
 from gpucache.caches.futhark.names import is_partial
@@ -17,6 +16,7 @@ from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
+from gpucache.payload import describe
 
 _UNREAD = "it is a link, no file, or may not be read, so it is left alone; keep it elsewhere"
 _SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; keep it elsewhere"
@@ -70,7 +70,7 @@ class FutharkCache:
             KeyField("key", head.key.hex()),
             KeyField("all of the key that Futhark compares", head.key[:COMPARED_BYTES].hex()),
         )
-        return EntryReport(entry, fields, look_into(data[header.HEADER_BYTES :]).detail)
+        return EntryReport(entry, fields, describe(data[header.HEADER_BYTES :]).pairs)
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The payload; raises FormatError where the header or the payload is not sound."""
@@ -79,7 +79,7 @@ class FutharkCache:
         if damage is not None:
             raise FormatError(f"{entry.path} is {damage.kind}: {damage.detail}")
         payload = data[header.HEADER_BYTES :]
-        problem = look_into(payload).problem
+        problem = describe(payload).problem
         if problem:
             raise FormatError(f"the payload of {entry.path} is broken: {problem}; run 'gpucache verify'")
         return payload

@@ -12,11 +12,12 @@ from dataclasses import replace
 from gpucache.caches import files, places
 from gpucache.caches.files import Identity
 from gpucache.caches.futhark import header, names
-from gpucache.caches.futhark.contents import UNKNOWN, Contents, look_into
+from gpucache.caches.futhark.contents import consequence
 from gpucache.caches.futhark.entries import NAME, Seen
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
+from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_age, format_size
 
 LARGEST_BYTES = 256 * 1024 * 1024
@@ -57,13 +58,13 @@ def leftovers(folder: Folder, clock: Clock = time.time_ns) -> Iterator[Checked]:
                     yield _leftover(folder, found.name, status, age_ns)
 
 
-def payload_problem(contents: Contents) -> Problem | None:
+def payload_problem(payload: PayloadInfo) -> Problem | None:
     """What is wrong with a payload, and what becomes of the program that is given it."""
-    if contents.problem:
-        what = f"its {contents.kind} payload is broken: {contents.problem}"
-        return FindingKind.CORRUPT, f"{what}; {contents.consequence}"
-    if contents.kind == UNKNOWN:
-        return FindingKind.MISLABELLED, f"its payload is nothing that gpucache knows; {contents.consequence}"
+    becomes = consequence(payload)
+    if payload.problem:
+        return FindingKind.CORRUPT, f"its {payload.kind} payload is broken: {payload.problem}; {becomes}"
+    if payload.kind is PayloadKind.UNKNOWN:
+        return FindingKind.MISLABELLED, f"its payload is nothing that gpucache knows; {becomes}"
     return None
 
 
@@ -84,7 +85,7 @@ def _problems(folder: Folder, name: str, status: os.stat_result) -> Iterator[Pro
         yield damage.kind, damage.detail
     elif status.st_size <= LARGEST_BYTES:
         payload = files.read_part(folder, name, header.HEADER_BYTES, status.st_size)
-        problem = payload_problem(look_into(payload))
+        problem = payload_problem(describe(payload))
         if problem is not None:
             yield problem
     yield from _orphaned(folder, name)

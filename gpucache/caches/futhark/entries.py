@@ -13,10 +13,11 @@ from pathlib import Path, PurePath
 
 from gpucache.caches.files import Identity, allocated_bytes, opened, read_part
 from gpucache.caches.futhark import header, names
-from gpucache.caches.futhark.contents import look_into
+from gpucache.caches.futhark.contents import target_of
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, Problem
+from gpucache.payload import describe
 
 NAME = "futhark"
 SCANNED_BYTES = 4 * 1024 * 1024
@@ -96,7 +97,7 @@ def _entry(folder: Folder, name: str, status: os.stat_result, start: bytes) -> C
     damage = header.damage(start, status.st_size)
     key = head.key if head is not None else b""
     seen = Seen(folder.path, name, Identity.of(status), header.is_futhark(start), True, key)
-    contents = look_into(start[header.HEADER_BYTES :])
+    payload = describe(start[header.HEADER_BYTES :])
     return CacheEntry(
         cache=NAME,
         key=key.hex() or name,
@@ -105,8 +106,8 @@ def _entry(folder: Folder, name: str, status: os.stat_result, start: bytes) -> C
         created_ns=status.st_mtime_ns,
         last_used_ns=max(status.st_atime_ns, status.st_mtime_ns),
         program=names.program_of(name),
-        target=contents.target if head is not None else "",
-        artifact_kind=contents.kind if head is not None else "",
+        target=target_of(payload) if head is not None else "",
+        artifact_kind=payload.kind.value if head is not None else "",
         unique=True,  # a file belongs to its name: no other one takes its place
         fields=(("key", key.hex()),) if key else (),
         damage=Problem(damage.kind, damage.detail) if damage else None,

@@ -46,13 +46,9 @@ def _payload(subject: Subject) -> Iterator[tuple[str, str]]:
     program = subject.tree.program
     if program is not None:
         try:
-            info = payloads.describe(subject.read(program))
+            yield from payloads.describe(subject.read(program)).pairs
         except OSError as error:
             raise FormatError(f"{program.place} cannot be read ({error.strerror})") from error
-        yield "kind", info.kind.value
-        if info.problem is not None:
-            yield "problem", info.problem
-        yield from info.detail
     compiled = (*subject.tree.of(Role.BINARY), *subject.tree.of(Role.DEVICE))
     for item in compiled[:_VARIANTS]:
         variant = names.variant_of(*item.parts[:2]) if len(item.parts) > 1 else None

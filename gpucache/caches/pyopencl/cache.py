@@ -66,7 +66,7 @@ class PyOpenclCache:
                 *([KeyField("options", options)] if options is not None else []),
                 *(KeyField(f"header {one.path}", _header(one)) for one in compared),
             ),
-            payload=_payload(data),
+            payload=(*payload.describe(data).pairs, ("SHA-256", digest(data))),
             build_log=info.log,
         )
 
@@ -184,11 +184,3 @@ def _opened(entry: CacheEntry) -> Iterator[Folder]:
 
 def _header(one: headers.Compared) -> str:
     return f"{one.dependency.md5}, {one.state.value}"
-
-
-def _payload(data: bytes) -> tuple[tuple[str, str], ...]:
-    info = payload.describe(data)
-    told = [("kind", info.kind.value), *info.detail]
-    if info.problem is not None:
-        told.append(("problem", info.problem))
-    return (*told, ("SHA-256", digest(data)))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.caches.interface import Wanted
-from gpucache.caches.rocfft import code as codes
 from gpucache.caches.rocfft import mending, names, reaching, rescuing
 from gpucache.caches.rocfft.anatomy import UnreadableError, examine, stamp
 from gpucache.caches.rocfft.checks import Trouble, file_troubles, row_notes, row_trouble, scanned_trouble
@@ -33,6 +32,7 @@ from gpucache.outcomes import (
     Reach,
     Verdict,
 )
+from gpucache.payload import describe
 
 NAME = "rocfft"
 _BELONGS = (
@@ -81,10 +81,11 @@ class RocfftCache:
 
     def report(self, entry: CacheEntry) -> EntryReport:
         """The key, what the kernel's name says, and what its code is; raises FormatError."""
-        code = codes.read(self._code(entry))
         fields = (KeyField(label, value) for label, value in _row_of(entry).fields)
         named = (KeyField(label, value) for label, value in names.decode(entry.program))
-        return EntryReport(entry=entry, key_fields=(*fields, *named), payload=code.pairs)
+        return EntryReport(
+            entry=entry, key_fields=(*fields, *named), payload=describe(self._code(entry)).pairs
+        )
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The code object; raises FormatError for a row that is not sound."""
@@ -221,7 +222,7 @@ class RocfftCache:
             last_used_ns=stored_ns,
             program=text(row.kernel_name),
             target=f"hip:{text(row.arch)}",
-            artifact_kind=codes.read(prefix).kind,
+            artifact_kind=describe(prefix).kind.value,
             variant=row.variant,
             fields=row.compared,
             damage=Problem(*trouble) if trouble else None,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.caches.places import distrust
-from gpucache.caches.rocfft import code as codes
 from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides, stranger
 from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
+from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_instant, format_size
 
 MOVE = "set ROCFFT_RTC_CACHE_PATH to a file elsewhere"
@@ -29,6 +29,8 @@ _DIES = (
     "rocfft_setup ends the program with an uncaught exception (2024), or fails and a second call runs "
     "without any cache (2026)"
 )
+_SPIRV_ARCH = "amdgcnspirv"
+_CONSEQUENCE = "hipModuleLoad fails, and rocFFT never compiles the kernel anew"
 _MISSES = "every lookup misses and every store fails, so all kernels are compiled at every run"
 
 
@@ -197,16 +199,37 @@ def row_trouble(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> t
     """What is wrong with a row and its code; raises sqlite3.Error, FormatError."""
     if damaged := damage(row):
         return _CORRUPT, damaged
-    return codes.misfit(codes.read(read_code(connection, row, limit_bytes)), text(row.arch))
+    return misfit(describe(read_code(connection, row, limit_bytes)), text(row.arch))
 
 
 def scanned_trouble(row: Row, prefix: bytes) -> tuple[FindingKind, str] | None:
     """The same as far as the beginning of the code tells: whether it is broken only where that is all."""
     if damaged := damage(row):
         return _CORRUPT, damaged
-    code = codes.read(prefix)
+    code = describe(prefix)
     whole = len(prefix) == row.code_bytes
-    return codes.misfit(code if whole else replace(code, problem=""), text(row.arch))
+    return misfit(code if whole else replace(code, problem=None), text(row.arch))
+
+
+def misfit(code: PayloadInfo, arch: str) -> tuple[FindingKind, str] | None:
+    """What is wrong with the code of a row for an architecture; None where nothing is.
+
+    rocFFT stores what hiprtc gave it: an ELF file for an AMD GPU, or a clang offload bundle.
+    """
+    portable = code.kind in (PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE) and arch.startswith(_SPIRV_ARCH)
+    if portable or code.kind is PayloadKind.OFFLOAD_BUNDLE:
+        return None
+    if code.kind is not PayloadKind.AMDGPU:
+        return FindingKind.MISLABELLED, f"its code is {code.kind} and not for an AMD GPU: {_CONSEQUENCE}"
+    wanted = arch.partition(":")[0]
+    if code.architecture not in (None, wanted):
+        return (
+            FindingKind.MISLABELLED,
+            f"its code is for {code.architecture} and its row says {wanted}: {_CONSEQUENCE}",
+        )
+    if code.problem:
+        return _CORRUPT, f"its code is damaged ({code.problem}): {_CONSEQUENCE}"
+    return None
 
 
 def row_notes(row: Row) -> Iterator[str]:

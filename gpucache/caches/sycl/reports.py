@@ -69,13 +69,7 @@ def _payload(folder: Folder, slot: Slot) -> Iterator[tuple[str, str]]:
         yield "binary", f"{format_size(shape.payload.length)}, {unseen}"
         return
     data = slots.part(read, shape.payload)
-    info = payloads.describe(data)
-    yield "kind", info.kind.value
-    if info.architecture is not None:
-        yield "architecture", info.architecture
-    if info.problem is not None:
-        yield "problem", info.problem
-    yield from info.detail
+    yield from payloads.describe(data).pairs
     if shape.held > 1:
         yield "further binaries", str(shape.held - 1)
     yield "SHA-256", fields.sha256(data)

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucache.caches.rocfft import SYSTEM
-from gpucache.caches.rocfft.code import misfit, read
+from gpucache.caches.rocfft.checks import misfit
 from gpucache.caches.rocfft.connecting import words
 from gpucache.caches.rocfft.images import image, restore
 from gpucache.caches.rocfft.names import decode
 from gpucache.caches.rocfft.transfer import merge
 from gpucache.errors import GpucacheError
+from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, Values, code, database, dead_wal, hot_journal, opened, row
 
 pytestmark = pytest.mark.slow
@@ -126,8 +127,8 @@ def test_cuts(make: str, share: float) -> None:
 def test_code_of_any_bytes(data: bytes, cut: int, arch: str) -> None:
     """Any code is something, and fits its architecture or does not."""
     for content in (data, code()[: cut * 8] + data):
-        assert read(content).kind
-        misfit(read(content), arch)
+        assert describe(content).kind
+        misfit(describe(content), arch)
 
 
 @_QUIET

@@ -1,0 +1,83 @@
+"""AMD's code objects and offload bundles: their architectures, and what is seen of damage."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.payload import PayloadKind, describe
+from tests.payload.test_formats import elf64
+
+_NOTED = [(".note", b"amdgcn-amd-amdhsa--gfx90a:xnack-")]
+
+
+def bundle(*identifiers: bytes, size: int = 4) -> bytes:
+    """An offload bundle with a code object of some bytes per identifier."""
+    start = 32 + sum(24 + len(one) for one in identifiers)
+    rows = b""
+    for index, one in enumerate(identifiers):
+        rows += struct.pack("<QQQ", start + index * size, size, len(one)) + one
+    return (
+        b"__CLANG_OFFLOAD_BUNDLE__"
+        + struct.pack("<Q", len(identifiers))
+        + rows
+        + bytes(size) * len(identifiers)
+    )
+
+
+HIP = bundle(b"hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-")
+
+
+@pytest.mark.parametrize(("flags", "architecture"), [(0x4C, "gfx942"), (0x54C, "gfx942"), (0x51, "gfx90a")])
+def test_the_flags_of_code_win_over_its_notes(flags: int, architecture: str) -> None:
+    """What a loader reads is the flags; the notes count where the flags name no processor."""
+    assert describe(elf64(224, flags=flags, sections=_NOTED)).architecture == architecture
+
+
+def test_the_beginning_of_code_tells_its_architecture() -> None:
+    """Code that is cut behind its header still says what it is for, and that it is cut."""
+    info = describe(elf64(224, flags=0x3F, sections=_NOTED)[:64])
+    assert (info.kind, info.architecture) == (PayloadKind.AMDGPU, "gfx90a")
+    assert info.problem
+
+
+@pytest.mark.parametrize(
+    ("data", "architecture", "architectures"),
+    [
+        (HIP, "gfx90a", None),
+        (bundle(b"host-x86", b"hip-amdgcn--gfx90a", b"hip-amdgcn--gfx90a:xnack+"), "gfx90a", None),
+        (bundle(b"host-x86", b"hip-amdgcn--gfx90a", b"hip-amdgcn--gfx942"), None, "gfx90a, gfx942"),
+        (bundle(), None, None),
+        (b"CCOB" + bytes(40), None, None),
+    ],
+)
+def test_a_bundle_names_its_architectures(
+    data: bytes, architecture: str | None, architectures: str | None
+) -> None:
+    """One is the architecture, several are listed, and of a compressed bundle nothing is read."""
+    info = describe(data)
+    assert (info.kind, info.architecture, info.problem) == (PayloadKind.OFFLOAD_BUNDLE, architecture, None)
+    assert dict(info.detail).get("architectures") == architectures
+
+
+def test_every_cut_of_a_bundle_is_a_problem() -> None:
+    """A cut inside a code object, and one inside the list of them, are told apart."""
+    assert "code object hipv4" in (describe(HIP[:-1]).problem or "")
+    assert "list of code objects" in (describe(HIP[:40]).problem or "")
+    assert [size for size in range(24, len(HIP)) if describe(HIP[:size]).problem is None] == []
+
+
+def test_a_long_identifier_is_refused() -> None:
+    """An identifier longer than any that clang writes is a problem, and so is one that is not there."""
+    assert "300 bytes" in (describe(bundle(b"x" * 300)).problem or "")
+    lying = HIP[:48] + struct.pack("<Q", 2**64 - 1) + HIP[56:]
+    assert "list of code objects" in (describe(lying).problem or "")
+
+
+@given(st.binary(max_size=200))
+def test_any_bundle_is_read(rest: bytes) -> None:
+    """Whatever follows the magic, architectures are names of AMD's."""
+    info = describe(b"__CLANG_OFFLOAD_BUNDLE__" + rest)
+    listed = dict(info.detail).get("architectures", info.architecture or "gfx000")
+    assert all(name.startswith("gfx") for name in listed.split(", "))
