@@ -42,6 +42,7 @@ from gpucache.model import (
     ArtifactKind,
     BuildRequest,
     CacheKey,
+    Check,
     Checks,
     Entry,
     EntryDetail,
@@ -159,7 +160,7 @@ class _OwnBuild:
 
 
 def _object_code(
-    request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[tuple[str, str], ...]
+    request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[Check, ...]
 ) -> ObjectCode:
     """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
     maker = _MAKERS[request.artifact_kind]

@@ -37,6 +37,19 @@ class Checks(StrEnum):
     """The host looks when it is asked to; until then every kernel looks first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of a source, as a failure table tells it; its place in the table is its code."""
+
+    line: int
+    message: str
+    """The format of its message."""
+    function: str = ""
+    """The kernel or device function that it stands in; empty where the text does not say."""
+    file: str = ""
+    """What a ``#line`` calls the file that ``line`` is of; empty for the program itself."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
     """What a program is compiled for: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
@@ -222,8 +235,8 @@ class EntryHead:
     lowered_names: Mapping[str, str] = field(default_factory=dict)
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
-    failures: tuple[tuple[str, str], ...] = ()
-    """Line and format of each check, by its code; empty where none were compiled in."""
+    failures: tuple[Check, ...] = ()
+    """The failure table; empty where no checks were compiled in."""
     place: str = ""
     """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
     has_log: bool = False

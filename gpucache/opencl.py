@@ -32,7 +32,7 @@ from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
 from gpucache.library.joined import Part
-from gpucache.model import Artifact, BuildRequest, Checks, Language, Program, Target
+from gpucache.model import Artifact, BuildRequest, Check, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 
 __all__ = ["Batch", "CheckedQueue", "build_program"]
@@ -219,7 +219,7 @@ class _Call:
         self.failed = False
         """Whether the compiler refused: then its error is what the program gets."""
         self.compile_ns = 0
-        self.table: tuple[tuple[str, str], ...] = ()
+        self.table: tuple[Check, ...] = ()
         """The failure table of what was built or loaded."""
 
     def plain(self) -> Any:

@@ -69,6 +69,8 @@ class OwnCache:
             lowered_names=tuple(whole.head.lowered_names.items()),
             provenance=whole.detail.provenance,
             local_sizes=whole.head.local_sizes,
+            checks=whole.head.checks,
+            failures=whole.head.failures,
         )
 
     def artifact(self, entry: CacheEntry) -> Artifact:

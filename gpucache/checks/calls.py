@@ -1,8 +1,9 @@
 """The checks that a source calls: found, numbered, and listed in its failure table. Pure.
 
-A call is found outside comments, strings and directives, and its number is its place in the table. What
-stays without one still tells line and operands when it fails: a check in a header or in a macro's
-definition, one whose format is not a literal, and those beyond the bounds of a table.
+A call is found outside comments, strings and directives, and its number is its place in the table, which
+tells lines as ``#line`` does. What stays without one still tells line and operands when it fails: a check in
+a header or in a macro's definition, one whose format is not a literal, and those beyond the bounds of a
+table.
 """
 
 import re
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 from gpucache.checks.messages import problem
 from gpucache.errors import SourceError
-from gpucache.model import Checks
+from gpucache.model import Check, Checks
 
 MAX_CHECKS = 4096
 MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
+MAX_DECLARATION_BYTES = 4096
 MAX_SEARCHED_BYTES = 8 << 20
 """Of the arguments of all checks together, as checks within checks are read again and again."""
 
@@ -26,9 +28,14 @@ _SKIPPED = (
 )
 _DIRECTIVE = rb"^[ \t]*(?:\#|%:)(?:\\\r?\n|/\*.*?\*/|//(?:\\\r?\n|[^\n])*|[^\n])*"
 _CALL = re.compile(
-    rb"(?P<call>\bGPUCACHE_CHECK(?P<kind>_SYNC|_INSIDE)?)(?=\s*\()|" + _DIRECTIVE + rb"|" + _SKIPPED,
+    rb"(?P<call>\bGPUCACHE_CHECK(?P<kind>_SYNC|_INSIDE)?)(?=\s*\()|(?P<sign>[{};])"
+    rb"|(?P<directive>" + _DIRECTIVE + rb")|" + _SKIPPED,
     re.DOTALL | re.MULTILINE,
 )
+_LINE = re.compile(rb'\s*(?:\#|%:)\s*(?:line\b\s*)?(?P<line>\d{1,9})(?:\s+"(?P<file>(?:\\.|[^"\\\n])*)")?')
+_NOT_CODE = re.compile(_DIRECTIVE + rb"|" + _SKIPPED, re.DOTALL | re.MULTILINE)
+_NAMED = re.compile(rb"(?P<name>[A-Za-z_]\w*)\s*(?=\()|(?P<sign>[()])|(?P<rest>(?<!:):(?!:))")
+_NO_NAMES = frozenset([b"__attribute__", b"__launch_bounds__", b"__declspec", b"alignas", b"noexcept"])
 _PART = re.compile(rb"(?P<sign>[(),])|" + _SKIPPED, re.DOTALL)
 _COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*")|//(?:\\\r?\n|[^\n])*|/\*.*?\*/|\\\r?\n', re.DOTALL)
 _LITERALS = re.compile(rb'\s*(?:"(?:\\.|[^"\\\n])*"\s*)*')
@@ -44,8 +51,10 @@ class Instrumented:
 
     source: bytes
     """Every line is where it was."""
-    table: tuple[tuple[str, str], ...]
-    """The failure table: line and format of each check, by its number."""
+    table: tuple[Check, ...]
+    """The failure table: each check, by its number."""
+    whole: bool = True
+    """Whether the bounds of the table left no check out."""
 
 
 def instrument(source: bytes, mode: Checks) -> Instrumented:
@@ -57,16 +66,17 @@ def instrument(source: bytes, mode: Checks) -> Instrumented:
         return Instrumented(source, ())
     mark, text = (source[:3], source[3:]) if source.startswith(b"\xef\xbb\xbf") else (b"", source)
     pieces, done = [mark, b"#define GPUCACHE_CHECKS %b\n#line 1\n" % _MODES[mode]], 0
-    table: list[tuple[str, str]] = []
-    room = MAX_TABLE_CHARACTERS
+    table: list[Check] = []
+    room, whole = MAX_TABLE_CHARACTERS, True
     for call in _calls(text):
-        room -= len(call.message)
+        room -= len(call.check.message) + len(call.check.function) + len(call.check.file)
         if len(table) == MAX_CHECKS or room < 0:
+            whole = False
             break
         pieces += [text[done : call.name_end], b"_N", text[call.name_end : call.opened], b"%d, " % len(table)]
         done = call.opened
-        table.append((str(call.line), call.message))
-    return Instrumented(b"".join([*pieces, text[done:]]), tuple(table))
+        table.append(call.check)
+    return Instrumented(b"".join([*pieces, text[done:]]), tuple(table), whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +84,80 @@ class _Call:
     name_end: int
     opened: int
     """Where its first argument begins."""
-    line: int
-    message: str
+    check: Check
+
+
+class _Place:
+    """Where in a source one is that reads it from its beginning: line, file and function."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._line, self._seen = 1, 0
+        self.file = self.function = ""
+        self._declaration = 0
+        """Where the declaration begins of which the next brace may open the body."""
+        self._braces: list[str] = []
+        """Of each open brace the function whose body it opened, if it did."""
+
+    def line(self, at: int) -> int:
+        """The line of something that is not before what was asked for last."""
+        self._line, self._seen = self._line + self._text.count(b"\n", self._seen, at), at
+        return self._line
+
+    def pass_directive(self, start: int, end: int) -> None:
+        """Take what a ``#line`` says of the line behind it."""
+        said = _LINE.match(_without_comments(self._text[start:end]))
+        if said:
+            self.line(end)
+            self._line = int(said["line"]) - 1
+            if said["file"] is not None:
+                self.file = _unescaped(said["file"].decode("utf-8", "replace"))
+
+    def pass_no_code(self, start: int, end: int) -> None:
+        """Leave out of a declaration what stands before it, as the text at the head of a file."""
+        near = start - self._declaration <= MAX_DECLARATION_BYTES and not self.function
+        if near and not self._text[self._declaration : start].strip():
+            self._declaration = end
+
+    def pass_sign(self, sign: bytes, at: int) -> None:
+        """Follow braces in and out of functions."""
+        if sign == b"{":
+            opens = "" if self.function else _function(self._text[self._declaration : at])
+            self._braces.append(opens)
+            self.function = self.function or opens
+        elif sign == b"}" and self._braces and self._braces.pop():
+            self.function = ""
+        if not self.function:
+            self._declaration = at + 1
+
+
+def _function(declaration: bytes) -> str:
+    """The name of the function that a declaration before a body gives; empty where it gives none."""
+    if len(declaration) > MAX_DECLARATION_BYTES:
+        return ""
+    name, depth = b"", 0
+    for match in _NAMED.finditer(_NOT_CODE.sub(b" ", declaration)):
+        if match["sign"]:
+            depth += 1 if match["sign"] == b"(" else -1
+        elif match["rest"] and name:
+            break  # what a constructor begins with
+        elif depth == 0 and match["name"] not in _NO_NAMES:
+            name = match["name"]
+    return name.decode()
 
 
 def _calls(text: bytes) -> Iterator[_Call]:
     """The checks whose formats are literals, in their order; raises SourceError."""
-    line, seen, left = 1, 0, MAX_SEARCHED_BYTES
+    place, left = _Place(text), MAX_SEARCHED_BYTES
     for match in _CALL.finditer(text):
-        if match["call"] is None:
+        if match["sign"] is not None:
+            place.pass_sign(match["sign"], match.start())
             continue
-        line, seen = line + text.count(b"\n", seen, match.start()), match.start()
+        if match["call"] is None:
+            if match["directive"] is not None:
+                place.pass_directive(*match.span())
+            place.pass_no_code(*match.span())
+            continue
         opened = text.index(b"(", match.end()) + 1
         arguments, end = _arguments(text, opened, opened + left)
         left -= end - opened
@@ -94,9 +167,11 @@ def _calls(text: bytes) -> Iterator[_Call]:
         message = _literal(arguments[before]) if len(arguments) > before else ""
         if message is not None:
             wrong = problem(message, max(0, len(arguments) - before - 1))
+            line = place.line(match.start())
             if wrong is not None:
-                raise SourceError(f"the check in line {line} cannot be told: {wrong}")
-            yield _Call(match.end(), opened, line, message)
+                where = f" of {place.file}" if place.file else ""
+                raise SourceError(f"the check in line {line}{where} cannot be told: {wrong}")
+            yield _Call(match.end(), opened, Check(line, message, place.function, place.file))
 
 
 def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:
@@ -119,10 +194,14 @@ def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:
 
 def _literal(argument: bytes) -> str | None:
     """The text of string literals; None where it is something else."""
-    code = _COMMENT.sub(lambda match: match[1] or b" ", argument)
+    code = _without_comments(argument)
     if not code.strip() or not _LITERALS.fullmatch(code):
         return None
     return "".join(_unescaped(part[1].decode("utf-8", "replace")) for part in _LITERAL.finditer(code))
+
+
+def _without_comments(text: bytes) -> bytes:
+    return _COMMENT.sub(lambda match: match[1] or b" ", text)
 
 
 def _unescaped(text: str) -> str:

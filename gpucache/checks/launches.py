@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpucache.checks.messages import told
 from gpucache.checks.record import Failure, state
 from gpucache.errors import KernelCheckError
-from gpucache.model import Checks
+from gpucache.model import Check, Checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,7 @@ class Checked:
     program: str
     """Its name for people."""
     mode: Checks
-    table: tuple[tuple[str, str], ...]
-    """Line and format of each check, by its code."""
+    table: tuple[Check, ...]
 
 
 class Launches:

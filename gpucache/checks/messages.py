@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from gpucache.checks.record import Failure
 from gpucache.errors import KernelCheckError
+from gpucache.model import Check
 
 MAX_OPERANDS = 8
 _CONVERSION = re.compile(
@@ -56,12 +57,13 @@ def _filled(match: re.Match[str], value: int | float) -> str:
     return f"{before}d" % value
 
 
-def told(failure: Failure, table: Sequence[tuple[str, str]], program: str, kernel: str) -> KernelCheckError:
-    """The error of a failure, by the failure table of its program: line and format of each code."""
+def told(failure: Failure, table: Sequence[Check], program: str, kernel: str) -> KernelCheckError:
+    """The error of a failure, by the failure table of its program."""
     if failure.code < len(table):
-        line, text = table[failure.code]
-        words = fill(text, failure.operands) if problem(text, len(failure.operands)) is None else text
-        return KernelCheckError(words or "the check failed", program, int(line), kernel, failure.work_item)
+        check = table[failure.code]
+        fits = problem(check.message, len(failure.operands)) is None
+        words = (fill(check.message, failure.operands) if fits else check.message) or "the check failed"
+        return KernelCheckError(words, check.file or program, check.line, kernel, failure.work_item)
     operands = " and ".join(
         f"{value:g}" if isinstance(value, float) else str(value) for value in failure.operands
     )

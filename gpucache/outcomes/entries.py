@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpucache.model import KeyField
+from gpucache.model import Check, KeyField
 from gpucache.outcomes.checks import Problem
 
 
@@ -77,6 +77,10 @@ class EntryReport:
     provenance: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
     """The local sizes it is compiled for, by a compiler that builds late."""
+    checks: str = ""
+    """The mode of its checks; empty for other systems, which have none."""
+    failures: tuple[Check, ...] = ()
+    """Its failure table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
-from gpucache.model import Device
+from gpucache.model import Check, Device
 from gpucache.outcomes import (
     Advice,
     Answer,
@@ -128,6 +128,19 @@ def report(one: EntryReport) -> dict[str, Any]:
         "tool_version": one.tool_version,
         "lowered_names": dict(one.lowered_names),
         "local_sizes": ["x".join(map(str, size)) for size in one.local_sizes],
+        "checks": one.checks or None,
+        "failure_table": [check(code, row) for code, row in enumerate(one.failures)],
+    }
+
+
+def check(code: int, one: Check) -> dict[str, Any]:
+    """A check that was compiled into an entry."""
+    return {
+        "code": code,
+        "file": one.file or None,
+        "line": one.line,
+        "function": one.function or None,
+        "message": one.message,
     }
 
 

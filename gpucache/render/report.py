@@ -5,17 +5,18 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.table import Table
 
-from gpucache.model import KeyField
+from gpucache.model import Checks, KeyField
 from gpucache.outcomes import EntryReport
-from gpucache.render.grid import plain
+from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_age, format_duration, format_instant, format_size
 
 _MOST_INCLUDES = 12
+_MOST_CHECKS = 24
 _DIGEST = 64
 
 
 def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
-    """Description, payload, key fields and log; includes beyond a few only where ``whole`` is asked for."""
+    """What an entry stores about itself; headers and checks beyond a few only where ``whole`` asks."""
     entry = one.entry
     sizes = ", ".join("x".join(map(str, size)) for size in one.local_sizes)
     yield plain(f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold")
@@ -28,6 +29,7 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
             ("last used", format_instant(entry.last_used_ns)),
             *([] if one.compile_ns is None else [("compiled in", format_duration(one.compile_ns))]),
             *([("compiled for", f"local sizes {sizes}")] if sizes else []),
+            *([("checks", one.checks)] if one.checks not in ("", Checks.NONE) else []),
             *one.provenance,
         ]
     )
@@ -36,6 +38,9 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
     if one.lowered_names:
         yield plain("\nLowered names", "bold")
         yield _pairs(one.lowered_names)
+    if one.failures:
+        yield plain("\nFailure table", "bold")
+        yield from _failure_table(one, whole=whole)
     yield plain("\nKey fields", "bold")
     digests = whole or entry.cache != "gpucache"  # others' keys are no digests of anything that is shown
     shown = _shown(one.key_fields, whole=whole)
@@ -46,6 +51,26 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
     if one.build_log:
         yield plain("\nBuild log", "bold")
         yield plain(one.build_log)
+
+
+def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+    """What each code means that a failing kernel leaves behind."""
+    grid = Grid(
+        (
+            Column("code", numeric=True),
+            Column("line", whole=True),
+            Column("function", whole=True),
+            Column("message", prose=True),
+        )
+    )
+    shown = one.failures if whole else one.failures[:_MOST_CHECKS]
+    for code, check in enumerate(shown):
+        place = f"{check.file}:{check.line}" if check.file else str(check.line)
+        grid.add(str(code), place, check.function, check.message)
+    yield grid
+    hidden = len(one.failures) - len(shown)
+    if hidden:
+        yield plain(f"and {hidden} more checks; -v shows them", "dim")
 
 
 def _by(one: EntryReport) -> str:

@@ -159,6 +159,27 @@ RECORDS = (
             Key("tool_version", "text", "The version of gpucache that wrote it."),
             Key("lowered_names", "table of text", "The symbol of each name expression."),
             Key("local_sizes", "list of text", "The local sizes it is compiled for, such as 16x16."),
+            Key(
+                "checks",
+                "text or null",
+                "The mode of its checks: none, sync or async; null where none can be.",
+            ),
+            Key("failure_table", "list of check", "The checks that were compiled in, by their codes."),
+        ),
+    ),
+    Record(
+        "check",
+        "A check in a kernel, of which a failure tells the code.",
+        (
+            Key("code", "number", "Its number, from 0."),
+            Key("file", "text or null", "What a #line calls its file; null for the program itself."),
+            Key("line", "number", "Its line in that."),
+            Key(
+                "function",
+                "text or null",
+                "The kernel or device function that it stands in, where it is known.",
+            ),
+            Key("message", "text", "The format of its message; empty where it has none."),
         ),
     ),
     Record(

@@ -6,11 +6,11 @@ Must not know where in a file the JSON lies, nor how long it may be.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
 from typing import NoReturn, TypeVar
 
-from gpucache.model import Checks, EntryDetail, EntryHead, KeyField
+from gpucache.model import Check, Checks, EntryDetail, EntryHead, KeyField
 
 BUILD_LOG_CAP = 64 << 10
 """Bytes of build log an entry keeps, in UTF-8."""
@@ -22,7 +22,8 @@ _T = TypeVar("_T")
 def encode_head(head: EntryHead) -> bytes:
     """Canonical JSON of a head."""
     values = {item.name: getattr(head, item.name) for item in fields_of(head)}
-    return _canonical(values | {"lowered_names": dict(head.lowered_names)})
+    failures = [[str(one.line), one.message, one.function, one.file] for one in head.failures]
+    return _canonical(values | {"lowered_names": dict(head.lowered_names), "failures": failures})
 
 
 def decode_head(data: bytes) -> EntryHead:
@@ -43,7 +44,7 @@ def decode_head(data: bytes) -> EntryHead:
         lowered_names={name: _of(str, low) for name, low in _of(dict, values["lowered_names"]).items()},
         toolchain=_pairs(values["toolchain"]),
         toolchain_identity=_texts(values["toolchain_identity"]),
-        failures=_pairs(values["failures"]),
+        failures=tuple(_check(_texts(row)) for row in _of(list, values["failures"])),
         place=_of(str, values.get("place", "")),  # heads of before there were places have none
         has_log=_of(bool, values.get("has_log", False)),  # nor do they tell of a log
         checks=_of(str, values.get("checks", Checks.NONE.value)),
@@ -117,6 +118,13 @@ def _numbers(value: object) -> tuple[int, ...]:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(_of(str, item) for item in _of(list, value))
+
+
+def _check(row: Sequence[str]) -> Check:
+    line, message, *place = row
+    if len(place) not in (0, 2):  # tables of before they told of functions and files have neither
+        raise ValueError("a row of the failure table was expected")
+    return Check(int(line), message, *place)
 
 
 def _pairs(value: object) -> tuple[tuple[str, str], ...]:

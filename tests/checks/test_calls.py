@@ -5,12 +5,12 @@ from hypothesis import given, strategies
 
 from gpucache.checks import instrument
 from gpucache.errors import SourceError
-from gpucache.model import Checks
+from gpucache.model import Check, Checks
 
 _PREFIX = b"#define GPUCACHE_CHECKS 2\n#line 1\n"
 
 
-def _numbered(source: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _numbered(source: str) -> tuple[str, tuple[Check, ...]]:
     done = instrument(source.encode(), Checks.ASYNC)
     return done.source.removeprefix(_PREFIX).decode(), done.table
 
@@ -20,7 +20,7 @@ def test_each_check_gets_its_place_in_the_table() -> None:
     source = 'GPUCACHE_CHECK(a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC(end, f(a, b) < 3, "two");\n'
     assert _numbered(source) == (
         'GPUCACHE_CHECK_N(0, a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC_N(1, end, f(a, b) < 3, "two");\n',
-        (("1", "one %d"), ("3", "two")),
+        (Check(1, "one %d"), Check(3, "two")),
     )
 
 
@@ -68,7 +68,7 @@ def test_what_is_no_check_of_the_source_is_left_alone(text: str) -> None:
 )
 def test_the_format_is_what_the_compiler_would_read(call: str, message: str) -> None:
     """Escapes, joined literals, comments and commas in parentheses are read as the compiler does."""
-    assert _numbered(call)[1] == (("1", message),)
+    assert _numbered(call)[1] == (Check(1, message),)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,45 @@ def test_any_text_keeps_its_lines(text: str) -> None:
 def test_a_source_of_checks_within_checks_comes_to_an_end(closing: bytes) -> None:
     """A hundred thousand that are not closed, or not soon, are not each searched for their end."""
     source = b"GPUCACHE_CHECK(" * 100_000 + closing * 100_000
-    assert instrument(b'GPUCACHE_CHECK(a, "b");' + source, Checks.SYNC).table[0] == ("1", "b")
+    assert instrument(b'GPUCACHE_CHECK(a, "b");' + source, Checks.SYNC).table[0] == Check(1, "b")
+
+
+def test_lines_and_files_are_those_that_a_line_directive_gives() -> None:
+    """As the compiler counts them, which also puts them into the record; a file holds until the next one."""
+    source = (
+        'GPUCACHE_CHECK(a);\n#line 40 "b.cl" // c\nGPUCACHE_CHECK(b);\n\nGPUCACHE_CHECK(c);\n'
+        '# line \\\n 7 /* d */\nGPUCACHE_CHECK(d);\n# 90 "d\\\\e.cl"\nGPUCACHE_CHECK(e);\n'
+        "#line HERE\nGPUCACHE_CHECK(f);\n"
+    )
+    assert [(check.line, check.file) for check in _numbered(source)[1]] == [
+        (1, ""), (40, "b.cl"), (42, "b.cl"), (7, "b.cl"), (90, "d\\e.cl"), (92, "d\\e.cl"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("kernel void gather(global int *x) { @ }", "gather"),
+        ("kernel void f(int a) { } int g(void)\n{ if (x) { y; } @ }", "g"),
+        ("__kernel __attribute__((reqd_work_group_size(W(1), 1, 1))) void f(int a) { @ }", "f"),
+        ('extern "C" { __global__ void __launch_bounds__(256) f(int a) { for (;;) { @ } } }', "f"),
+        ("namespace n { struct S { public: __device__ S(int a) : b(a) { @ } int b; }; }", "S"),
+        ("template <int N = (3)> __device__ int f(int a) { @ }", "f"),
+        ("int f(int a);\nstruct P { int x; };\nconstant int t[] = { 1 };\n@", ""),
+        (f"/* {'x' * 5000} */\n#include <y>\n// {'z' * 5000}\n\nkernel void f(/* a) */ int a)\n{{ @ }}", "f"),
+        ("kernel void f(" + "int a, " * 1000 + "int b) { @ }", ""),
+        ("} } } kernel void f() { @ }", "f"),
+    ],
+)
+def test_a_check_knows_its_function(text: str, function: str) -> None:
+    """The kernel or device function whose braces it stands in, as far as the text says its name."""
+    (check,) = _numbered(text.replace("@", 'GPUCACHE_CHECK(a, "x");'))[1]
+    assert check.function == function
+
+
+def test_a_table_that_left_checks_out_says_so() -> None:
+    """Where it could not hold them all, in number or in letters."""
+    check = b'GPUCACHE_CHECK(a, "x");\n'
+    assert instrument(check * 4096, Checks.SYNC).whole
+    assert not instrument(check * 4097, Checks.SYNC).whole
+    assert not instrument(b'#line 1 "%s"\n' % (b"y" * 65_536) + check, Checks.SYNC).whole

@@ -54,7 +54,7 @@ def test_the_compiler_names_lines_as_the_source_has_them() -> None:
         _compile(broken, Checks.ASYNC)
     line = 1 + _SOURCE[: _SOURCE.index(b"int result;")].count(b"\n")
     assert f"checked.cu({line + 1})" in raised.value.log  # where the semicolon is missed
-    assert [row[0] for row in instrument(_SOURCE, Checks.SYNC).table][:2] == ["5", "14"]
+    assert [check.line for check in instrument(_SOURCE, Checks.SYNC).table][:2] == [5, 14]
 
 
 _TABLE = """
@@ -69,7 +69,8 @@ calls._calls = None  # a hit reads no check
 second = cuda.compile_program(source, checks="async", **build)
 plain = cuda.compile_program(source, **build)
 print(checked_of(first) == checked_of(second), checked_of(plain), checked_of(second).mode)
-print(*checked_of(second).table[1])
+check = checked_of(second).table[1]
+print(check.line, check.function, check.message)
 """
 
 
@@ -84,7 +85,7 @@ def test_the_library_knows_the_table_of_a_hit(tmp_path: Path) -> None:
         check=False,
         timeout=PATIENCE_S,
     )
-    assert done.stdout == "True None async\n14 index %d is outside of 0 to %d\n", done.stderr
+    assert done.stdout == "True None async\n14 gather index %d is outside of 0 to %d\n", done.stderr
 
 
 _LAUNCH = """

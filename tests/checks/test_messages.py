@@ -9,6 +9,7 @@ import pytest
 from gpucache.checks import read_record
 from gpucache.checks.messages import fill, problem, told
 from gpucache.checks.record import Failure, state
+from gpucache.model import Check
 
 
 @pytest.mark.parametrize(
@@ -73,14 +74,14 @@ def test_a_state_is_the_kernel_above_a_bit() -> None:
 def test_a_failure_is_told_with_everything() -> None:
     """Message, kernel, work-item, file and line, in one sentence; it survives being pickled."""
     failure = Failure(1, 99, 0, (7, 0, 2), (12, 4))
-    error = pickle.loads(pickle.dumps(told(failure, (("3", ""), ("8", "%d of %d")), "a.cl", "gather")))
+    error = pickle.loads(pickle.dumps(told(failure, (Check(3, ""), Check(8, "%d of %d")), "a.cl", "gather")))
     assert str(error) == "a.cl, line 8: 12 of 4 (kernel gather, work-item 7, 0, 2)"
     assert (error.text, error.line, error.kernel, error.work_item) == ("12 of 4", 8, "gather", (7, 0, 2))
 
 
 def test_a_failure_without_a_number_tells_line_and_operands() -> None:
     """As a check of a header does, whose format nobody has read."""
-    error = told(Failure(0x7FFFFFFF, 12, 0, (0, 0, 0), (3, 0.5)), (("1", "x"),), "a.cl", "k")
+    error = told(Failure(0x7FFFFFFF, 12, 0, (0, 0, 0), (3, 0.5)), (Check(1, "x"),), "a.cl", "k")
     assert str(error) == (
         "a.cl, line 12 of a header or a macro: a check without a number failed with 3 and 0.5 "
         "(kernel k, work-item 0, 0, 0)"
@@ -89,4 +90,4 @@ def test_a_failure_without_a_number_tells_line_and_operands() -> None:
 
 def test_a_check_without_a_format_says_that_it_failed() -> None:
     """A format may be left out."""
-    assert told(Failure(0, 3, 0, (0, 0, 0), ()), (("3", ""),), "a.cl", "k").text == "the check failed"
+    assert told(Failure(0, 3, 0, (0, 0, 0), ()), (Check(3, ""),), "a.cl", "k").text == "the check failed"

@@ -35,6 +35,20 @@ def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) ->
     assert run("inspect", "--why", source, *_TARGET, "--checks", "sync").code == 0
 
 
+def test_inspect_shows_the_failure_table(run: Run, write: Write, nvrtc: str) -> None:
+    """Of one entry with checks its mode, and code, file, line, function and format of each check."""
+    source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
+    assert run("warm", source, *_TARGET, "--checks", "async").code == 0
+    (row,) = run("--json", "inspect", "scatter.cu").document["outcomes"]
+    place = {"file": None, "line": 5, "function": "scatter"}
+    assert (row["checks"], row["failure_table"]) == ("async", [{"code": 0, **place, "message": "%d of %d"}])
+    lines = [" ".join(line.split()) for line in run("inspect", row["key"][:12]).out.splitlines()]
+    assert {"checks async", "0 5 scatter %d of %d"} <= set(lines)
+    assert run("warm", source, "--target", "cuda:sm_90").code == 0
+    (none,) = run("--json", "inspect", "scatter.cu", "--target", "cuda:sm_90").document["outcomes"]
+    assert (none["checks"], none["failure_table"]) == ("none", [])
+
+
 def test_why_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
     """A miss for another mode is a changed key, and the mode is the one field that changed."""
     source = write({"scatter.cu": _CHECKED}) / "scatter.cu"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from gpucache.model import Device, KeyField, Target
+from gpucache.model import Check, Device, KeyField, Target
 from gpucache.outcomes import (
     Answer,
     CacheEntry,
@@ -249,6 +249,24 @@ def _report(fields: int) -> EntryReport:
         tool_version="1.0",
         lowered_names=(("f<int>", "_Z1fIiEvv"),),
     )
+
+
+def test_a_failure_table_is_told_by_its_codes() -> None:
+    """With file, line, function and format of each check; without checks neither table nor mode."""
+    table = (Check(20, "index %d", "gather"), Check(3, "", "", "other.cl"))
+    text = _text(report.report(replace(_report(0), checks="async", failures=table), whole=False))
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert {"checks async", "0 20 gather index %d", "1 other.cl:3"} <= set(rows)
+    plain = _text(report.report(replace(_report(0), checks="none"), whole=False))
+    assert "Failure table" not in plain and "checks" not in plain
+
+
+def test_many_checks_are_counted_until_all_are_asked_for() -> None:
+    """Of many checks the first are shown and the rest counted; -v shows all."""
+    many = replace(_report(0), checks="sync", failures=tuple(Check(line, "x") for line in range(1, 101)))
+    short = " ".join(_text(report.report(many, whole=False)).split())
+    assert "23 24" in short and "24 25" not in short and "and 76 more checks; -v shows them" in short
+    assert "99 100" in " ".join(_text(report.report(many, whole=True)).split())
 
 
 def test_one_entry_is_told_whole() -> None:

@@ -13,7 +13,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.model import CacheKey, Check, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store import format as entry_format
 from gpucache.store.description import BUILD_LOG_CAP, decode_head, encode_head
 from gpucache.store.format import HEADER, Description, EntryFormatError, encode, read_head, read_sound
@@ -39,7 +39,7 @@ _HEADS = st.builds(
     lowered_names=st.dictionaries(_TEXT, _TEXT, max_size=3),
     toolchain=_PAIRS,
     toolchain_identity=_TEXTS,
-    failures=_PAIRS,
+    failures=st.lists(st.builds(Check, _NUMBER, _TEXT, _TEXT, _TEXT), max_size=3).map(tuple),
     has_log=st.booleans(),
     checks=_TEXT,
 )
@@ -173,6 +173,21 @@ def test_entry_of_another_key_is_misplaced(tmp_path: Path, make_entry: Callable[
 
 
 _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
+
+
+def test_a_table_that_tells_no_functions_is_read(make_entry: Callable[..., Entry]) -> None:
+    """Entries written before failure tables told functions and files keep theirs."""
+    fields = json.loads(encode_head(make_entry().head))
+    for row, check in ((["7", "%d"], Check(7, "%d")), (["7", "%d", "f", "a.h"], Check(7, "%d", "f", "a.h"))):
+        assert decode_head(json.dumps(fields | {"failures": [row]}).encode()).failures == (check,)
+
+
+@pytest.mark.parametrize("row", [[], ["7"], ["7", "", "f"], ["7", "", "", "", ""], ["x", ""], [7, ""], "7"])
+def test_a_table_of_other_rows_is_refused(row: object, make_entry: Callable[..., Entry]) -> None:
+    """A row holds a line in digits, a format, a function and a file, all of them text."""
+    fields = json.loads(encode_head(make_entry().head))
+    with pytest.raises(ValueError, match=r".+"):
+        decode_head(json.dumps(fields | {"failures": [row]}).encode())
 
 
 def test_a_head_that_tells_nothing_of_a_log_has_none(make_entry: Callable[..., Entry]) -> None:
