@@ -38,7 +38,7 @@ _CLI = frozenset(
         "assembly",
         "jobs",
         "exports",
-        "surroundings",
+        "caches.surroundings",
         "examples",
         "backends.options",
         "caches.interface",
@@ -78,7 +78,6 @@ ALLOWED: Mapping[str, frozenset[str]] = {
         {"leaves", "settings", "assembly", "engine", "backends", "caches.interface", "store.interface"}
     ),
     "exports": frozenset({"leaves", "caches", "backends"}),
-    "surroundings": frozenset({"leaves", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

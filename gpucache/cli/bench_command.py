@@ -18,11 +18,10 @@ def bench_command(
     as_is: bool,
 ) -> "BenchCase":
     """The case of the command after ``--``; raises UsageError where it cannot be started."""
+    from gpucache.caches.surroundings import KnownCaches
     from gpucache.engine import bench_command as engine
-    from gpucache.engine.load import measure_load
     from gpucache.host.scratch import scratch
     from gpucache.render.progress import display
-    from gpucache.surroundings import surroundings
 
     plan = engine.CommandPlan(given().command, runs, timeout, prepare or "", same_output, as_is, budget)
     with (
@@ -31,7 +30,7 @@ def bench_command(
     ):
         return engine.bench_command(
             plan,
-            surroundings(given().environment(), measure_load),
+            KnownCaches(given().environment()),
             place,
             lambda sentence: bar.show(0, 1, sentence),
         )

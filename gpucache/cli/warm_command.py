@@ -1,6 +1,5 @@
 """``gpucache warm -- COMMAND``: run it until it adds nothing new to any cache."""
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING
 from gpucache.cli.globals import given, leave
 
 if TYPE_CHECKING:
-    from gpucache.engine.settle import Proof
+    from gpucache.caches.surroundings import KnownCaches
+    from gpucache.engine.settling import Proof
     from gpucache.outcomes import SettleRun
 
 ENVIRONMENT_FILE = "gpucache.env"
@@ -16,18 +16,19 @@ ENVIRONMENT_FILE = "gpucache.env"
 
 def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
-    from gpucache.engine.settle import summarise_settle
+    from gpucache.caches.surroundings import KnownCaches
+    from gpucache.engine.settling import summarise_settle
     from gpucache.outcomes import ExitCode
     from gpucache.render import document, settling, timings
-    from gpucache.surroundings import notes, remove_unused, used
 
-    runs, proof = _run(timeout, into)
-    warmed = used(into.absolute(), os.environ) if into is not None else ()
+    around = KnownCaches(given().environment())
+    runs, proof = _run(around, timeout, into)
+    warmed = around.used(into.absolute()) if into is not None else ()
     written = proof.off if into is None else {one.cache for run in runs for one in run.growth}
-    summary = summarise_settle(runs, warmed, notes(written, os.environ), proof)
+    summary = summarise_settle(runs, warmed, around.notes(written), proof)
     if into is not None:
         _write(into / ENVIRONMENT_FILE, warmed)
-        remove_unused(into.absolute(), os.environ)
+        around.remove_unused(into.absolute())
     given().document(
         lambda: document.document("warm", map(settling.settle_run, runs), settling.settle_summary(summary))
     )
@@ -35,16 +36,13 @@ def warm_command(timeout: float, into: Path | None) -> None:
     leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 
 
-def _run(timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
-    from gpucache.engine.load import measure_load
-    from gpucache.engine.settle import MOST_RUNS
-    from gpucache.engine.warm_command import warm_command as warm
+def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
+    from gpucache.engine.settling import MOST_RUNS
+    from gpucache.engine.settling import warm_command as warm
     from gpucache.errors import CacheUnusableError
     from gpucache.host.scratch import scratch
     from gpucache.render.progress import display
-    from gpucache.surroundings import surroundings
 
-    around = surroundings(given().environment(), measure_load)
     moved = None if into is None else into.absolute()
     if moved is not None:
         try:

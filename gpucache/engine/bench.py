@@ -22,11 +22,11 @@ from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.samples import SampleJob
 from gpucache.engine.verdicts import NO_PAIR, NOT_REACHED, interrupted_after
 from gpucache.engine.warm import Job, WarmItem
-from gpucache.engine.watch import growth
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Built, Hit, Sample
+from gpucache.outcomes.growth import growth
 
 J = TypeVar("J")
 R = TypeVar("R")

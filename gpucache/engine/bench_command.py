@@ -18,10 +18,10 @@ from statistics import median_low
 from gpucache.engine import elsewhere
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.elsewhere import Clues, Homeless, Watched
-from gpucache.engine.settle import settle
+from gpucache.engine.load import measure_load
+from gpucache.engine.settling import Surroundings, settle
 from gpucache.engine.statistics import paired_ratio
 from gpucache.engine.verdicts import NO_PAIR, Evidence, interrupted_after, judge
-from gpucache.engine.watch import Snapshot, growth
 from gpucache.host.interrupts import disarm
 from gpucache.outcomes import (
     Arm,
@@ -34,30 +34,11 @@ from gpucache.outcomes import (
     SettleRun,
     Spread,
 )
+from gpucache.outcomes.growth import growth
 
 PHASE = "run"
 _SEED = 6
 _WARM_FOLDER = "warm"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """How caches are kept below a folder, and what they hold; given by whoever knows the caches."""
-
-    environ: Mapping[str, str]
-    """The user's own."""
-    isolate: Callable[[Path], Mapping[str, str]]
-    """The variables that keep every known cache below a folder, which is made."""
-    look: Callable[[Mapping[str, str], bool], Snapshot]
-    """What the caches of an environment hold; True for one below a folder of ours."""
-    load: Callable[[], Callable[[], float]]
-    """Begins to measure what others use of the cores; what it gives back ends it with the share."""
-    root_of: Callable[[Path], Path | None] = lambda _: None
-    """The root of the known cache that a folder belongs to; None for any other folder."""
-    notes: Callable[[Collection[str]], tuple[str, ...]] = lambda _: ()
-    """What is worth saying of caches that were written, a sentence each."""
-    off: frozenset[str] = frozenset()
-    """Caches that are off in the user's environment and are turned on where they are moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +73,7 @@ def bench_command(
         return replace(case, reason=f"the first runs failed: {primed[-1].error}")
     progress("looking where it caches")
     clues = Clues(primed[0].cpu_ns, homeless=bench.homeless(), places=bench.places(begun_ns))
-    end_load = around.load()
+    end_load = measure_load()
     samples: list[Sample] = []
     interrupted = False
     try:
@@ -128,7 +109,7 @@ class _Bench:
 
     def prime(self, progress: Callable[[str], None]) -> Iterator[SettleRun]:
         environ = self._environ(self.place / _WARM_FOLDER)
-        runs = settle(lambda: self._run(environ), lambda: self.around.look(environ, True))
+        runs = settle(lambda: self._run(environ), lambda: self.around.look(environ, private=True))
         for run in runs:
             progress(f"warming: run {run.number} done")
             yield run
@@ -173,9 +154,9 @@ class _Bench:
             )
         folder = self.place / (_WARM_FOLDER if arm is Arm.WARM else f"cold-{number}")
         environ = self._environ(folder)
-        before = self.around.look(environ, True)
+        before = self.around.look(environ, private=True)
         done = self._run(environ)
-        added = growth(before, self.around.look(environ, True))
+        added = growth(before, self.around.look(environ, private=True))
         if arm is Arm.COLD:
             shutil.rmtree(folder, ignore_errors=True)
         phases = ((PHASE, done.duration_ns),)

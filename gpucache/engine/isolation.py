@@ -8,8 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Arm, Held
+from gpucache.outcomes import Arm, Held, Snapshot
 
 DRIVERS = {
     "POCL_CACHE_DIR": "pocl",

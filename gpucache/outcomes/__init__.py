@@ -33,6 +33,7 @@ from gpucache.outcomes.evictions import (
 )
 from gpucache.outcomes.exits import ExitCode
 from gpucache.outcomes.exports import Exported
+from gpucache.outcomes.growth import Growth, Held, Snapshot
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.outcomes.reaches import Reach, Served
 from gpucache.outcomes.timings import (
@@ -42,8 +43,6 @@ from gpucache.outcomes.timings import (
     BenchCase,
     BenchVerdict,
     BreakEven,
-    Growth,
-    Held,
     Ratio,
     Sample,
     SettleRun,
@@ -99,6 +98,7 @@ __all__ = [
     "Served",
     "SettleRun",
     "SettleSummary",
+    "Snapshot",
     "Spread",
     "Verdict",
     "VerifySummary",

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+
+from gpucache.outcomes.growth import Growth
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""
@@ -38,27 +39,6 @@ class BenchVerdict(StrEnum):
     DEGRADED = "degraded"
     """The figures do not say what they seem to say; the reason tells why."""
     FAILED = "failed"
-
-
-class Held(NamedTuple):
-    """What tells an entry of a cache from another of the same name."""
-
-    size_bytes: int
-    made_ns: int = 0
-    """When it was written; 0 where its owner sets that at a hit, too."""
-    text: bool = False
-    """Whether it is text of an unknown owner, such as settings or a log, and so no entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """What a cache gained: entries that were not there or were written anew, and bytes."""
-
-    cache: str
-    entries: int
-    size_bytes: int
-    names: tuple[str, ...] = ()
-    """Some of the entries, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,14 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from gpucache.engine import bench_command as engine
-from gpucache.engine.bench_command import CommandPlan, Surroundings, bench_command
-from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Held, Sample
+from gpucache.engine.bench_command import CommandPlan, bench_command
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample
+from tests.surroundings import OneCache
 
 pytestmark = pytest.mark.slow
 
@@ -29,32 +28,20 @@ print("sum", os.getpid() if os.environ.get("RESTLESS") else "")
 """
 
 
-def _look(environ: Mapping[str, str], private: bool) -> Snapshot:
-    place = Path(environ["PLACE"])
-    files = place.iterdir() if place.is_dir() else ()
-    return {"app": {path.name: Held(path.stat().st_size) for path in files}}
-
-
 def _bench(
-    tmp_path: Path, *, load: float = 0.0, argv: tuple[str, ...] = (), same_output: bool = False,
+    tmp_path: Path, *, argv: tuple[str, ...] = (), same_output: bool = False,
     as_is: bool = False, root: Path | None = None, **environ: str,
 ) -> BenchCase:  # fmt: skip
-    around = Surroundings(
-        environ={**os.environ, "PLACE": str(tmp_path / "own"), **environ},
-        isolate=lambda folder: {"PLACE": str(folder)},
-        look=_look,
-        load=lambda: lambda: load,
-        root_of=lambda folder: root if root == folder else None,
-        notes=lambda written: tuple(f"wrote into {name}" for name in written),
-    )
+    around = OneCache({**os.environ, "PLACE": str(tmp_path / "own"), **environ}, root=root)
     command = argv or (sys.executable, "-c", _APP)
     plan = CommandPlan(command, 3, 60.0, same_output=same_output, as_is=as_is)
     return bench_command(plan, around, tmp_path / "bench")
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path) -> None:
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bench").mkdir()
+    monkeypatch.setattr(engine, "measure_load", lambda: lambda: 0.0)
 
 
 def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
@@ -144,9 +131,10 @@ def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
     assert any("never came to rest" in note for note in case.notes)
 
 
-def test_a_loaded_machine_is_told(tmp_path: Path) -> None:
+def test_a_loaded_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that were taken while others used the cores are not believed."""
-    case = _bench(tmp_path, load=0.6)
+    monkeypatch.setattr(engine, "measure_load", lambda: lambda: 0.6)
+    case = _bench(tmp_path)
     assert case.verdict is BenchVerdict.DEGRADED and "60 %" in case.reason
 
 

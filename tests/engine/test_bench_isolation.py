@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.engine.isolation import DRIVERS, make_place
-from gpucache.engine.watch import growth
 from gpucache.outcomes import Arm
+from gpucache.outcomes.growth import growth
 
 
 @pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM, Arm.DRIVER, Arm.PYOPENCL, Arm.CUDA_CORE])

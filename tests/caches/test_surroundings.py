@@ -5,17 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpucache.caches.redirects import PLAIN, make_folders, plain_places
-from gpucache.caches.redirects import redirects as groups
 from gpucache.caches.registry import SYSTEMS
-from gpucache.caches.watching import snapshot
-from gpucache.engine.watch import growth
+from gpucache.caches.surroundings import PLAIN, KnownCaches, plain_places
+from gpucache.outcomes import Snapshot
+from gpucache.outcomes.growth import growth
 from tests.caches.sycl.build import put
 
 
 def redirects(folder: Path, environ: dict[str, str]) -> dict[str, str]:
     """All variables that are set."""
-    return {name: value for group in groups(folder, environ) for name, value in group.variables}
+    return KnownCaches(environ).variables(folder)
+
+
+def snapshot(environ: dict[str, str], *, private: bool) -> Snapshot:
+    """What every known cache holds."""
+    return KnownCaches(environ).look(environ, private=private)
 
 
 def test_every_cache_has_a_place_of_its_own(tmp_path: Path) -> None:
@@ -48,8 +52,7 @@ def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
 
 def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
-    environment = redirects(tmp_path, {})
-    make_folders(tmp_path, environment)
+    environment = dict(KnownCaches({}).isolate(tmp_path))
     put(Path(environment["SYCL_CACHE_DIR"]))
     Path(environment["TRITON_CACHE_DIR"], "kernel.cubin").write_bytes(b"x" * 7)
     Path(environment["TRITON_CACHE_DIR"], "empty").write_bytes(b"")

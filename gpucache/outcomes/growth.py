@@ -1,13 +1,35 @@
-"""What caches gained between two moments. Pure."""
+"""What caches hold at one moment, and what they gained between two. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpucache.outcomes import Growth, Held
+NAMES_KEPT = 8
+
+
+class Held(NamedTuple):
+    """What tells an entry of a cache from another of the same name."""
+
+    size_bytes: int
+    made_ns: int = 0
+    """When it was written; 0 where its owner sets that at a hit, too."""
+    text: bool = False
+    """Whether it is text of an unknown owner, such as settings or a log, and so no entry."""
+
 
 Snapshot = Mapping[str, Mapping[str, Held]]
 """Entries of each cache, by name: what an entry is called, and what tells it from another."""
 
-NAMES_KEPT = 8
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a cache gained: entries that were not there or were written anew, and bytes."""
+
+    cache: str
+    entries: int
+    size_bytes: int
+    names: tuple[str, ...] = ()
+    """Some of the entries, for people."""
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:

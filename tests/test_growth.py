@@ -1,7 +1,6 @@
 """What caches gained between two moments."""
 
-from gpucache.engine.watch import NAMES_KEPT, growth, joined
-from gpucache.outcomes import Growth, Held
+from gpucache.outcomes.growth import NAMES_KEPT, Growth, Held, growth, joined
 
 
 def test_new_and_larger_entries_count() -> None:

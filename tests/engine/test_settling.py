@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from gpucache.engine.commands import CommandRun
-from gpucache.engine.settle import settle, summarise_settle
-from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Held
+from gpucache.engine.settling import settle, summarise_settle
+from gpucache.outcomes import Held, Snapshot
 
 _GOOD = CommandRun(5, "", "")
 

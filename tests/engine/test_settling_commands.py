@@ -3,16 +3,13 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gpucache.engine.bench_command import Surroundings
-from gpucache.engine.settle import summarise_settle
-from gpucache.engine.warm_command import warm_command
-from gpucache.engine.watch import Snapshot
-from gpucache.outcomes import Held, SettleSummary
+from gpucache.engine.settling import summarise_settle, warm_command
+from gpucache.outcomes import SettleSummary
+from tests.surroundings import OneCache
 
 # It works hard unless its cache has the answer; PINNED is a place that only it knows.
 _APP = """
@@ -28,22 +25,10 @@ except OSError:
 """
 
 
-def _look(environ: Mapping[str, str], private: bool) -> Snapshot:
-    place = Path(environ["PLACE"])
-    files = place.iterdir() if place.is_dir() else ()
-    return {"app": {path.name: Held(path.stat().st_size) for path in files}}
-
-
 def _warm(
     tmp_path: Path, into: Path | None, code: str = _APP, off: frozenset[str] = frozenset(), **environ: str
 ) -> SettleSummary:
-    around = Surroundings(
-        environ={**os.environ, "PLACE": str(tmp_path / "own"), **environ},
-        isolate=lambda folder: {"PLACE": str(folder)},
-        look=_look,
-        load=lambda: lambda: 0.0,
-        off=off,
-    )
+    around = OneCache({**os.environ, "PLACE": str(tmp_path / "own"), **environ}, off)
     place = tmp_path / "place"
     place.mkdir(exist_ok=True)
     argv = (sys.executable, "-c", code)

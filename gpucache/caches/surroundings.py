@@ -1,0 +1,257 @@
+"""Every known cache of an environment: which variables move it, what it holds, and whose a folder is.
+
+Owns the caches that have no module of their own: a variable, and a place below the home folder (source:
+each project's documentation of its variables). Those with a module answer for themselves. A cache that is
+off until a variable is set is turned on where it is moved.
+
+Owns, too, what counts as an entry: what a system says is one, else a file. Entries are told apart by name,
+size and the time they were written, so that a cache which is emptied and filled again at each start is
+seen. Empty files are none, as several owners leave one at each start, nor are those that an owner rewrites
+at a hit. Of programs that gpucache does not know neither are logs and text that is no PTX (settings, lists
+of recent files), which are marked as text, nor what SQLite keeps for those that have a database open, which
+each of them writes anew. Must not run anything, nor know why somebody compares two moments.
+"""
+
+import os
+from codecs import getincrementaldecoder
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from gpucache.caches.interface import Cache, System
+from gpucache.caches.registry import OWN, SYSTEMS, load_system, systems
+from gpucache.errors import GpucacheError
+from gpucache.outcomes.growth import Held, Snapshot, entries
+from gpucache.payload import PayloadKind, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A cache known by its folder alone."""
+
+    name: str
+    variable: str
+    default: str
+    """Below the home folder, or below the cache folder where it begins with ``~cache``; empty for none."""
+    below: str = ""
+    """The part of the folder that holds entries."""
+    turn_on: tuple[tuple[str, str], ...] = ()
+    """What else makes its programs keep all they compile, where the variable is not set."""
+    rewritten: str = ""
+    """A pattern of the files that a hit rewrites, which are no entries."""
+
+
+PLAIN = (
+    Plain(OWN, "GPUCACHE_DIR", "~cache/gpucache", "v1/entries"),
+    Plain("intel-neo", "NEO_CACHE_DIR", "~cache/neo_compiler_cache"),
+    Plain("mesa", "MESA_SHADER_CACHE_DIR", "~cache/mesa_shader_cache"),
+    Plain("amd-comgr", "AMD_COMGR_CACHE_DIR", "~cache/comgr"),
+    Plain("miopen", "MIOPEN_CUSTOM_CACHE_DIR", "~cache/miopen"),
+    Plain("triton", "TRITON_CACHE_DIR", ".triton/cache"),
+    Plain("inductor", "TORCHINDUCTOR_CACHE_DIR", ""),
+    Plain("vllm", "VLLM_CACHE_ROOT", "~cache/vllm"),
+    Plain("cupy", "CUPY_CACHE_DIR", ".cupy/kernel_cache"),
+    Plain("numba", "NUMBA_CACHE_DIR", ""),
+    Plain("warp", "WARP_CACHE_PATH", "~cache/warp"),
+    Plain("taichi", "TI_OFFLINE_CACHE_FILE_PATH", "~cache/taichi/ticache"),
+    Plain(
+        "jax",
+        "JAX_COMPILATION_CACHE_DIR",
+        "",
+        turn_on=(
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+        rewritten="*-atime",
+    ),
+)
+DRIVERS = frozenset({"pocl", "cuda", "intel-neo", "mesa", "amd-comgr"})
+"""The caches that drivers keep below every program."""
+XDG = "XDG_CACHE_HOME"
+OTHERS = "others"
+"""What lies below the cache folder and belongs to no known cache."""
+
+_TURNED_ON = {
+    "sycl": ("SYCL_CACHE_PERSISTENT", "SYCL's persistent cache"),
+    "jax": ("JAX_COMPILATION_CACHE_DIR", "JAX's compilation cache"),
+}
+_DEEPEST = 6
+"""How far below its root an entry of a known cache lies at most."""
+_FILES = 200_000
+_HEAD_BYTES = 4096
+# The last is SQLite's index of its log, https://sqlite.org/walformat.html
+_NO_ENTRIES = (".log", ".lock", "-shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The variables that belong together: where caches are, and what turns them on there."""
+
+    caches: tuple[str, ...]
+    """The names of the caches that they move."""
+    variables: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCaches:
+    """The known caches around a program that runs in an environment."""
+
+    environ: Mapping[str, str]
+    """The user's own."""
+    only: frozenset[str] | None = None
+    """The names of those that are moved and looked at; None for all of them."""
+
+    def groups(self, folder: Path) -> Iterator[Group]:
+        """The variables that put every cache below a folder."""
+        shared = [OTHERS]
+        groups = []
+        for system in self._systems():
+            found = system.isolation(folder).environment
+            own = tuple(pair for pair in found if pair[0] != XDG)
+            if own:
+                groups.append(Group((system.name,), own))
+            elif found:
+                shared.append(system.name)
+        for plain in PLAIN:
+            turn_on = () if self.environ.get(plain.variable) else plain.turn_on
+            groups.append(Group((plain.name,), ((plain.variable, str(folder / plain.name)), *turn_on)))
+        for group in (Group(tuple(shared), ((XDG, str(folder / "xdg")),)), *groups):
+            if self.only is None or self.only & set(group.caches):
+                yield group
+
+    def variables(self, folder: Path) -> dict[str, str]:
+        """All of them, by name."""
+        return dict(pair for group in self.groups(folder) for pair in group.variables)
+
+    def isolate(self, folder: Path) -> Mapping[str, str]:
+        """The same, once what some owners do not make themselves (NEO, Mesa) is there; raises OSError."""
+        own = self.variables(folder)
+        made = [own[plain.variable] for plain in PLAIN if plain.variable in own]
+        for path in filter(None, (own.get(XDG), *made)):
+            Path(path).mkdir(parents=True, exist_ok=True)
+        return own
+
+    def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
+        """The variables of the caches below a folder that hold entries."""
+        held = self.look({**self.environ, **self.variables(folder)}, private=True)
+        full = {name for name, found in held.items() if entries({name: found})}
+        return tuple(
+            pair for group in self.groups(folder) if full & set(group.caches) for pair in group.variables
+        )
+
+    def remove_unused(self, folder: Path) -> None:
+        """Remove what was made below a folder for caches that nobody filled."""
+        for value in self.variables(folder).values():
+            if Path(value).is_relative_to(folder):
+                with suppress(OSError):
+                    Path(value).rmdir()
+
+    def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
+        """What they hold in an environment; with ``private`` what else lies below the cache folder, too."""
+        held: dict[str, dict[str, Held]] = {}
+        roots: list[Path] = []
+        for cache in self._opened(environ):
+            roots.append(Path(cache.location().root))
+            held.setdefault(cache.name, {}).update(_entries(cache))
+        for plain, folder in plain_places(environ):
+            if self.only is not None and plain.name not in self.only:
+                continue
+            roots.append(folder)
+            # A hit of ours sets the time of an entry; of others a new time is a file written anew.
+            files = _files(folder, (), timed=plain.name != OWN)
+            found = ((name, one) for name, one in files if not fnmatch(name, plain.rewritten))
+            held.setdefault(plain.name, {}).update(found)
+        if private and environ.get(XDG):
+            below = Path(environ[XDG])
+            strangers = _files(below, tuple(roots), timed=True)
+            held[OTHERS] = {
+                name: one._replace(text=_is_text(below / name))
+                for name, one in strangers
+                if not name.endswith(_NO_ENTRIES)
+            }
+        return held
+
+    def root_of(self, path: Path) -> Path | None:
+        """The root of the known cache that a folder lies in; None for any other folder."""
+        plain = next((root for _, root in plain_places(self.environ) if path.is_relative_to(root)), None)
+        candidates = (path, *path.parents[:_DEEPEST])
+        return plain or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
+
+    @property
+    def off(self) -> frozenset[str]:
+        """Caches that are off in the environment, and on where they are moved."""
+        return frozenset(
+            cache for cache, (variable, _) in _TURNED_ON.items() if not self.environ.get(variable)
+        )
+
+    def notes(self, written: Collection[str]) -> tuple[str, ...]:
+        """A sentence for each cache that was written and that is off in the environment."""
+        return tuple(
+            f"{title} was turned on; in your environment it is off, as {variable} is not set"
+            for cache, (variable, title) in _TURNED_ON.items()
+            if cache in written and cache in self.off
+        )
+
+    def _systems(self) -> Iterator[System]:
+        return (load_system(name) for name in SYSTEMS if self.only is None or name in self.only)
+
+    def _opened(self, environ: Mapping[str, str]) -> Iterator[Cache]:
+        for system in self._systems():
+            for location in system.locations(environ):
+                if location.root and Path(location.root).exists():
+                    with suppress(GpucacheError):
+                        yield system.open(location)
+
+
+def plain_places(environ: Mapping[str, str]) -> Iterator[tuple[Plain, Path]]:
+    """Every cache without a module, with the folder of its entries in an environment."""
+    for plain in PLAIN:
+        place = environ.get(plain.variable) or _default(plain, environ)
+        if place:
+            yield plain, Path(place) / plain.below
+
+
+def _default(plain: Plain, environ: Mapping[str, str]) -> str:
+    home = environ.get("HOME", "")
+    if not plain.default or not home:
+        return ""
+    if plain.default.startswith("~cache/"):
+        caches = environ.get(XDG) or f"{home}/.cache"
+        return f"{caches}/{plain.default.removeprefix('~cache/')}"
+    return f"{home}/{plain.default}"
+
+
+def _entries(cache: Cache) -> Iterator[tuple[str, Held]]:
+    with suppress(GpucacheError):
+        for entry in cache.scan():
+            yield f"{entry.program} {entry.key}".strip(), Held(entry.size_bytes, entry.created_ns)
+
+
+def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[tuple[str, Held]]:
+    """Files below a folder that are not empty, links not followed, at most so many."""
+    number = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if Path(place, name) not in without]
+        for name in names:
+            path = Path(place, name)
+            with suppress(OSError):
+                status = path.lstat()
+                if status.st_size and path not in without:
+                    made_ns = status.st_mtime_ns if timed else 0
+                    yield str(path.relative_to(folder)), Held(status.st_size, made_ns)
+            number += 1
+            if number >= _FILES:
+                return
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file begins as text does, and as nothing compiled does; PTX is text, and compiled."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        getincrementaldecoder("utf-8")().decode(head)
+    except (OSError, UnicodeDecodeError):
+        return False
+    return b"\0" not in head and describe(head).kind is not PayloadKind.PTX
