@@ -113,6 +113,8 @@ class Isolation:
     environment: tuple[tuple[str, str], ...] = ()
     lacking: str = ""
     """What cannot be redirected, as a sentence; empty where everything can."""
+    turn_on: tuple[tuple[str, str], ...] = ()
+    """What is set as well where its programs keep nothing as their environment is."""
 
 
 class System(Protocol):

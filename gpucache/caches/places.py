@@ -1,21 +1,117 @@
-"""What is wrong with the place where a cache lives, each with the line that mends it.
+"""Where a cache lives, what decided that, and what is wrong with the place, each with the line that mends it.
 
-Owns the questions about a path that do not depend on whose cache it is. Must not know any format.
+Owns the questions about a path that do not depend on whose cache it is. A system says with a ``Place`` which
+variables and folders its programs look at. Must not know any format.
 """
 
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Ground, Mount, mount_of, mounts
 from gpucache.errors import CacheUnusableError
 from gpucache.units import format_size
 
 FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
+WINDOWS = os.name == "nt"
 _ADMINISTRATOR = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable that names the place of a cache, or a folder above it. An empty one counts as unset."""
+
+    name: str
+    below: str = ""
+    """What the owner adds to the variable's value."""
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        """The place, and the variable that decided it; None where it is not set."""
+        value = environ.get(self.name)
+        return (Path(value, self.below), self.name) if value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A place below the home folder."""
+
+    below: str
+    expanded: bool = False
+    """Whether the owner asks as ``os.path.expanduser`` does: an empty HOME is the top, and without one the
+    user's record decides."""
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        """The place, and what decided it; None where there is no home."""
+        decided_by = "USERPROFILE" if WINDOWS else "HOME"
+        home = environ.get(decided_by)
+        if self.expanded and home is None:
+            home, decided_by = _home_on_record(), "the user's record"
+        if home or (self.expanded and home is not None):
+            return Path(home or os.sep, self.below), decided_by
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where programs look for a cache in an environment, and which variables change that: facts alone."""
+
+    ways: tuple[Var | Home, ...]
+    """In the order in which the owner asks them; the first that answers decides."""
+    move: str
+    """What puts the cache elsewhere, as a clause: the remedy of whatever is wrong with the place."""
+    nowhere: str
+    """Why an environment can lack a place, and what to set; a clause."""
+    off: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By variable the values, in lower case, with which programs use no cache."""
+    along: tuple[tuple[str, str], ...] = ()
+    """Variables that are set with every redirection, such as a limit that is to be out of the way."""
+    turn_on: tuple[tuple[str, str], ...] = ()
+    """Variables that are set with it where programs keep nothing as their environment is."""
+    leaf: str = ""
+    """The last part of a redirected place; the system's name where it is empty."""
+    lacking: str = ""
+    """What no variable redirects, as a sentence; empty where all is redirected."""
+    makes: bool = True
+    """Whether the owner makes the place where it is missing."""
+    runs: bool = False
+    """Whether the owner loads libraries from there."""
+    opt_in: bool = False
+    """Whether no variable says that programs use it, so that a place counts as used once it is there."""
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        """The place as the environment names it, maybe a relative one, and what decided it; None for none."""
+        return next(filter(None, (way.find(environ) for way in self.ways)), None)
+
+    def why_off(self, environ: Mapping[str, str]) -> str:
+        """Why programs use no cache, as a sentence; empty where they use it."""
+        for name, values in self.off.items():
+            if environ.get(name, "").lower() in values:
+                return f"{name}={environ[name]} turns the cache off, so every start compiles; unset it"
+        return ""
+
+    def relative(self, named: Path, decided_by: str) -> str:
+        """What is wrong with a place that is not absolute; empty for one that is."""
+        if named.is_absolute():
+            return ""
+        first = next((way.name for way in self.ways if isinstance(way, Var)), decided_by)
+        other = f", or {first}" if first != decided_by else ""
+        return (
+            f"{decided_by} makes it {named}, another place for every current directory; set an absolute path "
+            f"in {decided_by}{other}"
+        )
+
+    def isolation(self, folder: Path, name: str) -> Isolation:
+        """What puts the cache below a folder: its first variable, which others may follow as well."""
+        first = next((way for way in self.ways if isinstance(way, Var)), None)
+        if first is None:
+            return Isolation(lacking=self.lacking)
+        place = folder if first.below else folder / (self.leaf or name)
+        return Isolation(((first.name, str(place)), *self.along), self.lacking, self.turn_on)
 
 
 def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -> tuple[str, ...]:
@@ -32,6 +128,19 @@ def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -
         return (f"it cannot be looked at ({getattr(error, 'strerror', None) or error}); {move}",)
     found = [distrust(status, move=move), _unwritable(root, move)]
     return (*filter(None, found), *_ground(root, move=move, runs=runs), *_room(root, move))
+
+
+def closed(root: Path, *, move: str) -> str:
+    """Why nothing can be known of what lies at a place; empty where it can. Raises nothing."""
+    try:
+        folder = stat.S_ISDIR(root.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        return f"it cannot be looked at ({getattr(error, 'strerror', None) or error}); {move}"
+    if os.access(root, os.R_OK | os.X_OK if folder else os.R_OK):
+        return ""
+    return f"{root} may not be read by this user, so what it holds is not known; {move}"
 
 
 def require_folder(root: Path, remedy: str) -> None:
@@ -132,3 +241,30 @@ def _room(root: Path, move: str) -> Iterator[str]:
     free = space.f_bavail * space.f_frsize
     if space.f_blocks and free < LITTLE_BYTES:
         yield f"only {format_size(free)} are free on its file system or quota; make room, or {move}"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there. Raises nothing."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def absolute(path: Path) -> Path:
+    """A path from the root; as it stands where the current directory is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
+
+
+def _home_on_record() -> str | None:
+    if sys.platform == "win32":
+        return None
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a user without a name
+        return None

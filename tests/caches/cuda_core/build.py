@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucache.caches.cuda_core import SYSTEM
-from gpucache.caches.cuda_core.cache import CudaCoreCache
+from gpucache.caches.interface import Cache
 from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n{\n ret;\n}\n"
@@ -46,13 +46,13 @@ def temporary(root: Path, name: str, age_ns: int, now_ns: int) -> Path:
     return path
 
 
-def opened(root: Path, clock: int | None = None) -> CudaCoreCache:
+def opened(root: Path, clock: int | None = None) -> Cache:
     """The cache at a root, at some time of day."""
     location = Location("cuda.core", str(root), "--cache", enabled=True)
-    return CudaCoreCache(location, lambda: clock) if clock is not None else SYSTEM.open(location)
+    return SYSTEM.open(location, lambda: clock) if clock is not None else SYSTEM.open(location)
 
 
-def only(cache: CudaCoreCache) -> CacheEntry:
+def only(cache: Cache) -> CacheEntry:
     """The one entry of a cache."""
     (entry,) = cache.scan()
     return entry

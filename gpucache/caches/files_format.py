@@ -1,0 +1,178 @@
+"""A format whose entries are files, or folders of files: what all such systems have in common.
+
+Owns whom files are believed from, how an entry's files are removed, and what is told of everything that is
+no entry: links, folders that do not open, what dead writers left, strangers. A system says which files there
+are with its layout, and what they hold.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from gpucache.caches import files, places
+from gpucache.caches.format import Format
+from gpucache.caches.layout import HERE, Files, Layout, Node, Role
+from gpucache.caches.strangers import Strangers
+from gpucache.errors import FormatError
+from gpucache.outcomes import Checked, FindingKind, Kept, Problem
+from gpucache.units import format_age, format_size
+
+_BEGINNING_BYTES = 64 << 10
+
+
+class FilesFormat(Format[Files]):
+    """A cache whose entries are files, or folders of files, that a layout names.
+
+    Everything in it that the layout does not name is a stranger: told, and never touched.
+    """
+
+    layout: ClassVar[Layout]
+    item: ClassVar[type] = Files
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether something in a folder is called as an entry is."""
+        return cls.layout.holds_an_entry(path)
+
+    def items(self, prefix: str) -> Iterator[Files]:
+        """What the layout names."""
+        return self.layout.items(self.root, prefix)
+
+    def bars(self, item: Files) -> Problem | None:
+        """A link, a pipe or such in the place of a file."""
+        for name, status in item.seen.items():
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                return self.no_file(status, name if len(item.seen) > 1 else "it")
+        return None
+
+    def no_file(self, status: os.stat_result, what: str) -> Problem:
+        """What is told of a link, a pipe or such in the place of an entry's file."""
+        if stat.S_ISLNK(status.st_mode):
+            return Problem(
+                FindingKind.UNTRUSTED,
+                f"{what} is a link, which {self.owner} follows: who can write to what it names chooses the "
+                "binary",
+            )
+        return Problem(
+            FindingKind.UNTRUSTED,
+            f"{what} is no regular file: a program that asks for it fails or waits for ever",
+        )
+
+    def trust(self, item: Files) -> Iterator[Problem]:
+        """What others own, or may write to."""
+        for name, status in item.seen.items():
+            if why := places.distrust(status, move=self.place.move):
+                what = "" if len(item.seen) == 1 else "of its folder: " if name == HERE else f"{name}: "
+                yield Problem(FindingKind.UNTRUSTED, what + why)
+
+    def unchanged(self, item: Files) -> bool:
+        """Every file is as the scan saw it."""
+        return item.unchanged()
+
+    def remove(self, item: Files) -> Kept | None:
+        """Its files, one by one in the order of ``removal_order``, and the folder where it is one."""
+        if not item.unchanged():
+            return Kept()
+        for name in self.removal_order(item.names):
+            *below, last = name.split("/")
+            with suppress(FileNotFoundError), item.open(*below) as folder:
+                if stat.S_ISDIR(item.seen[name].st_mode):
+                    folder.rmdir(last)
+                else:
+                    folder.unlink(last)
+        if item.path == item.folder:
+            with files.open_folder(item.root, *item.parts[:-1]) as above:
+                above.rmdir(item.parts[-1])
+        return None
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The names of an entry in the order in which they go: first what a program looks for first."""
+        return sorted(names, reverse=True)
+
+    def is_foreign(self) -> bool:
+        """Whether nothing in the root is called as the owner calls it."""
+        return self.layout.is_foreign(self.root)
+
+    def beside(self) -> Iterator[Checked]:
+        """Folders that others may write to, links, what dead writers left, and strangers."""
+        strange = Strangers()
+        for node in self.layout.beside(self.root):
+            told = self._beside(node)
+            if told is not None:
+                yield self.told(self.root.joinpath(*node.parts), told)
+            elif node.role is Role.STRANGER or (node.role is Role.LEFT and not self._is_own(node)):
+                strange.add(node.parts[0])
+        if strange.count:
+            detail = (
+                f"it holds {strange} as well: {self.owner} neither reads nor removes it; keep it elsewhere"
+            )
+            yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
+
+    def stranger(self, node: Node) -> Problem:
+        """What is told of a stranger in a folder below the root; those in the root are told together."""
+        beside_left = any(len(node.parts) == one.pattern.count("/") + 1 for one in self.layout.left)
+        return Problem(
+            FindingKind.LEFTOVER,
+            f"it is none of {self.owner}'s by its name or by what it holds, so it stays; move it elsewhere"
+            if beside_left
+            else f"{self.owner} neither reads nor removes it; keep it elsewhere",
+        )
+
+    def is_left(self, start: bytes) -> bool:
+        """Whether a file that is named as what dead writers leave begins as one, with so much of it; an empty
+        one does. What people keep may have such a name by chance."""
+        return not start
+
+    def clear(self, checked: Checked) -> Checked:
+        """Remove what a dead writer left, if it still is that."""
+        path = Path(checked.entry)
+        with suppress(OSError, ValueError):
+            parts = path.relative_to(self.root).parts
+            left = self.layout.left_at(parts)
+            if left is None:
+                return checked
+            with files.open_folder(self.root, *parts[:-1]) as folder:
+                node = Node(Role.LEFT, parts, folder.lstat(parts[-1]), left)
+                if self._is_old(node) and self._is_own(node):
+                    folder.unlink(parts[-1])
+                    return checked.mended()
+        return checked
+
+    def _beside(self, node: Node) -> Problem | None:
+        """What is wrong with something that is no entry; None where nothing is, or where it is told later."""
+        name = node.parts[-1] if node.parts else self.root.name
+        match node.role:
+            case Role.FOLDER:
+                why = places.distrust(node.status, move=self.place.move)
+                return Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}") if why else None
+            case Role.LINK:
+                detail = f"{name} is a link, which {self.owner} follows and gpucache does not"
+                return Problem(FindingKind.UNTRUSTED, detail, "name its own place")
+            case Role.CLOSED:
+                error = node.error.strerror if node.error else ""
+                path = self.root.joinpath(*node.parts)
+                detail = f"{path} cannot be read ({error}), so what it holds is not known"
+                return Problem(FindingKind.UNTRUSTED, detail, "mend its rights")
+            case Role.LEFT if self._is_own(node):
+                if not self._is_old(node):
+                    return None
+                age = format_age(self.now_ns() - node.status.st_mtime_ns)
+                size = format_size(node.status.st_size)
+                return Problem(FindingKind.LEFTOVER, f"left by a writer that was stopped, {size}, {age} old")
+        return self.stranger(node) if len(node.parts) > 1 else None
+
+    def _is_old(self, node: Node) -> bool:
+        return node.left is not None and node.status.st_mtime_ns < self.now_ns() - node.left.age_ns
+
+    def _is_own(self, node: Node) -> bool:
+        if not stat.S_ISREG(node.status.st_mode):
+            return False
+        try:
+            with files.open_folder(self.root, *node.parts[:-1]) as folder:
+                start = files.read_part(folder, node.parts[-1], 0, _BEGINNING_BYTES)
+        except (OSError, FormatError):
+            return False
+        return not start or self.is_left(start)

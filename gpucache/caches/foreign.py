@@ -1,0 +1,392 @@
+"""The engine of every cache that is not ours: a system and its caches, made from a format.
+
+Owns what is the same for all of them: which errors are a finding, a note or a refusal, what is kept since it
+changed, whose it is not or is locked, what a repair marks, and the answer to a key. What one program's cache
+is made of is its format's to say (``gpucache.caches.format``). Must not know any system.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Generic, cast
+
+from gpucache import payload as payloads
+from gpucache.caches.format import (
+    Answers,
+    Clock,
+    Format,
+    HeldError,
+    Locked,
+    Look,
+    Mends,
+    Reports,
+    T,
+    Together,
+    Whole,
+)
+from gpucache.caches.interface import Isolation, Wanted
+from gpucache.caches.places import closed
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.model import KeyField
+from gpucache.outcomes import (
+    CacheEntry,
+    Checked,
+    EntryReport,
+    Finding,
+    FindingKind,
+    Kept,
+    Location,
+    Problem,
+    Reach,
+    Served,
+    Verdict,
+)
+
+_LOOKED_AT = 1000
+"""Entries that are looked at to learn whose a cache is."""
+_KEY = re.compile(r"[0-9a-f]{4,}")
+_REMOVED = "it was removed while it was being checked"
+_CHANGED = "it changed while it was being checked; check again"
+
+
+class ForeignSystem(Generic[T]):
+    """A kind of cache, from its format: a ``gpucache.caches.interface.System``."""
+
+    def __init__(self, made: type[Format[T]]) -> None:
+        self._format = made
+        self.name = made.name
+        self.title = made.title
+        self.nowhere = made.place.nowhere
+        self.wanted: Mapping[str, str] = made.wanted
+        self.tracing: Mapping[str, str] = made.tracing
+
+    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        """Where its programs would look in this environment, in their order, there or not."""
+        return tuple(self._format.locations(environ))
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or folder looks like one of its caches. Raises nothing."""
+        try:
+            return self._format.recognises(path)
+        except (OSError, ValueError):
+            return False
+
+    def open(self, location: Location, clock: Clock = time.time_ns) -> "ForeignCache[T]":
+        """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
+        root = Path(location.root)
+        self._format.require(root)
+        problems = location.problems or tuple(self._format.at_place(root))
+        made = self._format(replace(location, problems=problems), clock)
+        return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)
+
+    def isolation(self, folder: Path) -> Isolation:
+        """What makes its programs keep their cache below a folder."""
+        return self._format.place.isolation(folder, self.name)
+
+
+class ForeignCache(Generic[T]):
+    """One cache of others, from its format: a ``gpucache.caches.interface.Cache``."""
+
+    def __init__(self, made: Format[T]) -> None:
+        self._format = made
+        self.name = made.name
+        self._root = made.root
+        self._shown: bool | None = None
+
+    def location(self) -> Location:
+        """Where it lives and what is wrong with the place."""
+        return self._format.location
+
+    def scan(self) -> Iterator[CacheEntry]:
+        """Every entry, one by one; raises CacheUnusableError where the place cannot be read at all."""
+        return self._scan("")
+
+    def find(self, prefix: str) -> list[CacheEntry]:
+        """Entries whose key begins with some digits."""
+        return list(self._scan(prefix))
+
+    def report(self, entry: CacheEntry) -> EntryReport:
+        """What it stores about itself, and what its payload is; raises FormatError."""
+        item = self._item(entry)
+        if isinstance(self._format, Reports):
+            try:
+                return self._format.report(item, entry)
+            except OSError as error:
+                raise _unread(entry, error) from error
+        info = payloads.describe(self._payload(entry))
+        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
+        if self._format.opaque:
+            fields.append(KeyField("inputs of the key", f"not stored by {self._format.owner}"))
+        return EntryReport(entry, tuple(fields), info.pairs)
+
+    def extract(self, entry: CacheEntry) -> bytes:
+        """The payload; raises FormatError where what the entry holds is not sound."""
+        item = self._item(entry)
+        try:
+            barred = self._format.bars(item)
+            found = [barred] if barred else list(self._format.check(item))
+        except OSError as error:
+            raise _unread(entry, error) from error
+        if wrong := next((one for one in found if one.kind is not None and one.kind.wrong), None):
+            raise FormatError(f"{entry.path} is {wrong.kind}: {wrong.detail}")
+        return self._payload(entry)
+
+    def check(self, entry: CacheEntry) -> Checked:
+        """An entry checked whole, leaving its last use alone."""
+        item = self._item(entry)
+        try:
+            found = list(self._problems(item))
+            notes = () if self._format.bars(item) else tuple(self._format.notes(item))
+            if found and not self._format.unchanged(item):
+                return Checked(entry.key, notes=(_CHANGED,), counts=False)
+        except FileNotFoundError:
+            return Checked(entry.key, notes=(_REMOVED,), counts=False)
+        except PermissionError as error:
+            found, notes = [self._format.unreadable(error)], ()
+        except OSError as error:
+            note = f"{entry.key[:12]} cannot be read ({error.strerror})"
+            return Checked(entry.key, notes=(note,), counts=False)
+        return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), notes)
+
+    def leftovers(self) -> Iterator[Checked]:
+        """What belongs to no entry, and what is wrong with the cache as a whole."""
+        made = self._format
+        if why := closed(self._root, move=made.place.move):
+            yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
+            return
+        if made.is_foreign():
+            detail = f"{self._root} is no cache of {made.owner}, so nothing in it is looked at"
+            foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
+            yield made.told(self._root, foreign)
+            return
+        try:
+            yield from made.beside()
+            if isinstance(made, Whole):
+                yield from made.whole()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
+        """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
+        item = self._item(entry)
+        if entry.stays:
+            return Kept(entry.stays)
+        made = self._format
+        try:
+            with made.lock(item) if isinstance(made, Locked) else nullcontext():
+                return made.remove(item)
+        except HeldError as held:
+            return Kept(str(held))
+        except OSError as error:
+            return Kept.by(error, self._root)
+
+    def settle(self) -> Sequence[str]:
+        """Do what the owner's rules ask for after removals."""
+        return self._format.settle()
+
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
+        """Take what is wrong out of the way, so that the owner makes it anew; what is gone is marked."""
+        if entry is None:
+            return checked if self._format.is_foreign() else self._format.clear(checked)
+        item = self._item(entry)
+        if self._format.leaves_to_owner and not item.owned:
+            return checked
+        made = self._format
+        if isinstance(made, Mends):
+            return self._mended(made, item, checked)
+        if not any(finding.kind in made.mends for finding in checked.findings):
+            return checked
+        kept = self.remove(entry, "repair")
+        if kept is None or kept.gone:
+            return checked.mended()
+        return _unmended(checked, kept.reason, made.mends)
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+        """Whether the cache would answer what is wanted; raises UsageError."""
+        made = self._format
+        for name in wanted:
+            if name not in made.wanted:
+                rest = f"; ask for {', '.join(made.wanted)}" if made.wanted else _NO_FIELDS
+                raise UsageError(f"{made.owner}'s cache has no field {name!r}{rest}")
+        if not made.location.enabled and not made.place.opt_in:
+            why = next(iter(made.location.problems), f"{made.owner} is told not to use it")
+            yield Reach(self.name, "a program", Verdict.NOT_CONSULTED, why)
+        elif isinstance(made, Answers):
+            yield from made.answer(wanted)
+        elif keys := wanted.get("key", ()):
+            yield from map(self._answer, keys)
+        else:
+            yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, made.opaque)
+
+    def _scan(self, prefix: str) -> Iterator[CacheEntry]:
+        if self._format.is_foreign():
+            return
+        try:
+            for item in self._format.items(prefix):
+                entry, shows = self._looked(item)
+                if entry is not None:
+                    own = entry.stays or shows or self._is_shown()
+                    yield entry if own else replace(entry, stays=self._unproven())
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # the last is told by leftovers
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _looked(self, item: T) -> tuple[CacheEntry | None, bool]:
+        """An entry as a scan shows it, and whether it shows whose it is; None where there is none."""
+        try:
+            barred = self._format.bars(item)
+            look = self._format.look(item) if barred is None else Look(problem=barred)
+        except FileNotFoundError:
+            return None, False
+        except FormatError as error:
+            look = Look(problem=Problem(FindingKind.CORRUPT, str(error)))
+        except OSError as error:
+            look = Look(problem=self._format.unreadable(error))
+        if look is None:
+            return None, False
+        entry = CacheEntry(
+            cache=self.name,
+            key=item.key,
+            path=str(item.path),
+            size_bytes=item.size_bytes,
+            created_ns=item.written_ns,
+            last_used_ns=item.written_ns if look.used_ns is None else look.used_ns,
+            program=look.program,
+            target=look.target,
+            artifact_kind=look.kind,
+            variant=look.variant,
+            unique=look.unique,
+            toolchain=look.toolchain,
+            toolchain_identity=look.toolchain_identity,
+            fields=look.fields,
+            damage=look.problem,
+            stays=self._format.stays(item) or look.stays,
+            indivisible=look.indivisible,
+            handle=item,
+        )
+        return entry, look.shows
+
+    def _is_shown(self) -> bool:
+        """Whether its place or an entry shows whose it is; others, too, give files such names."""
+        if self._shown is None:
+            ways = self._format.place.ways
+            default = any(way.below and Path(way.below).parts == self._ending(way.below) for way in ways)
+            items = islice(self._format.items(""), _LOOKED_AT)
+            self._shown = default or any(one.size_bytes and self._looked(one)[1] for one in items)
+        return self._shown
+
+    def _ending(self, below: str) -> tuple[str, ...]:
+        return self._root.parts[-len(Path(below).parts) :]
+
+    def _unproven(self) -> str:
+        made = self._format
+        return (
+            f"neither it nor anything beside it is {made.shows}, so it may be somebody else's and stays; "
+            f"remove it yourself if it is {made.owner}'s"
+        )
+
+    def _problems(self, item: T) -> Iterator[Problem]:
+        barred = self._format.bars(item)
+        if barred is not None:
+            yield barred
+            return
+        yield from self._format.trust(item)
+        try:
+            yield from self._format.check(item)
+        except FormatError as error:
+            yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
+
+    def _mended(self, made: Mends, item: T, checked: Checked) -> Checked:
+        try:
+            gone = {str(one) for one in made.mend(item, list(self._problems(item)))}
+        except FileNotFoundError:  # it is gone, and with it all that was wrong
+            return checked.mended()
+        except HeldError as held:
+            return _unmended(checked, str(held), frozenset(FindingKind))
+        except OSError:
+            return checked
+        marked = (
+            replace(one, repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
+            for one in checked.findings
+        )
+        return replace(checked, findings=tuple(marked))
+
+    def _answer(self, value: bytes) -> Reach:
+        """Whether the owner would find the entry of a key, or of the beginning of one."""
+        made = self._format
+        key = value.decode("ascii", "replace").strip().lower()
+        if not _KEY.fullmatch(key) or len(key) > made.key_digits:
+            raise UsageError(f"a key is 4 to {made.key_digits} hex digits; give key=HEX")
+        words = f"key {key[:12]}"
+        found = self.find(key)
+        if not found and len(key) == made.key_digits and (digits := made.filed_as(key)):
+            found = self.find(digits)
+        if not found:
+            return Reach(self.name, words, Verdict.NEVER_BUILT, made.absent)
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} entries have a key that begins with {key}; give more digits of one"
+            )
+        (entry,) = found
+        wrong = next((finding for finding in self.check(entry).findings if finding.kind.wrong), None)
+        if wrong is not None:
+            detail = f"{wrong.kind}: {wrong.detail}"
+            return Reach(self.name, words, Verdict.CORRUPT, detail, nearest=entry.key)
+        return Reach(self.name, words, Served.HIT, made.served, nearest=entry.key)
+
+    def _payload(self, entry: CacheEntry) -> bytes:
+        try:
+            return self._format.payload(self._item(entry))
+        except OSError as error:
+            raise _unread(entry, error) from error
+
+    def _item(self, entry: CacheEntry) -> T:
+        found = entry.handle
+        if not isinstance(found, self._format.item):
+            raise TypeError("an entry of another cache")
+        return cast("T", found)
+
+    def _unusable(self, error: OSError) -> CacheUnusableError:
+        return CacheUnusableError(
+            f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
+        )
+
+
+class _TogetherCache(ForeignCache[T]):
+    """One whose format removes several entries at once: a ``gpucache.caches.interface.RemovesTogether``."""
+
+    def remove_together(self, entries: Sequence[CacheEntry]) -> Sequence[Kept | None]:
+        """What ``remove`` does, of several entries: what became of each, in their order."""
+        made = self._format
+        assert isinstance(made, Together)
+        going = [entry for entry in entries if not entry.stays]
+        done = iter(made.remove_together([self._item(entry) for entry in going]))
+        return [Kept(entry.stays) if entry.stays else next(done) for entry in entries]
+
+
+_NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"
+
+
+def _finding(entry: CacheEntry, problem: Problem) -> Finding:
+    kind = problem.kind or FindingKind.UNTRUSTED
+    detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
+    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
+
+
+def _unread(entry: CacheEntry, error: OSError) -> FormatError:
+    return FormatError(f"{entry.path} cannot be read ({error.strerror})")
+
+
+def _unmended(checked: Checked, why: str, kinds: frozenset[FindingKind]) -> Checked:
+    """A check whose findings of some kinds stay, each saying why."""
+    told = (
+        replace(one, detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in checked.findings
+    )
+    return replace(checked, findings=tuple(told))

@@ -1,0 +1,329 @@
+"""What a system tells the engine of its caches: a format, which is facts and small functions, and no more.
+
+To add a system, write a class below ``FilesFormat`` with its facts and ``look``, ``check`` and ``payload``,
+and hand it to ``gpucache.caches.foreign.ForeignSystem``; ``cupy`` and ``jax`` beside this are the shortest
+examples. The engine owns all the rest: places and their problems, scanning, races with the owner, what may
+not be read, removal, repair and its marks, and the sentences that hold for every system. What one system
+needs and most do not is a small protocol at the end of this module: a format that has its methods is asked.
+
+A format is made anew for every cache that is opened, so that it may remember what it found there. Its class
+methods are asked without a cache. Nothing found in a cache is loaded, unpickled or executed, and every length
+is bounded before anything is allocated.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+from gpucache.caches import places
+from gpucache.caches.interface import Wanted
+from gpucache.caches.places import Place
+from gpucache.outcomes import (
+    CacheEntry,
+    Checked,
+    EntryReport,
+    Finding,
+    FindingKind,
+    Kept,
+    Location,
+    Problem,
+    Reach,
+)
+
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+Clock = Callable[[], int]
+
+
+class Item(Protocol):
+    """An entry as a scan found it: what names, sizes and dates it. ``Files`` is one; a row can be another."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other entry of the cache, hex digits where it can be."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """What people are shown."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on disk."""
+        ...
+
+    @property
+    def written_ns(self) -> int:
+        """When it was written."""
+        ...
+
+    @property
+    def owned(self) -> bool:
+        """Whether all of it belongs to who runs this."""
+        ...
+
+
+T = TypeVar("T", bound=Item)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a glance at an entry tells, cheap enough for a scan of a hundred thousand."""
+
+    program: str = ""
+    target: str = ""
+    kind: str = ""
+    """Of the artifact, as ``PayloadKind`` has it where that knows it."""
+    variant: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    """Stored key fields by label; ``evict --unlike`` compares them."""
+    problem: Problem | None = None
+    """What is wrong at a glance."""
+    used_ns: int | None = None
+    """The last use as the owner keeps it; None for the time at which it was written."""
+    stays: str = ""
+    """Why nothing removes it, for what it holds: a clause with the remedy; empty where something may."""
+    shows: bool = True
+    """Whether what it holds, or that it holds nothing, shows that it is the owner's. One that does not is
+    only removed or mended where its place, or another entry beside it, shows whose the cache is."""
+    unique: bool = True
+    """Whether no other entry can be a newer version of it, as what its key is made from is not stored."""
+    indivisible: str = ""
+    toolchain: tuple[tuple[str, str], ...] = ()
+    toolchain_identity: tuple[str, ...] = ()
+
+
+class HeldError(Exception):
+    """The owner's lock is held, so nothing was changed; the message is a sentence with the remedy."""
+
+
+class Format(Generic[T]):
+    """One kind of cache, whatever its entries are. Most systems keep files: see ``FilesFormat``.
+
+    What is asked about an entry may raise OSError, and FormatError for what does not read; FileNotFoundError
+    says that the owner removed the entry meanwhile. What becomes of a program that meets a damaged entry
+    belongs into the detail of the problem.
+    """
+
+    name: ClassVar[str]
+    """What people and ``--cache`` call the system."""
+    title: ClassVar[str]
+    owner: ClassVar[str]
+    """What sentences call the program whose cache it is, such as ``PoCL`` or ``the CUDA driver``."""
+    place: ClassVar[Place]
+    item: ClassVar[type]
+    """What ``items`` gives."""
+    wanted: ClassVar[Mapping[str, str]] = {}
+    """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
+    tracing: ClassVar[Mapping[str, str]] = {}
+    """The variables that make programs tell what they hit and miss."""
+    opaque: ClassVar[str] = ""
+    """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
+    absent: ClassVar[str] = "no entry has this key: it was never built here, or was removed"
+    """What is told of a key that no entry has."""
+    served: ClassVar[str] = ""
+    """What is told of a key whose entry is sound."""
+    key_digits: ClassVar[int] = 64
+    shows: ClassVar[str] = "of its making"
+    """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
+    leaves_to_owner: ClassVar[bool] = True
+    """Whether a repair leaves what belongs to another user."""
+    mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
+    """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
+
+    def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
+        self.location = location
+        self.root = Path(location.root)
+        self.now_ns = clock
+
+    # Places, asked without a cache. None of these raises anything.
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
+        """The size that the owner keeps to by itself; None for none, or where it is not known."""
+        return None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
+        """What is wrong with the owner's variables, a sentence each with the remedy; that they turn the
+        cache off, and that a place is relative, is told already."""
+        yield from ()
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """What is wrong with a place, a sentence each with the remedy."""
+        place = cls.place
+        found = places.problems(root, move=place.move, makes=place.makes, runs=place.runs)
+        yield from found
+        told = places.closed(root, move=place.move)
+        if told and told not in found:
+            yield told
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """Where programs look in an environment, in their order, there or not."""
+        found = cls.place.find(environ)
+        if found is None:
+            return
+        named, decided_by = found
+        root = places.absolute(named)
+        off = cls.place.why_off(environ)
+        told = (off, *cls.variables(environ), cls.place.relative(named, decided_by), *cls.at_place(root))
+        yield Location(
+            cls.name,
+            str(root),
+            decided_by,
+            enabled=not off and (not cls.place.opt_in or places.is_folder(root)),
+            limit_bytes=cls.limit_bytes(environ),
+            problems=tuple(filter(None, told)),
+        )
+
+    @classmethod
+    def require(cls, root: Path) -> None:
+        """Raise CacheUnusableError for what can be no cache, such as a file where a folder is wanted."""
+        places.require_folder(root, f"name the folder of a cache of {cls.owner}")
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether a file or folder looks like a cache; raises OSError, ValueError."""
+        raise NotImplementedError
+
+    # Entries.
+
+    def items(self, prefix: str) -> Iterator[T]:
+        """Every entry whose key begins with some digits, one by one; raises OSError where the root does not
+        read."""
+        raise NotImplementedError
+
+    def look(self, item: T) -> Look | None:
+        """What a scan tells of an entry, from little of it; None for what turns out to be none."""
+        raise NotImplementedError
+
+    def check(self, item: T) -> Iterator[Problem]:
+        """What is wrong with, or worth knowing of, what an entry holds, read whole."""
+        raise NotImplementedError
+
+    def payload(self, item: T) -> bytes:
+        """The compiled bytes, checked by nobody; raises FormatError where there are none to be had."""
+        raise NotImplementedError
+
+    def bars(self, item: T) -> Problem | None:  # noqa: ARG002 - a row is always readable
+        """What keeps an entry from being read at all, so that it is neither looked at nor checked."""
+        return None
+
+    def stays(self, item: T) -> str:  # noqa: ARG002 - most lay out what is an entry narrowly
+        """Why nothing removes it, for its names alone: a clause with the remedy; empty where one may."""
+        return ""
+
+    def trust(self, item: T) -> Iterator[Problem]:  # noqa: ARG002 - a row is as the whole is
+        """Why an entry is not to be believed, whatever it holds."""
+        yield from ()
+
+    def notes(self, item: T) -> Iterator[str]:  # noqa: ARG002 - most have none
+        """What a check could not tell of an entry, a sentence each."""
+        yield from ()
+
+    def unreadable(self, error: OSError) -> Problem:
+        """What is told of an entry that this user may not read."""
+        detail = f"it cannot be read ({error.strerror}), neither here nor by programs of this user"
+        return Problem(FindingKind.UNTRUSTED, detail)
+
+    def unchanged(self, item: T) -> bool:
+        """Whether an entry is as the scan saw it."""
+        raise NotImplementedError
+
+    def remove(self, item: T) -> Kept | None:
+        """Remove an entry if it is unchanged since the scan; None once removed."""
+        raise NotImplementedError
+
+    def filed_as(self, key: str) -> str:  # noqa: ARG002 - most file under the key itself
+        """Under which digits the entry of a whole key is filed, where those are others; else empty."""
+        return ""
+
+    def settle(self) -> Sequence[str]:
+        """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
+        return ()
+
+    # What belongs to no entry.
+
+    def is_foreign(self) -> bool:
+        """Whether the place holds things, and none of the owner's, so that nothing in it is looked at."""
+        return False
+
+    def beside(self) -> Iterator[Checked]:
+        """What lies in the cache and belongs to no entry; raises OSError where the root does not read."""
+        yield from ()
+
+    def clear(self, checked: Checked) -> Checked:
+        """Take out of the way what ``beside`` or ``whole`` told, where that can be; the same, marked."""
+        return checked
+
+    def told(self, path: Path, problem: Problem) -> Checked:
+        """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it."""
+        kind = problem.kind or FindingKind.UNSUPPORTED
+        detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
+        return Checked(str(path), (Finding(self.name, path.name, kind, detail),), counts=False)
+
+
+# What some systems need and most do not: a format that has the method is asked.
+
+
+@runtime_checkable
+class Locked(Protocol):
+    """The owner has a lock that a removal takes, as its programs do."""
+
+    def lock(self, item: Item) -> AbstractContextManager[None]:
+        """The lock of what an entry lies in, held; raises HeldError where it is not to be had, OSError."""
+        ...
+
+
+@runtime_checkable
+class Whole(Protocol):
+    """Something can be wrong with a cache as a whole: totals, an index, a lock, a database's pages."""
+
+    def whole(self) -> Iterator[Checked]:
+        """Each problem by the path that it is about, as ``Format.told`` makes them; and notes. OSError."""
+        ...
+
+
+@runtime_checkable
+class Together(Protocol):
+    """Several removals cost the owner's programs less in one lock or commit than one by one."""
+
+    def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
+        """What ``remove`` does, of several: what became of each, in their order."""
+        ...
+
+
+@runtime_checkable
+class Mends(Protocol):
+    """An entry can be mended by less than, or otherwise than by, its removal alone."""
+
+    def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Mend what can be of an entry that was just found to have these: those that are gone now.
+
+        Raises HeldError, whose sentence is added to the findings, OSError.
+        """
+        ...
+
+
+@runtime_checkable
+class Answers(Protocol):
+    """Entries keep enough of what they were made from to say whether one would answer, and what differs."""
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        """One answer for each thing asked for, by fields of ``wanted`` alone; raises UsageError."""
+        ...
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """An entry has more to tell than its fields and its payload: a log, headers, variants."""
+
+    def report(self, item: Item, entry: CacheEntry) -> EntryReport:
+        """Everything that the entry stores about itself; raises FormatError, OSError."""
+        ...

@@ -1,0 +1,368 @@
+"""Where a cache keeps which files below its root, and the walk that finds them.
+
+A layout is made of patterns: parts of a path with slashes between, each part a regular expression that a
+whole name has to match, so that none may hold a slash itself. Owns the walk, which is bounded in depth,
+follows no link, and stands the owner removing and renaming things meanwhile. Must not read files, nor judge.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from gpucache.caches import files
+from gpucache.caches.files import Identity, allocated_bytes
+from gpucache.folders import Folder
+
+HERE = "."
+"""The name of an entry's own folder among the files of the entry."""
+DEEPEST = 8
+"""Folders below an entry's own folder that are looked into."""
+MOST_FILES = 20_000
+"""Files of one entry; the rest is not looked at."""
+_NAMES_LOOKED_AT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one entry as a scan saw them: an ``Item`` of ``gpucache.caches.format``."""
+
+    root: Path
+    parts: tuple[str, ...]
+    """The names of the folders from the root to the one that the files are in."""
+    key: str
+    seen: Mapping[str, os.stat_result]
+    """Statuses, links not followed, by name in that folder. Where an entry is a folder: all that is below it
+    by path with slashes, folders among it, and the folder itself as ``HERE``."""
+    complete: bool = True
+    """Whether there were no more than ``MOST_FILES``, and all of its folders could be read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files, and of folders where the entry is one."""
+        return tuple(name for name in self.seen if name != HERE)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the files are in."""
+        return self.root.joinpath(*self.parts)
+
+    @property
+    def path(self) -> Path:
+        """What people are shown: the folder that the entry is, or its first file."""
+        return self.folder if HERE in self.seen else self.folder / self.names[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """What its files take on disk."""
+        held = (one for name, one in self.seen.items() if name != HERE and not stat.S_ISDIR(one.st_mode))
+        return sum(map(allocated_bytes, held))
+
+    @property
+    def written_ns(self) -> int:
+        """When the first of its files was written."""
+        return self.seen[self.names[0] if self.names else HERE].st_mtime_ns
+
+    @property
+    def owned(self) -> bool:
+        """Whether all of it belongs to who runs this."""
+        return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())
+
+    def open(self, *below: str) -> Folder:
+        """The folder that the files are in, or one below it; raises OSError."""
+        return files.open_folder(self.root, *self.parts, *below)
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        """A whole file; raises FormatError for a larger one, a link or what is no file, and OSError."""
+        *below, last = name.split("/")
+        with self.open(*below) as folder:
+            return files.read(folder, last, limit_bytes)
+
+    def part(self, name: str, offset: int, count: int) -> bytes:
+        """Up to so many bytes of a file from an offset; raises FormatError, OSError."""
+        *below, last = name.split("/")
+        with self.open(*below) as folder:
+            return files.read_part(folder, last, offset, count)
+
+    def unchanged(self) -> bool:
+        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
+        with self.open() as folder:
+            if HERE in self.seen:
+                now = tree(folder, self.root, self.parts, self.key).seen
+            else:
+                now = {name: folder.lstat(name) for name in self.seen}
+        return _identities(now) == _identities(self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Files that a writer leaves which was stopped."""
+
+    pattern: str
+    age_ns: int
+    """From this age on they are left over; younger ones may be in use, and are not told."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What lies where below the root of a cache."""
+
+    entries: str | Sequence[str]
+    """Patterns of the files of entries, or of the folder that an entry is where it ends in a slash. The
+    groups of a pattern are the key. Files of one folder with one key are one entry."""
+    left: Sequence[Left] = ()
+    own: Sequence[str] = ()
+    """Patterns of what else the owner keeps: locks, marks, totals. Such are no strangers, and not removed."""
+    signs: Sequence[str] = ()
+    """Patterns of names that show whose a folder is; those of entries where there are none."""
+    key: Callable[[Sequence[str]], str] | None = None
+    """The key of the groups of a pattern where it is not simply one behind the other."""
+
+    def items(self, root: Path, prefix: str = "") -> Iterator[Files]:
+        """Every entry whose key begins with some digits, in the order of names in each folder.
+
+        Raises OSError where the root does not read; folders in it that do not are told by ``beside``.
+        """
+        with files.open_folder(root) as folder:
+            for node in self._walk(folder, root, (), self._start, prefix):
+                if isinstance(node, Files):
+                    yield node
+
+    def beside(self, root: Path) -> Iterator["Node"]:
+        """Everything else, with the folders that are walked; raises OSError where the root does not read."""
+        with files.open_folder(root) as folder:
+            for node in self._walk(folder, root, (), self._start, None):
+                if isinstance(node, Node):
+                    yield node
+
+    def leads_to(self, parts: Sequence[str]) -> bool:
+        """Whether names are those of an entry's file or folder, or of a folder on the way to one."""
+        return any(
+            len(parts) <= len(way.parts) and all(map(re.Pattern.fullmatch, way.parts, parts))
+            for way in self._entry_ways
+        )
+
+    def left_at(self, parts: Sequence[str]) -> Left | None:
+        """What a place is left over from, where its names say so."""
+        fitting = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
+        return next((way.left for way in fitting if all(map(re.Pattern.fullmatch, way.parts, parts))), None)
+
+    def holds_an_entry(self, root: Path) -> bool:
+        """Whether something below a root is called as an entry is, as far as is looked; raises OSError."""
+        ways = [way.parts for way in self._entry_ways]
+        with files.open_folder(root) as folder:
+            return any(_follows(folder, way, empty=False) for way in ways)
+
+    def is_foreign(self, root: Path) -> bool:
+        """Whether a folder holds things, and nothing in it shows that it is the owner's. Raises nothing."""
+        signs = [_compiled(one).parts for one in self.signs] or [way.parts for way in self._entry_ways]
+        aside = [way.parts[0] for way in self._ways if way.left is not None or way.own]
+        with suppress(OSError, ValueError), files.open_folder(root) as folder:
+            names = [found.name for found in islice(folder.entries(), _NAMES_LOOKED_AT)]
+            if all(any(part.fullmatch(name) for part in aside) for name in names):
+                return False
+            return not any(_follows(folder, sign, empty=True) for sign in signs)
+        return False
+
+    @cached_property
+    def _entry_ways(self) -> "list[_Way]":
+        return list(map(_compiled, (self.entries,) if isinstance(self.entries, str) else self.entries))
+
+    @cached_property
+    def _ways(self) -> "list[_Way]":
+        left = [_compiled(one.pattern, left=one) for one in self.left]
+        return [*self._entry_ways, *left, *(_compiled(one, own=True) for one in self.own)]
+
+    @property
+    def _start(self) -> "list[_Step]":
+        return [(way, ()) for way in self._ways]
+
+    def _walk(
+        self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str | None
+    ) -> "Iterator[Files | Node]":
+        """Everything below an open folder: the entries, or with no ``prefix`` all that is none."""
+        if prefix is None:
+            yield Node(Role.FOLDER, parts, folder.status())
+        entries: dict[str, list[str]] = {}
+        folders: list[tuple[str, list[_Step]]] = []
+        for found in folder.entries():
+            role, on = self._sort(found, steps, len(parts), prefix or "")
+            if role is Role.ENTRY:
+                entries.setdefault(self._key(on[0]), []).append(found.name)
+            elif role is Role.FOLDER:
+                folders.append((found.name, on))
+            elif prefix is None and role is not Role.OWN:
+                yield from _node(role, folder, (*parts, found.name), left=on[0][0].left if on else None)
+        if prefix is not None:
+            for key in sorted(key for key in entries if key.startswith(prefix)):
+                yield from _files(folder, root, parts, key, entries[key])
+        for name, on in folders:
+            yield from self._into(folder, name, root, (*parts, name), on, prefix)
+
+    def _into(
+        self,
+        folder: Folder,
+        name: str,
+        root: Path,
+        parts: tuple[str, ...],
+        on: "list[_Step]",
+        prefix: str | None,
+    ) -> "Iterator[Files | Node]":
+        """What is in a folder, which is an entry or on the way to some."""
+        try:
+            with folder.folder(name) as inner:
+                if len(on[0][0].parts) > len(parts):
+                    yield from self._walk(inner, root, parts, on, prefix)
+                elif prefix is not None and (key := self._key(on[0])).startswith(prefix):
+                    yield tree(inner, root, parts, key)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if prefix is None:
+                yield from _node(Role.CLOSED, folder, parts, error=error)
+
+    def _sort(
+        self, found: "os.DirEntry[str]", steps: "list[_Step]", depth: int, prefix: str
+    ) -> "tuple[Role, list[_Step]]":
+        """What a name is, and the patterns that it fits."""
+        on = [
+            (way, (*groups, *match.groups()))
+            for way, groups in steps
+            if len(way.parts) > depth and (match := way.parts[depth].fullmatch(found.name))
+        ]
+        if self.key is None:  # digits so far tell which folders can hold the key
+            on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
+        here = [step for step in on if len(step[0].parts) == depth + 1]
+        deeper = [step for step in on if len(step[0].parts) > depth + 1]
+        if found.is_dir(follow_symlinks=False):
+            own = [step for step in here if step[0].folder]
+            return (Role.FOLDER, own or deeper) if own or deeper else (Role.STRANGER, [])
+        if ends := [step for step in here if not step[0].folder]:
+            return (Role.ENTRY if ends[0][0].entry else Role.OWN if ends[0][0].own else Role.LEFT), ends
+        return (Role.LINK if found.is_symlink() and on else Role.STRANGER), []
+
+    def _key(self, step: "_Step") -> str:
+        return "".join(step[1]) if self.key is None else self.key(step[1])
+
+
+class Role(Enum):
+    """What something below the root is."""
+
+    ENTRY = auto()
+    OWN = auto()
+    FOLDER = auto()
+    """A folder on the way to entries, which may be trusted or not."""
+    LEFT = auto()
+    LINK = auto()
+    """A link with the name of a folder or a file of the owner's."""
+    STRANGER = auto()
+    CLOSED = auto()
+    """A folder of the owner's name that does not open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Something below the root that is no entry: its place, and its status, links not followed."""
+
+    role: Role
+    parts: tuple[str, ...]
+    status: os.stat_result
+    left: Left | None = None
+    """What it is left over from, where its name says so."""
+    error: OSError | None = None
+
+
+def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
+    """An entry that is a folder, with all that is below it; raises OSError where the folder does not read."""
+    seen = {HERE: folder.status()}
+    complete = _gather(folder, "", seen, seen[HERE].st_dev, DEEPEST)
+    return Files(root, parts, key, seen, complete)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A pattern, compiled."""
+
+    parts: tuple[re.Pattern[str], ...]
+    folder: bool
+    left: Left | None = None
+    own: bool = False
+
+    @property
+    def entry(self) -> bool:
+        return self.left is None and not self.own
+
+
+_Step = tuple[_Way, tuple[str, ...]]
+"""A pattern that fits so far, and what its groups took."""
+
+
+def _compiled(pattern: str, *, left: Left | None = None, own: bool = False) -> _Way:
+    parts = tuple(re.compile(part, re.DOTALL) for part in pattern.removesuffix("/").split("/"))
+    return _Way(parts, pattern.endswith("/"), left, own)
+
+
+def _near(digits: str, prefix: str) -> bool:
+    return digits.startswith(prefix) or prefix.startswith(digits)
+
+
+def _node(
+    role: Role, folder: Folder, parts: tuple[str, ...], left: Left | None = None, error: OSError | None = None
+) -> Iterator[Node]:
+    with suppress(FileNotFoundError):  # it went meanwhile
+        yield Node(role, parts, folder.lstat(parts[-1]), left, error)
+
+
+def _files(folder: Folder, root: Path, parts: tuple[str, ...], key: str, names: list[str]) -> Iterator[Files]:
+    seen = {}
+    for name in sorted(names):
+        with suppress(FileNotFoundError):
+            seen[name] = folder.lstat(name)
+    if seen:
+        yield Files(root, parts, key, seen)
+
+
+def _gather(folder: Folder, above: str, seen: dict[str, os.stat_result], device: int, depth: int) -> bool:
+    """Add what is below an open folder; whether all of it was looked at. What is mounted is not entered."""
+    complete = True
+    for name in sorted(found.name for found in islice(folder.entries(), MOST_FILES + 1)):
+        if len(seen) > MOST_FILES:
+            return False
+        with suppress(FileNotFoundError):
+            status = seen[above + name] = folder.lstat(name)
+            if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+                try:
+                    with folder.folder(name) as inner:
+                        complete &= depth > 0 and _gather(inner, f"{above}{name}/", seen, device, depth - 1)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    complete = False
+    return complete
+
+
+def _follows(folder: Folder, sign: Sequence[re.Pattern[str]], *, empty: bool) -> bool:
+    """Whether names lead along a pattern; what does not open is no sign against it with ``empty``."""
+    for found in islice(folder.entries(), _NAMES_LOOKED_AT):
+        if not sign[0].fullmatch(found.name):
+            continue
+        if len(sign) == 1:
+            return True
+        try:
+            with folder.folder(found.name) as inner:
+                if _follows(inner, sign[1:], empty=empty) or (empty and not any(inner.entries())):
+                    return True
+        except OSError:
+            if empty and found.is_symlink():
+                return True
+    return False
+
+
+def _identities(seen: Mapping[str, os.stat_result]) -> dict[str, Identity]:
+    return {name: Identity.of(one) for name, one in seen.items()}
