@@ -36,7 +36,6 @@ _BELOW = "cuda-python/program-cache"
 _VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
 _DIGITS = re.compile(r"[0-9a-fA-F]{62,66}")
-_KERNEL_LABELS = ("names of functions", "names of entries")
 # What Program.compile stores, and what programs that use the cache as a mapping can store beside it.
 _KINDS = frozenset(
     {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
@@ -95,9 +94,8 @@ class CudaCore(FilesFormat):
         start = item.part(item.names[0], 0, SCANNED_BYTES)
         info = describe(start)
         shows = not start or info.kind in _KINDS
-        names = next((value for label, value in info.detail if label in _KERNEL_LABELS), "")
         return Look(
-            program=names.partition(", ")[0],
+            program=next(iter(info.kernels or ()), ""),
             target=f"cuda:{info.architecture}" if info.kind in _KINDS and info.architecture else "",
             kind=info.kind.value if start else "",
             problem=_misplaced(item) or _content(start, info, whole=len(start) == status.st_size),

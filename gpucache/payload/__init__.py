@@ -8,7 +8,7 @@ Must not know stores, compilers or devices. What an entry claims of its payload 
 payload by :func:`fits`, from the two texts alone.
 """
 
-from gpucache.payload import amd, bitcode, elf, nvidia, opencl, ptx
+from gpucache.payload import amd, bitcode, elf, nvidia, opencl, ptx, spirv
 from gpucache.payload.claims import fits, holds_no_kernel
 from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
 
@@ -20,8 +20,8 @@ _READERS = (
     (b"\xed\x43\x4e\x7f", nvidia.read_ltoir),
     (b"poclbin\0", opencl.read_poclbin),
     (b"rusticl\0", opencl.read_rusticl),
-    (b"\x03\x02\x23\x07", opencl.read_spirv),
-    (b"\x07\x23\x02\x03", opencl.read_spirv),
+    (b"\x03\x02\x23\x07", spirv.read_spirv),
+    (b"\x07\x23\x02\x03", spirv.read_spirv),
     (b"BC\xc0\xde", bitcode.read_bitcode),
     (b"\xde\xc0\x17\x0b", bitcode.read_bitcode),
     (amd.BUNDLE, amd.read_bundle),

@@ -24,12 +24,10 @@ _VENDORS = {
 }
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d+)([a-z]?)")
 
-_NOTHING_TO_LAUNCH = {("functions", "0"), ("entries", "0")}
-
 
 def holds_no_kernel(info: PayloadInfo) -> bool:
     """Whether a cubin or PTX is known to hold nothing that can be launched."""
-    return not _NOTHING_TO_LAUNCH.isdisjoint(info.detail)
+    return info.kind in (PayloadKind.CUBIN, PayloadKind.PTX) and info.kernels == ()
 
 
 def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:

@@ -162,7 +162,7 @@ def _describe_sections(reading: Reading, table: _Table) -> None:
     if reading.kind is PayloadKind.CUBIN:
         names = (name for name, _ in _named(reading, table))
         code = (name.removeprefix(".text.") for name in names if name.startswith(".text."))
-        reading.note_names("functions", code)
+        reading.note_names("functions", code, kernels=True)
         _add_suffix(reading, table)
         return
     # Intel's CPU compiler leaves the machine number out of what was compiled but not linked.

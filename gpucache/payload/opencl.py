@@ -1,4 +1,4 @@
-"""What OpenCL implementations give back, ELF files apart: poclbin, rusticl, SPIR-V."""
+"""What OpenCL implementations give back, ELF files and SPIR-V apart: poclbin and rusticl."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,6 @@ _POCL_WITH_GLOBALS = 10
 _POCL_HAS_GLOBALS = 2
 _KERNEL_LIMIT = 65_536
 _BUILD_HASH_BYTES = 41
-_SPIRV_MAGIC = 0x07230203
-_OP_ENTRY_POINT = 15
-_INSTRUCTION_LIMIT = 1 << 20
 
 
 def read_poclbin(reading: Reading) -> None:
@@ -41,7 +38,8 @@ def read_poclbin(reading: Reading) -> None:
         start += 8
     if count > _KERNEL_LIMIT:
         raise BrokenError(f"it claims {count} kernels, more than the {_KERNEL_LIMIT} that are read")
-    reading.note_names("kernels", _pocl_kernels(reading, _root_end(reading, version, start), count))
+    start = _root_end(reading, version, start)
+    reading.note_names("kernels", _pocl_kernels(reading, start, count), kernels=True)
 
 
 def _root_end(reading: Reading, version: int, start: int) -> int:
@@ -83,41 +81,3 @@ def read_rusticl(reading: Reading) -> None:
     reading.require(24 + name_length + spirv_length, "SPIR-V")
     reading.note("device", reading.text(24, 24 + name_length))
     reading.note("SPIR-V bytes", spirv_length)
-
-
-def read_spirv(reading: Reading) -> None:
-    """Describe a SPIR-V module of either byte order. Source: the SPIR-V specification, 2.3.
-
-    Instructions must fill the module exactly: a cut inside one is noticed, between two it is not.
-    """
-    reading.kind = PayloadKind.SPIRV
-    data = reading.data
-    order = "<" if int.from_bytes(data[:4], "little") == _SPIRV_MAGIC else ">"
-    version, generator, _bound, _schema = reading.unpack(f"{order}4I", 4, "SPIR-V header")
-    reading.note("SPIR-V version", f"{version >> 16 & 0xFF}.{version >> 8 & 0xFF}")
-    reading.note("generator", f"{generator >> 16}")
-    reading.note_names("entry points", _entry_points(reading, order))
-
-
-def _entry_points(reading: Reading, order: str) -> Iterator[str]:
-    start = 20
-    for _ in range(_INSTRUCTION_LIMIT):
-        if start == len(reading.data):
-            return
-        (word,) = reading.unpack(f"{order}I", start, "last instruction")
-        end = start + 4 * (word >> 16)
-        if end == start:
-            raise BrokenError(f"the instruction at byte {start} has no length")
-        reading.require(end, "last instruction")
-        if word & 0xFFFF == _OP_ENTRY_POINT:
-            yield _literal(reading, order, start + 12, end)
-        start = end
-
-
-def _literal(reading: Reading, order: str, start: int, end: int) -> str:
-    """A literal string: its first byte is the lowest of the first word, whatever the byte order."""
-    if order == "<":
-        return reading.text(start, end)
-    words = reading.data[start : min(end, start + 200)]
-    swapped = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
-    return Reading(swapped).text(0, len(swapped))

@@ -49,7 +49,7 @@ def read(reading: Reading) -> bool:
     if (nul := data.find(b"\0", 0, end)) >= 0:
         raise BrokenError(f"there is a NUL byte inside the text, at byte {nul}")
     if end <= _SCAN_LIMIT:
-        reading.note_names("entries", _entries(data, version.end(), end))
+        reading.note_names("entries", _entries(data, version.end(), end), kernels=True)
     return True
 
 

@@ -46,6 +46,8 @@ class PayloadInfo:
     """Readable pairs of label and value, the size first."""
     problem: str | None
     """What is structurally broken in bytes that were recognised, as one sentence; None where nothing is."""
+    kernels: tuple[str, ...] | None = None
+    """Names of the first kernels as the bytes spell them; None where they do not say what can be launched."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -70,6 +72,7 @@ class Reading:
     kind: PayloadKind = PayloadKind.UNKNOWN
     architecture: str | None = None
     detail: list[tuple[str, str]] = field(default_factory=list)
+    kernels: tuple[str, ...] | None = None
 
     def require(self, end: int, part: str) -> None:
         """Raise CutError where a part that ends at offset ``end`` is not all there."""
@@ -89,8 +92,11 @@ class Reading:
         """Add a readable pair."""
         self.detail.append((label, str(value)))
 
-    def note_names(self, plural: str, names: Iterable[str]) -> None:
-        """Add how many names there are and the first of them, also where reading them ends in a problem."""
+    def note_names(self, plural: str, names: Iterable[str], *, kernels: bool = False) -> None:
+        """Add how many names there are and the first of them, also where reading them ends in a problem.
+
+        ``kernels`` where they are the names of what can be launched, whatever the format calls that.
+        """
         shown: list[str] = []
         count = 0
         try:
@@ -103,14 +109,16 @@ class Reading:
             if shown:
                 more = f" and {count - NAMES_SHOWN} more" if count > NAMES_SHOWN else ""
                 self.note(f"names of {plural}", ", ".join(shown) + more)
+            if kernels:
+                self.kernels = tuple(shown)
 
     def info(self, problem: str | None = None) -> PayloadInfo:
         """The description as read so far."""
         detail = (("size", format_size(len(self.data))), *self.detail)
-        return PayloadInfo(self.kind, self.architecture, detail, problem)
+        return PayloadInfo(self.kind, self.architecture, detail, problem, self.kernels)
 
 
-def printable(raw: bytes) -> str:
-    """Bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
-    text = raw[:_TEXT_SHOWN].decode("utf-8", "replace")
+def printable(raw: bytes, limit: int = _TEXT_SHOWN) -> str:
+    """At most so many bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
+    text = raw[:limit].decode("utf-8", "replace")
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

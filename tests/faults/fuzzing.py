@@ -25,12 +25,12 @@ from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import pickled, sources
 from gpucache.caches.registry import load_system
 from gpucache.caches.rocfft import names as rocfft_names
-from gpucache.caches.sycl import mangled
 from gpucache.engine import hygiene, naming
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.outcomes import Location
-from gpucache.payload import bitcode, describe
+from gpucache.payload import bitcode, describe, mangled
+from gpucache.payload.spirv import kernel_names
 from gpucache.probe import load_last
 from gpucache.probe.profile import load_profile
 from gpucache.store import DirectoryStore
@@ -263,7 +263,7 @@ def _payloads(_: Path) -> Bytes:
         pocl.bitcode(), pocl.library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
         futhark.file_bytes(), b"__CLANG_OFFLOAD_BUNDLE__" + (1).to_bytes(8, "little") + bytes(64) + cubin,
     ]  # fmt: skip
-    return Bytes(samples, describe, bitcode.read_module, lambda data: describe(data[16:]))
+    return Bytes(samples, describe, bitcode.read_module, kernel_names, lambda data: describe(data[16:]))
 
 
 def _texts(_: Path) -> Bytes:

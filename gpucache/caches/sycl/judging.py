@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from gpucache import payload as payloads
 from gpucache.caches import files, places
 from gpucache.caches.sycl import images, naming, slots
-from gpucache.caches.sycl.mangled import readable
 from gpucache.caches.sycl.murmur import murmur64a
 from gpucache.caches.sycl.shapes import DamagedError
 from gpucache.caches.sycl.slots import Slot, binary_of, head, part, source_of
@@ -20,6 +19,7 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
 from gpucache.payload import PayloadKind
+from gpucache.payload.mangled import readable
 from gpucache.units import format_size
 
 HASHED_BYTES = 64 << 20
@@ -163,7 +163,7 @@ def _judge_binary(folder: Folder, slot: Slot, asked: _Asked) -> tuple[list[Probl
     misfit = _misfit(info.kind, data, asked.device)
     if misfit and not info.problem:
         problems.append((FindingKind.MISLABELLED, f"{misfit}: {_BUILD_FAILS}"))
-    unknown = info.kind is PayloadKind.UNKNOWN and not misfit
+    unknown = info.kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE) and not misfit
     if not (misfit or info.problem or unknown) and (lacking := _lacking(data, asked.kernels)):
         problems.append((FindingKind.MISLABELLED, lacking))
     return problems, ["its binary is of a kind that is not known here"] if unknown else []

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from gpucache.caches.sycl import fields, images, shapes, slots
-from gpucache.caches.sycl.mangled import readable
 from gpucache.caches.sycl.question import Question
 from gpucache.caches.sycl.shapes import SourceShape, Span
 from gpucache.keys import Difference
+from gpucache.payload.mangled import readable
 
 _COMPARED_BYTES = 300
 

@@ -107,6 +107,13 @@ def test_a_payload_of_another_platform_is_mislabelled(tmp_path: Path) -> None:
     assert any(said.startswith("mislabelled: ") and "Intel(R) OpenCL" in said for said in told(tmp_path))
 
 
+def test_a_compressed_bundle_is_not_searched_for_kernels(tmp_path: Path) -> None:
+    """The names in it are compressed, so that they are not there does not make it another entry's."""
+    put(tmp_path, Made(compiled=b"CCOB" + bytes(60)))
+
+    assert not any("has no kernel" in said for said in told(tmp_path))
+
+
 def test_the_binary_of_another_entry_is_mislabelled(tmp_path: Path) -> None:
     """It lacks the kernels of the images beside it, and programs die when they ask it for one."""
     put(tmp_path, Made(compiled=spirv("second_kernel", words=20)))

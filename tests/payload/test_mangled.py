@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.sycl.mangled import readable
+from gpucache.payload.mangled import readable
 
 _ADD = (
     "_ZTSN4dpnp6tensor7kernels3add18add_strided_kernelIfffNS0_12offset_utils27ThreeOffsets_StridedIndexerEEE"

@@ -1,0 +1,83 @@
+"""SPIR-V: modules, and the kernels that they can be entered by. Source: its specification, 2.3 and 2.4."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
+
+_MAGIC = b"\x03\x02\x23\x07"
+_HEADER_BYTES = 20
+_ENTRY_POINT, _FUNCTION = 15, 54
+_INSTRUCTION_LIMIT = 1 << 20
+_PREAMBLE_LIMIT = 65_536
+_NAME_BYTES = 4096
+
+
+def read_spirv(reading: Reading) -> None:
+    """Describe a SPIR-V module of either byte order.
+
+    Instructions must fill the module exactly: a cut inside one is noticed, between two it is not.
+    """
+    reading.kind = PayloadKind.SPIRV
+    order = "<" if reading.data.startswith(_MAGIC) else ">"
+    version, generator, _bound, _schema = reading.unpack(f"{order}4I", 4, "SPIR-V header")
+    reading.note("SPIR-V version", f"{version >> 16 & 0xFF}.{version >> 8 & 0xFF}")
+    reading.note("generator", f"{generator >> 16}")
+    instructions = islice(_instructions(reading, order, _HEADER_BYTES), _INSTRUCTION_LIMIT)
+    entered = (place for operation, *place in instructions if operation == _ENTRY_POINT)
+    names = (printable(_literal(reading, order, *place)) for place in entered)
+    reading.note_names("entry points", names, kernels=True)
+
+
+def kernel_names(data: bytes) -> tuple[str, ...]:
+    """The kernels of all little-endian modules that lie one behind the other, each once, in their order.
+
+    Entry points come before the functions of a module, so the beginnings of modules are enough, and so are
+    the first bytes of the whole. Raises nothing; bytes that do not begin as SPIR-V hold no kernel.
+    """
+    reading = Reading(data)
+    found: dict[str, None] = {}
+    for start in _modules(data):
+        instructions = islice(_instructions(reading, "<", start + _HEADER_BYTES), _PREAMBLE_LIMIT)
+        with suppress(BrokenError):
+            for operation, *place in instructions:
+                if operation == _FUNCTION:
+                    break
+                if operation == _ENTRY_POINT:
+                    found[printable(_literal(reading, "<", *place), _NAME_BYTES)] = None
+    return tuple(found)
+
+
+def _modules(data: bytes) -> Iterator[int]:
+    """Where modules begin: at their magic number, aligned, before a version and the zero of the schema."""
+    start = 0 if data.startswith(_MAGIC) else -1
+    while start >= 0:
+        header = data[start : start + _HEADER_BYTES]
+        aligned = start % 4 == 0 and len(header) == _HEADER_BYTES
+        if aligned and header[4] == 0 and header[6:8] == b"\x01\0" and header[16:] == bytes(4):
+            yield start
+        start = data.find(_MAGIC, start + 4)
+
+
+def _instructions(reading: Reading, order: str, start: int) -> Iterator[tuple[int, int, int]]:
+    """The operation of each instruction, and where its words begin and end; raises BrokenError."""
+    while start < len(reading.data):
+        (word,) = reading.unpack(f"{order}I", start, "last instruction")
+        end = start + 4 * (word >> 16)
+        if end == start:
+            raise BrokenError(f"the instruction at byte {start} has no length")
+        reading.require(end, "last instruction")
+        yield word & 0xFFFF, start, end
+        start = end
+
+
+def _literal(reading: Reading, order: str, start: int, end: int) -> bytes:
+    """The name that an entry point ends with: behind operation, model and function.
+
+    The first byte of a literal string is the lowest of its first word, whatever the byte order.
+    """
+    raw = reading.data[start + 12 : min(end, start + 12 + _NAME_BYTES)]
+    if order == ">":
+        raw = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return raw.partition(b"\0")[0]

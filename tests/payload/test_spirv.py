@@ -1,0 +1,40 @@
+"""The kernels of SPIR-V modules."""
+
+import struct
+
+from gpucache.payload import describe
+from gpucache.payload.spirv import kernel_names
+from tests.payload.test_formats import spirv
+
+_ENTRY, _FUNCTION = 15, 54
+
+
+def entry(name: str) -> tuple[int, ...]:
+    """An entry point as an instruction: operation, model, function, and the name."""
+    text = name.encode() + b"\0"
+    text += bytes(-len(text) % 4)
+    return (_ENTRY, 6, 1, *struct.unpack(f"<{len(text) // 4}I", text))
+
+
+def test_kernels_of_modules_behind_each_other_are_found() -> None:
+    """Each once, in their order, and only those that come before the functions of their module."""
+    second = spirv("<", entry("scale"), entry("fill"), (_FUNCTION, 1, 2, 0, 3), entry("late"))
+    assert kernel_names(spirv("<", entry("scale")) + second) == ("scale", "fill")
+
+
+def test_a_name_that_is_cut_is_none() -> None:
+    """Of bytes that end within an entry point the names before it count."""
+    data = spirv("<", entry("scale"), entry("a_name_of_some_length"))
+    assert kernel_names(data[:-4]) == ("scale",)
+
+
+def test_a_long_name_is_told_whole() -> None:
+    """A name is found again in a binary only by all of it, and shown by its beginning."""
+    data = spirv("<", entry("k" * 600))
+    assert kernel_names(data) == ("k" * 600,)
+    assert describe(data).kernels == ("k" * 200,)
+
+
+def test_what_is_no_module_has_no_kernel() -> None:
+    """SPIR-V inside another file is that file's own matter."""
+    assert kernel_names(b"\x7fELF" + bytes(60) + spirv("<", entry("scale"))) == ()
