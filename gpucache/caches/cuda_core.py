@@ -9,40 +9,30 @@ a program that is about to write into one would fail. Nothing here imports cuda.
 """
 
 import hashlib
+import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Files, Layout, Left, Node
 from gpucache.caches.places import WINDOWS, Home, Place, Var
 from gpucache.outcomes import FindingKind, Problem
-from gpucache.payload import PayloadInfo, PayloadKind, describe
-from gpucache.units import format_size
+from gpucache.payload import PayloadKind, describe
 
-LARGEST_BYTES = 1 << 30
-"""The largest binary that is given out."""
-CHECKED_BYTES = 256 << 20
-"""Of larger files only the beginning is looked at."""
-SCANNED_BYTES = 64 << 10
-"""What a scan reads of a file; of a larger one the names of kernels may remain unknown."""
-CONSEQUENCE = "cuda.core serves it unchecked, so the program fails when it loads it, at every start"
 _BELOW = "cuda-python/program-cache"
 _VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
 _DIGITS = re.compile(r"[0-9a-fA-F]{62,66}")
-# What Program.compile stores, and what programs that use the cache as a mapping can store beside it.
-_KINDS = frozenset(
-    {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
-)
 
 
-class CudaCore(FilesFormat):
+class CudaCore(BinaryFormat):
     """Caches that programs ask for by ``Program.compile(cache=FileStreamProgramCache())``."""
 
     name = "cuda.core"
@@ -76,7 +66,11 @@ class CudaCore(FilesFormat):
         "gpucache.cuda.compile_program says which input changed"
     )
     served = "cuda.core would serve it, without checking it"
-    shows = "a CUDA binary"
+    # What Program.compile stores, and what programs that use the cache as a mapping can store beside it.
+    kinds = frozenset(
+        {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
+    )
+    consequence = "cuda.core serves it unchecked, so the program fails when it loads it, at every start"
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -88,21 +82,16 @@ class CudaCore(FilesFormat):
         names = {found.name for found in islice(path.iterdir(), 3)}
         return names == {"entries", "tmp"} and not cls.layout.is_foreign(path)
 
+    def used_ns(self, status: os.stat_result) -> int:
+        """When it was read: cuda.core sets that itself at every hit, and evicts by it alone."""
+        return status.st_atime_ns
+
     def look(self, item: Files) -> Look:
-        """Kernel, architecture and kind as the beginning of the binary says them."""
-        status = next(iter(item.seen.values()))
-        start = item.part(item.names[0], 0, SCANNED_BYTES)
-        info = describe(start)
-        shows = not start or info.kind in _KINDS
-        return Look(
-            program=next(iter(info.kernels or ()), ""),
-            target=f"cuda:{info.architecture}" if info.kind in _KINDS and info.architecture else "",
-            kind=info.kind.value if start else "",
-            problem=_misplaced(item) or _content(start, info, whole=len(start) == status.st_size),
-            used_ns=status.st_atime_ns,
-            stays="" if shows or _is_reached(item) else _NOT_ITS_OWN,
-            shows=shows,
-        )
+        """What every binary tells, and whether a key leads to it."""
+        seen = super().look(item)
+        if _is_reached(item):
+            return seen
+        return replace(seen, problem=_MISPLACED, stays="" if seen.shows else _NOT_ITS_OWN)
 
     def stays(self, item: Files) -> str:
         """Its name is none of cuda.core's, nor as if a copy of one had been renamed."""
@@ -110,24 +99,9 @@ class CudaCore(FilesFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether a key leads to it, and what it holds."""
-        if (astray := _misplaced(item)) is not None:
-            yield astray
-        size = next(iter(item.seen.values())).st_size
-        whole = size <= CHECKED_BYTES
-        data = item.part(item.names[0], 0, CHECKED_BYTES if whole else SCANNED_BYTES)
-        if (wrong := _content(data, describe(data), whole=whole)) is not None:
-            yield wrong
-
-    def notes(self, item: Files) -> Iterator[str]:
-        """How far a large one was looked at, and what LTO-IR does not say."""
-        if next(iter(item.seen.values())).st_size > CHECKED_BYTES:
-            yield f"it is larger than {format_size(CHECKED_BYTES)}: only its beginning was looked at"
-        if describe(item.part(item.names[0], 0, SCANNED_BYTES)).kind is PayloadKind.LTOIR:
-            yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
-
-    def payload(self, item: Files) -> bytes:
-        """The file."""
-        return item.read(item.names[0], LARGEST_BYTES)
+        if not _is_reached(item):
+            yield _MISPLACED
+        yield from super().check(item)
 
     def unreadable(self, error: OSError) -> Problem:
         """A program that asks for it fails."""
@@ -151,43 +125,22 @@ class CudaCore(FilesFormat):
 
     def is_left(self, start: bytes) -> bool:
         """A binary, as far as it was written."""
-        return describe(start).kind in _KINDS
+        return describe(start).kind in self.kinds
 
     def filed_as(self, key: str) -> str:
         """The SHA-256 of the key, as ``make_program_cache_key`` returns keys."""
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()
 
 
+_MISPLACED = Problem(
+    FindingKind.MISPLACED,
+    "its path is not entries/<2 hex>/<62 hex>, so no key leads to it: a program misses and adds another copy",
+)
 _NOT_ITS_OWN = "cuda.core gives no such name, so it may be somebody else's and stays; move it elsewhere"
 
 
 def _is_reached(item: Files) -> bool:
     return bool(_GROUP.fullmatch(item.parts[-1]) and _REST.fullmatch(item.names[0]))
-
-
-def _misplaced(item: Files) -> Problem | None:
-    if _is_reached(item):
-        return None
-    return Problem(
-        FindingKind.MISPLACED,
-        "its path is not entries/<2 hex>/<62 hex>, so no key leads to it: a program misses and adds another "
-        "copy",
-    )
-
-
-def _content(data: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-    """What is wrong with the bytes of a file; of its beginning only whether it is a binary."""
-    if not data:
-        return Problem(FindingKind.TRUNCATED, f"it is empty; {CONSEQUENCE}") if whole else None
-    if info.kind not in _KINDS:
-        start = next((value for label, value in info.detail if label == "starts with"), "")
-        words = f"bytes of no known format ({start})" if info.kind is PayloadKind.UNKNOWN else info.kind.value
-        return Problem(
-            FindingKind.MISLABELLED, f"it holds {words} where a CUDA binary belongs; {CONSEQUENCE}"
-        )
-    if whole and info.problem is not None:
-        return Problem(FindingKind.CORRUPT, f"its {info.kind.value} is broken: {info.problem}; {CONSEQUENCE}")
-    return None
 
 
 SYSTEM = ForeignSystem(CudaCore)

@@ -1,8 +1,8 @@
-"""A format whose entries are files, or folders of files: what all such systems have in common.
+"""Formats whose entries are files, or folders of files, and those whose entries are one binary each.
 
-Owns whom files are believed from, how an entry's files are removed, and what is told of everything that is
-no entry: links, folders that do not open, what dead writers left, strangers. A system says which files there
-are with its layout, and what they hold.
+Owns whom files are believed from, how an entry's files are removed, what is told of everything that is no
+entry (links, folders that do not open, what dead writers left, strangers), and what is wrong with a binary. A
+system says which files there are with its layout, and what they hold.
 """
 
 import os
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpucache.caches import files, places
-from gpucache.caches.format import Format
+from gpucache.caches.format import Format, Look
 from gpucache.caches.layout import HERE, Files, Layout, Node, Role
 from gpucache.caches.strangers import Strangers
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
+from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_age, format_size
 
 _BEGINNING_BYTES = 64 << 10
@@ -176,3 +177,84 @@ class FilesFormat(Format[Files]):
         except (OSError, FormatError):
             return False
         return not start or self.is_left(start)
+
+
+class BinaryFormat(FilesFormat):
+    """A cache whose entries are one file each, which holds a compiled binary, with or without a wrapping.
+
+    What is not among ``kinds`` is no entry's content, and what is shows whose the cache is.
+    """
+
+    kinds: ClassVar[frozenset[PayloadKind]]
+    """What the owner stores."""
+    consequence: ClassVar[str]
+    """What becomes of a program whose entry is broken; ends the sentences about that."""
+    shows = "a CUDA binary"
+    largest_bytes: ClassVar[int] = 1 << 30
+    """The largest file whose binary is given out."""
+    checked_bytes: ClassVar[int] = 256 << 20
+    """Of larger files only the beginning is looked at."""
+    scanned_bytes: ClassVar[int] = 64 << 10
+    """What a scan reads of a file; of a larger one the names of kernels may remain unknown."""
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:  # noqa: ARG002 - see below
+        """The binary in a file, or in its beginning if that is not ``whole``; and what is wrong around it."""
+        return data, None
+
+    def used_ns(self, status: os.stat_result) -> int:
+        """When an entry was used last: when it was written or, where the disk notes that, read."""
+        return max(status.st_atime_ns, status.st_mtime_ns)
+
+    def look(self, item: Files) -> Look:
+        """Kernel, architecture and kind as the beginning of the binary says them."""
+        name, status = next(iter(item.seen.items()))
+        data = item.part(name, 0, self.scanned_bytes)
+        whole = len(data) == status.st_size
+        binary, problem = self.unwrap(data, whole=whole)
+        info = describe(binary)
+        known = info.kind in self.kinds
+        return Look(
+            program=next(iter(info.kernels or ()), ""),
+            target=info.target if known else "",
+            kind=info.kind.value if binary else "",
+            problem=problem or self._wrong(binary, info, whole=whole),
+            used_ns=self.used_ns(status),
+            shows=known or not data,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """What it holds, whole up to a bound."""
+        name, status = next(iter(item.seen.items()))
+        whole = status.st_size <= self.checked_bytes
+        data = item.part(name, 0, self.checked_bytes if whole else self.scanned_bytes)
+        binary, problem = self.unwrap(data, whole=whole)
+        if problem := problem or self._wrong(binary, describe(binary), whole=whole):
+            yield problem
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """How far a large one was looked at, and what LTO-IR does not say."""
+        name, status = next(iter(item.seen.items()))
+        if status.st_size > self.checked_bytes:
+            yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
+        start, _ = self.unwrap(item.part(name, 0, self.scanned_bytes), whole=False)
+        if describe(start).kind is PayloadKind.LTOIR:
+            yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
+
+    def payload(self, item: Files) -> bytes:
+        """The binary without its wrapping."""
+        return self.unwrap(item.read(item.names[0], self.largest_bytes), whole=True)[0]
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
+        """What is wrong with a binary; of its beginning only whether it is one."""
+        if not binary:
+            return Problem(FindingKind.TRUNCATED, f"it is empty; {self.consequence}") if whole else None
+        if info.kind not in self.kinds:
+            start = dict(info.detail).get("starts with", "")
+            unknown = info.kind is PayloadKind.UNKNOWN
+            words = f"bytes of no known format ({start})" if unknown else info.kind.value
+            detail = f"it holds {words} where {self.shows} belongs; {self.consequence}"
+            return Problem(FindingKind.MISLABELLED, detail)
+        if whole and info.problem is not None:
+            detail = f"its {info.kind.value} is broken: {info.problem}; {self.consequence}"
+            return Problem(FindingKind.CORRUPT, detail)
+        return None

@@ -55,6 +55,13 @@ class PayloadInfo:
         told = (("kind", self.kind.value), ("architecture", self.architecture), ("problem", self.problem))
         return (*((label, value) for label, value in told if value is not None), *self.detail)
 
+    @property
+    def target(self) -> str:
+        """What it was compiled for, such as ``cuda:sm_90`` or ``hip:gfx90a``; empty where it does not say."""
+        if self.architecture is None:
+            return ""
+        return f"{'hip' if self.kind is PayloadKind.AMDGPU else 'cuda'}:{self.architecture}"
+
 
 class BrokenError(FormatError):
     """A payload contradicts its own format; the message is the ``problem``. Never leaves ``describe``."""
