@@ -16,8 +16,9 @@ from gpucache.backends.registry import load_backend
 from gpucache.caches.interface import Rebuildable
 from gpucache.engine.bench import Prepare, Timed, Workers
 from gpucache.engine.checked import CheckedJob, Durations
+from gpucache.engine.explain import explain
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, find, get_or_build, incomplete
+from gpucache.engine.lookup import build, find, get_or_build
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.samples import take_sample
 from gpucache.engine.trials import try_load, try_rebuild
@@ -64,17 +65,16 @@ def _build_job(settings: Settings, shared: bool, job: Job) -> Hit | Built:
     backend = load_backend(job.request.target.backend)
     layers = open_layers(settings, shared=shared, command="gpucache warm")
     prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
-    found = find(layers, prepared)
+    found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
-        miss = incomplete(prepared, found)
-        if miss is None:
-            return found
-        sizes = (*found.head.local_sizes, *job.request.local_sizes)  # those that were there stay
+        return found
+    miss = explain(layers, prepared, found)
+    if found.incomplete is not None:
+        sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
         prepared = prepare(
             backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ, layers
         )
-        found = miss
-    return build(layers, prepared, partial(_compile_watched, backend, prepared), found, wait_s=job.wait_s)
+    return build(layers, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
 
 
 def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:

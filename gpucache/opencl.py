@@ -23,7 +23,7 @@ from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, build_log, check_required, find
+from gpucache.engine.lookup import build, build_log, check_required, look_up
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
@@ -134,7 +134,7 @@ def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "_Call") -> Any:
     """The program from entries for all devices, or as the compiler gives it, which is then kept."""
-    found = [find(layers, one) for one in prepared]
+    found = [look_up(layers, one) for one in prepared]
     misses = [(one, answer) for one, answer in zip(prepared, found, strict=True) if isinstance(answer, Miss)]
     for one, miss in misses:
         check_required(layers, one, miss)

@@ -10,15 +10,16 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from gpucache.engine.layers import Layers
+from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.nearest import Nearest, Record, nearest, record_of
 from gpucache.engine.phrases import phrases, told_once
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.shadows import shadows
 from gpucache.errors import CacheUnusableError
+from gpucache.keys import Difference, format_local_size
 from gpucache.model import CacheKey
-from gpucache.outcomes import Miss, Verdict
-from gpucache.store.interface import Absent, Damaged, EntryStore, Event, ScannedEntry
+from gpucache.outcomes import Hit, Miss, Verdict
+from gpucache.store.interface import EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 _POISON_NS = 7 * 86_400 * 10**9
@@ -27,12 +28,18 @@ _SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 
 
-def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) -> Miss:
-    """The verdict on a request that no store answered; it names every root that could not be asked."""
+def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
+    """The verdict on a request that no layer answered; it names every root that could not be asked."""
+    if layers.disabled:
+        return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
+    if prepared.refusal is not None:
+        return Miss(Verdict.UNCACHEABLE, prepared.refusal)
+    if met.incomplete is not None:
+        return _incomplete(prepared, met.incomplete)
     sentences = [sentence for _, sentence in layers.not_asked]
     if not any(True for _ in layers.on_disk()):
         return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
-    miss = _verdict(layers, prepared, damage)
+    miss = _verdict(layers, prepared, met)
     if sentences and miss.verdict is Verdict.NEVER_BUILT:  # which is more than anybody can know
         miss = replace(miss, verdict=Verdict.NOT_CONSULTED)
     if miss.verdict is Verdict.NOT_CONSULTED:
@@ -40,14 +47,27 @@ def explain(layers: Layers, prepared: Prepared, damage: Sequence[Damaged] = ()) 
     return replace(miss, detail="; ".join((miss.detail, *sentences)))
 
 
-def _verdict(layers: Layers, prepared: Prepared, damage: Sequence[Damaged]) -> Miss:
-    if damage:
-        what = "and was moved to quarantine" if damage[0].quarantined else "and could not be moved away"
-        return Miss(Verdict.CORRUPT, f"the entry was {damage[0].damage}: {damage[0].detail}, {what}")
+def _incomplete(prepared: Prepared, found: Hit) -> Miss:
+    before = " ".join(map(format_local_size, found.head.local_sizes))
+    more = " ".join(map(format_local_size, prepared.lacking_sizes(found.head)))
+    return Miss(
+        Verdict.INCOMPLETE,
+        f"{found.key.short} is compiled for {before or 'no local size'}, and not for {more}: "
+        f"programs hit it, and compile at their first launch with {more}",
+        (Difference("local size", before or None, f"{before} {more}".strip()),),
+        found.key,
+    )
+
+
+def _verdict(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
+    if met.damaged:
+        first = met.damaged[0]
+        what = "and was moved to quarantine" if first.quarantined else "and could not be moved away"
+        return Miss(Verdict.CORRUPT, f"the entry was {first.damage}: {first.detail}, {what}")
     records = [record_of(store, prepared) for store in layers.on_disk()]
     return (
         _removed(records, prepared)
-        or _unread(layers, prepared)
+        or _unread(met)
         or _elsewhere(layers, prepared)
         or _lost(records, prepared)
         or _nearest(layers, records, prepared)
@@ -55,10 +75,11 @@ def _verdict(layers: Layers, prepared: Prepared, damage: Sequence[Damaged]) -> M
     )
 
 
-def is_shorter(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
-    """Whether a key is on the poison list for a time limit shorter than this one."""
+def is_poisoned(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
+    """Whether a key is on the poison list, and not for a time limit shorter than this one."""
     last = [event for store in layers.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
-    return any(_is_poisoning(event) and 0 < event.limit_s < timeout_s for event in last)
+    poisoned = [event for event in last if _is_poisoning(event)]
+    return bool(poisoned) and not any(0 < event.limit_s < timeout_s for event in poisoned)
 
 
 def _is_poisoning(event: Event) -> bool:
@@ -125,19 +146,15 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     return None
 
 
-def _unread(layers: Layers, prepared: Prepared) -> Miss | None:
+def _unread(met: NoEntry) -> Miss | None:
     """The very entry is there and could not be used, or nobody can tell, whatever else differs."""
-    for store in layers.on_disk():
-        for key in (prepared.key, prepared.located_key):
-            answer = store.get(key)
-            if not isinstance(answer, Absent) or not answer.reason:
-                continue
-            told = f"in {store.root} {answer.reason}"
-            if store.contains(key):
-                detail = f"{key.short} is in {store.root}, but {answer.reason}"
-                return Miss(Verdict.NOT_RECORDED, detail, unread=told)
-            detail = f"{store.root} could not be asked for {key.short}: {answer.reason}"
-            return Miss(Verdict.NOT_CONSULTED, detail, unread=told)
+    for store, key, reason in met.unread:
+        told = f"in {store.root} {reason}"
+        if store.contains(key):
+            detail = f"{key.short} is in {store.root}, but {reason}"
+            return Miss(Verdict.NOT_RECORDED, detail, unread=told)
+        detail = f"{store.root} could not be asked for {key.short}: {reason}"
+        return Miss(Verdict.NOT_CONSULTED, detail, unread=told)
     return None
 
 

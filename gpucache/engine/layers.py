@@ -3,10 +3,24 @@
 Owns their order and why one is missing. Must not know concrete stores: assembly puts them in.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gpucache.store.interface import EntryStore, RefusedRoot, Store
+from gpucache.model import CacheKey, Entry, EntryDetail
+from gpucache.outcomes import Hit
+from gpucache.store.interface import Damaged, EntryStore, Found, RefusedRoot, Store
+
+
+@dataclass(frozen=True, slots=True)
+class NoEntry:
+    """No layer gave an entry that can be used, and what was met in looking for one."""
+
+    damaged: tuple[Damaged, ...] = ()
+    """Entries that are not sound."""
+    unread: tuple[tuple[EntryStore, CacheKey, str], ...] = ()
+    """Which key could not be asked of which store, and why."""
+    incomplete: Hit | None = None
+    """An entry that lacks some of the local sizes that it has to be compiled for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,30 @@ class Layers:
     """Why there is no user's root, in one sentence; empty where there is one."""
     refused: tuple[RefusedRoot, ...] = ()
     """System roots that are named and cannot be read."""
+
+    def find(self, keys: Iterable[CacheKey]) -> Hit | NoEntry:
+        """A sound entry under any of some keys, the first that is found."""
+        damaged: list[Damaged] = []
+        unread: list[tuple[EntryStore, CacheKey, str]] = []
+        for key in keys:
+            remembered = self.memory.get(key) if self.memory is not None else None
+            if isinstance(remembered, Found):
+                return Hit(key, remembered.head, remembered.payload, "memory")
+            for store in self.on_disk():
+                answer = store.get(key)
+                if isinstance(answer, Found):
+                    self.keep_in_memory(Entry(key, answer.head, EntryDetail(()), answer.payload))
+                    return Hit(key, answer.head, answer.payload, str(answer.root))
+                if isinstance(answer, Damaged):
+                    damaged.append(answer)
+                elif answer.reason:
+                    unread.append((store, key, answer.reason))
+        return NoEntry(tuple(damaged), tuple(unread))
+
+    def keep_in_memory(self, entry: Entry) -> None:
+        """Have the memory of this process answer with an entry from now on, if there is one."""
+        if self.memory is not None:
+            self.memory.publish(entry)
 
     def on_disk(self) -> Iterator[EntryStore]:
         """The user's root, then system roots."""

@@ -1,12 +1,12 @@
 """The heart: request -> keys -> memory -> store -> system stores -> (single flight) compile -> publish.
 
-Owns the order in which a program is looked for and kept; every miss leaves with its explanation.
+Owns the order in which a program is looked for and kept; a miss is explained once, where it is reported.
 The library calls it once, warm calls it for many. Must not know how anything is compiled or stored.
 """
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,63 +14,40 @@ from pathlib import Path
 from gpucache import __version__
 from gpucache.checks import instrumented
 from gpucache.engine.explain import explain, to_record
-from gpucache.engine.layers import Layers
+from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.uncovered import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import refusals
-from gpucache.keys import Difference, digest, format_local_size
-from gpucache.model import Artifact, CacheKey, Closure, Entry, EntryDetail, EntryHead
+from gpucache.keys import digest
+from gpucache.model import Artifact, Closure, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
-from gpucache.store.interface import Damaged, EntryStore, Event, Found
+from gpucache.store.interface import EntryStore, Event
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
 
 
-def find(layers: Layers, prepared: Prepared) -> Hit | Miss:
-    """A sound entry for a request, or why there is none. Compiles nothing."""
-    if layers.disabled:
-        return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
-    if prepared.refusal is not None:
-        return Miss(Verdict.UNCACHEABLE, prepared.refusal)
-    damage: list[Damaged] = []
-    return _look(layers, prepared, damage) or explain(layers, prepared, damage)
+def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
+    """A sound entry for a request. Compiles nothing, and explains nothing.
 
-
-def find_whole(layers: Layers, prepared: Prepared) -> Hit | Miss:
-    """As ``find``, but an entry that is not compiled for all local sizes of the request is a miss.
-
-    For filling the cache: a program uses such an entry all the same.
+    With ``whole`` it has to be compiled for all local sizes of the request. That is for filling the
+    cache: a program uses such an entry all the same.
     """
-    found = find(layers, prepared)
-    return found if isinstance(found, Miss) else incomplete(prepared, found) or found
+    if layers.disabled or prepared.refusal is not None:
+        return NoEntry()
+    found = layers.find((prepared.key, prepared.located_key))
+    if whole and isinstance(found, Hit) and prepared.lacking_sizes(found.head):
+        return NoEntry(incomplete=found)
+    return found
 
 
-def incomplete(prepared: Prepared, found: Hit) -> Miss | None:
-    """Which local sizes of a request an entry is not compiled for; None where it has them all."""
-    lacking = lacking_sizes(prepared, found.head)
-    if not lacking:
-        return None
-    before, more = _sizes(found.head.local_sizes), _sizes(lacking)
-    return Miss(
-        Verdict.INCOMPLETE,
-        f"{found.key.short} is compiled for {before or 'no local size'}, and not for {more}: "
-        f"programs hit it, and compile at their first launch with {more}",
-        (Difference("local size", before or None, f"{before} {more}".strip()),),
-        found.key,
-    )
-
-
-def lacking_sizes(prepared: Prepared, head: EntryHead) -> tuple[tuple[int, ...], ...]:
-    """The local sizes of a request that an entry is not compiled for."""
-    return tuple(size for size in prepared.compilation.inputs.local_sizes if size not in head.local_sizes)
-
-
-def _sizes(sizes: Sequence[Sequence[int]]) -> str:
-    return " ".join(map(format_local_size, sizes))
+def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
+    """What ``find`` finds, or why there is nothing: for whoever reports the miss."""
+    found = find(layers, prepared, whole=whole)
+    return found if isinstance(found, Hit) else explain(layers, prepared, found)
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
@@ -90,7 +67,7 @@ def get_or_build(
     Raises CacheMissError where the settings require a hit, and whatever ``compile_`` raises. What
     goes wrong with the cache itself never raises: it becomes the note of what was built.
     """
-    found = find_whole(layers, prepared)
+    found = look_up(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return found
     check_required(layers, prepared, found)
@@ -138,10 +115,9 @@ def build(
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
     """The entry that another process published while it held the lock; None where there is none."""
-    found = _look(layers if useless is None else replace(layers, memory=None), prepared, [])
-    if found is None or lacking_sizes(prepared, found.head):
-        return None
-    return None if useless is not None and found.head == useless.head else found
+    found = find(layers if useless is None else replace(layers, memory=None), prepared, whole=True)
+    replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
+    return found if isinstance(found, Hit) and replaced else None
 
 
 def _build(
@@ -149,30 +125,6 @@ def _build(
 ) -> Built:
     journal(layers, prepared, miss)
     return _publish(layers, store, prepared, compile_(), miss)
-
-
-def _look(layers: Layers, prepared: Prepared, damage: list[Damaged]) -> Hit | None:
-    """A sound entry under either key; what is not sound is added to ``damage``."""
-    for key in (prepared.key, prepared.located_key):
-        hit = _find_key(layers, key, damage)
-        if hit is not None:
-            return hit
-    return None
-
-
-def _find_key(layers: Layers, key: CacheKey, damage: list[Damaged]) -> Hit | None:
-    if layers.memory is not None:
-        found = layers.memory.get(key)
-        if isinstance(found, Found):
-            return Hit(key, found.head, found.payload, "memory")
-    for store in layers.on_disk():
-        answer = store.get(key)
-        if isinstance(answer, Found):
-            _remember(layers, Entry(key, answer.head, EntryDetail(()), answer.payload))
-            return Hit(key, answer.head, answer.payload, str(answer.root))
-        if isinstance(answer, Damaged):
-            damage.append(answer)
-    return None
 
 
 def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
@@ -199,7 +151,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
         return Built(artifact, miss, None, note=not_kept(store.root, error), publish_failed=True)
-    _remember(layers, entry)
+    layers.keep_in_memory(entry)
     _record(store, prepared, entry)
     if layers.trim is not None:
         with suppress(OSError, CacheUnusableError):
@@ -290,11 +242,6 @@ def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
     headers = (("named header", header) for header in request.headers)
     options = (("build option", option) for option in request.options)
     return (("source file", str(request.program.path)), *folders, *headers, *options)
-
-
-def _remember(layers: Layers, entry: Entry) -> None:
-    if layers.memory is not None:
-        layers.memory.publish(entry)
 
 
 def journal(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gpucache.backends.interface import Backend
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import journal, lacking_sizes, why_not_kept
+from gpucache.engine.lookup import journal, why_not_kept
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm import WarmItem
 from gpucache.model import BuildRequest, Device
@@ -49,7 +49,7 @@ def leave(
 
 def note_lacking(layers: Layers, prepared: Prepared, found: Hit, environment: Variables = ()) -> Noted:
     """Note a request whose entry is not compiled for all of its local sizes."""
-    if layers.target is None or not lacking_sizes(prepared, found.head):
+    if layers.target is None or not prepared.lacking_sizes(found.head):
         return Noted.NONE
     return layers.target.note_missed(_missed(layers, prepared, environment))
 

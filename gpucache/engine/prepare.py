@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
-from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, KeyField, Toolchain
+from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, EntryHead, KeyField, Toolchain
 from gpucache.payload import describe, holds_no_kernel
 from gpucache.sources import Memos, read_closure
 
@@ -40,6 +40,10 @@ class Prepared:
                     f"the build option {option!r} puts the time of the build into the artifact; leave it out"
                 )
         return self.compilation.refusal or self.closure.uncacheable
+
+    def lacking_sizes(self, head: EntryHead) -> tuple[tuple[int, ...], ...]:
+        """The local sizes of the request that an entry is not compiled for."""
+        return tuple(size for size in self.compilation.inputs.local_sizes if size not in head.local_sizes)
 
 
 def prepare(

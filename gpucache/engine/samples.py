@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gpucache.backends.interface import Backend, Launch, Session
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find
+from gpucache.engine.lookup import look_up
 from gpucache.engine.prepare import prepare
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Toolchain
@@ -101,7 +101,7 @@ def _from_cache(
         toolchain = backend.toolchain(job.request.target)
         prepared = prepare(backend, job.request, toolchain, environ, layers)
     with timer.phase("lookup"):
-        found = find(layers, prepared)
+        found = look_up(layers, prepared)
     if isinstance(found, Hit):
         missed = _load(session, found, timer)
         if not missed:

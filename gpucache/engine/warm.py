@@ -11,9 +11,9 @@ from time import time_ns
 
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
-from gpucache.engine.explain import is_shorter, process_record
+from gpucache.engine.explain import explain, is_poisoned, process_record
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import LOG_LIMIT, check_required, find_whole
+from gpucache.engine.lookup import LOG_LIMIT, check_required, find
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
 from gpucache.engine.targets import default_devices, select_target
@@ -233,19 +233,22 @@ def _settle(
         prepared = prepare(backend, item.request, item.toolchain, environ, memos)
     except GpucacheError as error:
         return _outcome(item, WarmResult.FAILED, reason=str(error))
-    found = find_whole(layers, prepared)
+    found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return _hit(item, prepared, found)
-    if found.verdict is Verdict.UNCACHEABLE:
-        return _outcome(item, WarmResult.FAILED, reason=found.detail, verdict=found.verdict)
-    poisoned = found.verdict is Verdict.POISONED and not retry_poisoned
-    if poisoned and not is_shorter(layers, prepared, timeout_s):
+    poisoned = not retry_poisoned and is_poisoned(layers, prepared, timeout_s)
+    if not (check or poisoned or layers.require) and prepared.refusal is None:
+        return prepared  # its worker builds it, and says why it had to
+    miss = explain(layers, prepared, found)
+    if miss.verdict is Verdict.UNCACHEABLE:
+        return _outcome(item, WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
+    if poisoned and miss.verdict is Verdict.POISONED:
         return _outcome(
-            item, WarmResult.POISONED, prepared=prepared, reason=found.detail, verdict=found.verdict
+            item, WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict
         )
     if check:
-        return _missing(item, prepared, found)
-    check_required(layers, prepared, found)
+        return _missing(item, prepared, miss)
+    check_required(layers, prepared, miss)
     return prepared
 
 

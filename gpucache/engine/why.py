@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find_whole
+from gpucache.engine.lookup import look_up
 from gpucache.engine.nearest import record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
@@ -61,11 +61,11 @@ def why(
             item.target,
             item.variant,
             consulted,
-            find_whole(asked, prepared),
+            look_up(asked, prepared, whole=True),
             tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
             not_asked=layers.not_asked,
             directory=prepared.request.cwd if prepared.key != anywhere.key else None,
-            elsewhere=find_whole(asked, anywhere) if prepared.key != anywhere.key else None,
+            elsewhere=look_up(asked, anywhere, whole=True) if prepared.key != anywhere.key else None,
         )
 
 

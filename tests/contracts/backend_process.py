@@ -16,7 +16,7 @@ from typing import Any
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find, get_or_build
+from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
@@ -155,7 +155,7 @@ def _looked_up(trial: _Trial) -> dict[str, Any]:
 
     first, second = (get_or_build(layers, prepared, compile_) for _ in range(2))
     assert isinstance(first, Built) and isinstance(second, Hit), (first, second)
-    changed = find(layers, trial.prepare(replace(prepared.request, options=("-DX=1",))))
+    changed = look_up(layers, trial.prepare(replace(prepared.request, options=("-DX=1",))))
     assert isinstance(changed, Miss)
     broken = trial.prepare(trial.request(trial.source(body="undeclared = 1;", begin="")))
     failed = _error(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine.explain import explain, is_shorter, to_record
-from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find, get_or_build
+from gpucache.engine.explain import explain, is_poisoned, to_record
+from gpucache.engine.layers import Layers, NoEntry
+from gpucache.engine.lookup import find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.model import CacheKey, EntryDetail, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
@@ -41,7 +41,7 @@ def missed(layers: Layers, keep: Callable[..., None]) -> Callable[..., Miss]:
 
     def missed(wanted: Prepared, *built: Prepared, remark: str = "compiled") -> Miss:
         keep(*built, remark=remark)
-        miss = find(layers, wanted)
+        miss = look_up(layers, wanted)
         assert isinstance(miss, Miss)
         return miss
 
@@ -201,7 +201,8 @@ def test_a_quarantined_entry_is_told(
 
 def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) -> None:
     """Damage found at the lookup itself is the verdict, with what became of the file."""
-    miss = explain(layers, ready(), [Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)])
+    damaged = Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)
+    miss = explain(layers, ready(), NoEntry(damaged=(damaged,)))
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
 
 
@@ -228,7 +229,7 @@ def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, l
     for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
         when_ns = time_ns() - days * day_ns
         store.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
-        assert explain(layers, prepared).verdict is verdict
+        assert explain(layers, prepared, NoEntry()).verdict is verdict
 
 
 def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
@@ -236,10 +237,11 @@ def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Read
     prepared = ready()
     late = Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it hung", limit_s=2.5)
     store.record("show", late)
-    assert is_shorter(layers, prepared, 3) and not is_shorter(layers, prepared, 2.5)
-    assert "warm --retry or a --timeout above 2.5 tries it again" in explain(layers, prepared).detail
+    assert is_poisoned(layers, prepared, 2.5) and not is_poisoned(layers, prepared, 3)
+    told = explain(layers, prepared, NoEntry()).detail
+    assert "warm --retry or a --timeout above 2.5 tries it again" in told
     store.record("show", replace(late, when_ns=time_ns(), why="it died", limit_s=0))
-    assert not is_shorter(layers, prepared, 3)
+    assert is_poisoned(layers, prepared, 3)
 
 
 def test_an_entry_removed_by_hand_is_told_as_what_it_is(
@@ -352,7 +354,7 @@ def test_a_value_with_a_hyphen_is_one_option(missed: Callable[..., Miss], ready:
 
 def test_no_root_is_not_consulted(ready: Ready) -> None:
     """Without any root nothing was asked, and the reason is the layers' own."""
-    assert explain(Layers(unusable="no home"), ready()) == Miss(Verdict.NOT_CONSULTED, "no home")
+    assert explain(Layers(unusable="no home"), ready(), NoEntry()) == Miss(Verdict.NOT_CONSULTED, "no home")
 
 
 def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Ready) -> None:
@@ -388,7 +390,7 @@ def test_only_builds_that_can_be_nearer_are_read(
         return detail(store, key)
 
     monkeypatch.setattr(DirectoryStore, "detail", counted)
-    miss = find(layers, ready(KERNEL, options=["-DN=9"]))
+    miss = look_up(layers, ready(KERNEL, options=["-DN=9"]))
     assert isinstance(miss, Miss)
     assert miss.detail.startswith("the define N: 3 -> 9")
     assert read == [miss.nearest]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import LOG_LIMIT, build, find, find_whole, get_or_build
+from gpucache.engine.layers import Layers, NoEntry
+from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
@@ -116,7 +116,7 @@ def test_a_header_edited_during_the_compile_is_not_kept(
     assert not list(tmp_path.rglob("*.gpc"))
     for value in ("7", "8"):
         tree("include", value=value)
-        assert isinstance(find(layers, ready(include_dirs=[include])), Miss)
+        assert isinstance(find(layers, ready(include_dirs=[include])), NoEntry)
 
 
 @pytest.mark.parametrize("how", ["written in place", "another file", "shadowed"])
@@ -148,7 +148,7 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
         f"a file came or went in {first}/" if how == "shadowed" else f"the header {include}/value.h changed"
     )
     assert built.note == f"{seen} while it was compiled, so it was not kept"
-    assert isinstance(find(layers, prepared), Miss)
+    assert isinstance(find(layers, prepared), NoEntry)
 
 
 @pytest.mark.parametrize("below", ["", "cache", "deep/cache"])
@@ -174,7 +174,7 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
     here, there = ready(include_dirs=[first]), ready(include_dirs=[second])
     built = _built(layers, here, compiler(f"compiled in {first}"))
     assert built.key == here.located_key
-    hit, miss = find(layers, here), find(layers, there)
+    hit, miss = find(layers, here), look_up(layers, there)
     assert isinstance(hit, Hit)
     assert hit.head.located
     assert isinstance(miss, Miss)
@@ -437,8 +437,8 @@ def test_an_entry_that_lacks_a_local_size_is_a_hit_for_a_program_alone(
     key = _built(layers, ready(b"", implementation="pocl", local_sizes=[(64,)]), opencl).key
     wanted = ready(b"", implementation="pocl", local_sizes=[(64,), (16, 16)])
     assert isinstance(find(layers, wanted), Hit)
-    miss = find_whole(layers, wanted)
+    miss = look_up(layers, wanted, whole=True)
     assert isinstance(miss, Miss)
     assert (miss.verdict, miss.nearest) == (Verdict.INCOMPLETE, key)
     assert "is compiled for 64, and not for 16x16" in miss.detail
-    assert isinstance(find_whole(layers, ready(b"", implementation="pocl")), Hit)
+    assert isinstance(find(layers, ready(b"", implementation="pocl"), whole=True), Hit)

@@ -4,7 +4,7 @@ What workers run is given as text, as they cannot import a test module.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from gpucache.engine.pool import Bounds
 from gpucache.engine.warm import Build, Job, Progress, WarmItem, plan_warm, run_warm
 from gpucache.jobs import worker_build
 from gpucache.manifest import ProgramSpec
-from gpucache.model import Device, Language, Program
-from gpucache.outcomes import Built, Hit, WarmOutcome, WarmResult
+from gpucache.model import CacheKey, Device, Language, Program
+from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.probe import ask
 from gpucache.settings import Settings
+from gpucache.store import DirectoryStore
 
 GOOD = b'extern "C" __global__ void good(float *a) { a[threadIdx.x] += 1; }\n'
 TARGET = "cuda:sm_90"
@@ -87,6 +88,20 @@ def _appending(file: Path, then: str) -> str:
 
 
 ABORT = "__import__('os').abort()"
+
+
+def test_why_something_had_to_be_built_is_found_out_by_its_worker_alone(
+    warming: Warming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run itself reads no entry to hold a miss against, as the worker that builds it does."""
+    (item,) = warming.items("scale.cu")
+    warming([item], "None")
+    assert item.request is not None
+    changed = replace(item, request=replace(item.request, options=("-DFACTOR=2",)))
+    read: list[CacheKey] = []
+    monkeypatch.setattr(DirectoryStore, "detail", lambda _, key: read.append(key))
+    outcome = warming([changed], "None")["scale.cu"]
+    assert (outcome.result, outcome.verdict, read) == (WarmResult.BUILT, Verdict.KEY_CHANGED, [])
 
 
 def test_a_worker_that_dies_costs_its_item_alone(warming: Warming, tmp_path: Path) -> None:

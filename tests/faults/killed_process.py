@@ -22,7 +22,7 @@ from pathlib import Path
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict, trim
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, find
+from gpucache.engine.lookup import build, look_up
 from gpucache.engine.policy import Limits
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
@@ -76,7 +76,7 @@ def _damage(store: DirectoryStore) -> None:
 
 def _build(store: DirectoryStore) -> object:
     layers = Layers(user=store, trim=lambda: trim(own(store), 10_000, time.time_ns()))
-    miss = find(layers, PREPARED)
+    miss = look_up(layers, PREPARED)
     return build(layers, PREPARED, Compiler(), miss, wait_s=1) if isinstance(miss, Miss) else miss
 
 

@@ -15,7 +15,7 @@ import pytest
 from gpucache.assembly import open_layers
 from gpucache.backends.registry import load_backend
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find, get_or_build
+from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
 from gpucache.outcomes import Built, Hit
@@ -84,7 +84,7 @@ def _keep(layers: Layers, prepared: Prepared) -> None:
 
 
 def _tell(layers: Layers, prepared: Prepared) -> Told:
-    found = find(layers, prepared)
+    found = look_up(layers, prepared)
     if isinstance(found, Hit):
         return Told("hit")
     return Told(found.verdict.value, tuple(item.label for item in found.differences), found.detail)

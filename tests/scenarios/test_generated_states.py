@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find
+from gpucache.engine.lookup import look_up
 from gpucache.engine.phrases import weight
 from gpucache.engine.prepare import Prepared
 from gpucache.keys import difference
@@ -75,7 +75,7 @@ def test_the_nearest_of_many_builds_is_told(
         for _ in range(random.randint(1, 2)):
             asked, _label = change(random, asked)
         wanted = made(ready, replace(asked, name=random.choice(_NAMES)), tmp_path / "include")
-        found = find(cache.layers, wanted)
+        found = look_up(cache.layers, wanted)
         if any(one.key == wanted.key for one in cache.built):
             assert isinstance(found, Hit)
             continue
@@ -173,7 +173,7 @@ def test_what_became_of_one_of_many_is_told(
         wanted = made(ready, draft, tmp_path / "include")
         layers = happen(cache, wanted)
         renamed = made(ready, replace(draft, name=random.choice(_NAMES)), tmp_path / "include")
-        found = find(layers, renamed)
+        found = look_up(layers, renamed)
         told = "hit" if isinstance(found, Hit) else found.verdict.value
         assert told == verdict, (draft, found)
         assert isinstance(found, Hit) or words in found.detail, found

@@ -11,7 +11,7 @@ import pytest
 
 from gpucache.assembly import open_cache
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import find
+from gpucache.engine.lookup import find, look_up
 from gpucache.outcomes import Hit, Miss, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
@@ -53,7 +53,7 @@ def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path], sca
     """What was made is a hit; another value is explained by the nearest entry of its program."""
     layers = Layers(user=DirectoryStore(made(5, 3), writable=False))
     assert isinstance(find(layers, scale.wanted(3, 2)), Hit)
-    miss = find(layers, scale.wanted(3, 9))
+    miss = look_up(layers, scale.wanted(3, 9))
     assert isinstance(miss, Miss) and miss.verdict is Verdict.KEY_CHANGED
     assert miss.detail.startswith("the define VALUE: 2 -> 9 (")
 

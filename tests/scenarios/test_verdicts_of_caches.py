@@ -75,12 +75,14 @@ from pathlib import Path
 import platformdirs.unix  # while Python's own modules may be read
 from gpucache.assembly import open_layers
 from gpucache.engine.explain import explain
+from gpucache.engine.layers import NoEntry
 from gpucache.settings import Settings
+from types import SimpleNamespace
 os.setgroups([])
 os.setgid({0})
 os.setuid({0})
 layers = open_layers(Settings(root=Path(sys.argv[1]), root_origin="GPUCACHE_DIR"))
-miss = explain(layers, None)
+miss = explain(layers, SimpleNamespace(refusal=None), NoEntry())
 sys.stdout.write(miss.verdict.value + " " + miss.detail)
 """
 
