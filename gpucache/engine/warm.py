@@ -20,7 +20,7 @@ from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.manifest import ProgramSpec
 from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
-from gpucache.outcomes import Built, Hit, Miss, Verdict, WarmOutcome, WarmResult
+from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event
 
 Backends = Mapping[str, Backend]
@@ -247,7 +247,8 @@ def _settle(
             item, WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict
         )
     if check:
-        return _missing(item, prepared, miss)
+        reason = f"{miss.verdict}: {miss.detail}"
+        return _outcome(item, WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
     check_required(layers, prepared, miss)
     return prepared
 
@@ -369,16 +370,6 @@ def _hit(item: WarmItem, prepared: Prepared, hit: Hit) -> WarmOutcome:
         key=str(hit.key),
         compile_ns=hit.head.compile_ns,
         lacks_kernels=lacks_kernels(prepared, hit.payload),
-    )
-
-
-def _missing(item: WarmItem, prepared: Prepared, miss: Miss) -> WarmOutcome:
-    return _outcome(
-        item,
-        WarmResult.MISSING,
-        prepared=prepared,
-        reason=f"{miss.verdict}: {miss.detail}",
-        verdict=miss.verdict,
     )
 
 
