@@ -69,14 +69,18 @@ class Example:
         os.truncate(path, path.stat().st_size - 3)
         age(path)
 
-    def change(self, entry: CacheEntry) -> None:
+    def change(self, entry: CacheEntry, content: bytes | None = None) -> None:
         """Put another file in the place of an entry's, as a program does that builds it anew."""
         path = self._path(entry)
         new = path.with_name("new")
-        new.write_bytes(path.read_bytes() + b"\0")
+        new.write_bytes(path.read_bytes() + b"\0" if content is None else content)
         age(new)
         os.utime(new, ns=(_LATER_NS, _LATER_NS))
         new.replace(path)
+
+    def content(self, entry: CacheEntry) -> bytes:
+        """What the file of an entry holds."""
+        return self._path(entry).read_bytes()
 
     def take(self, entry: CacheEntry) -> None:
         """Remove an entry, as another process does."""
@@ -96,8 +100,11 @@ class _Rows(Example):
     def cut(self, entry: CacheEntry) -> None:
         self._execute(entry, "UPDATE cache_v1 SET code = substr(code, 1, 10)")
 
-    def change(self, entry: CacheEntry) -> None:
-        self._execute(entry, "UPDATE cache_v1 SET timestamp = timestamp + 60")
+    def change(self, entry: CacheEntry, content: bytes | None = None) -> None:
+        if content is None:
+            self._execute(entry, "UPDATE cache_v1 SET timestamp = timestamp + 60")
+        else:
+            super().change(entry, content)
 
     def take(self, entry: CacheEntry) -> None:
         self._execute(entry, "DELETE FROM cache_v1")

@@ -17,6 +17,7 @@ import pytest
 
 from gpucache.caches.interface import Cache, Wanted
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
+from gpucache.caches.unusable import Unusable
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
 from gpucache.outcomes import GONE, CacheEntry, Checked, Finding, Kept
 from tests.contracts.examples import EXAMPLES, Example, open_example
@@ -140,7 +141,9 @@ def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path)
     assert all(entry.damage for entry in _asked(cache))
     assert not any(finding.repaired for finding in _repaired(cache))
     assert len(_emptied(cache)) == len(list(cache.scan()))
-    assert _findings(cache) and _lies(tmp_path) == before
+    found = _findings(cache)
+    assert found and (not isinstance(cache, Unusable) or "; " in found[0].detail)
+    assert _lies(tmp_path) == before
 
 
 @every_system
@@ -154,6 +157,7 @@ def test_the_folder_of_something_else_is_left_alone(name: str, tmp_path: Path) -
     assert not any(finding.repaired for finding in _repaired(cache))
     assert len(_emptied(cache)) == len(list(cache.scan()))
     if name in SYSTEMS:
+        assert len(_findings(cache)) == 1 or not EXAMPLES[name].alone
         assert not load_system(name).recognises(tmp_path / "home")
     assert _lies(tmp_path) == before
 
@@ -239,7 +243,9 @@ def test_a_sound_cache_has_no_findings(name: str, tmp_path: Path) -> None:
     assert len(entries) == (1 if example.whole else 3)
     assert not any(entry.damage or entry.stays for entry in entries)
     assert {entry.cache for entry in entries} == {name}
-    assert not _findings(cache) and all(cache.check(entry).counts for entry in entries)
+    checked = [cache.check(entry) for entry in entries]
+    assert not _findings(cache) and all(one.counts and not one.unchecked for one in checked)
+    assert not any(one.notes for one in checked) or example.whole
 
 
 @every_system
@@ -345,6 +351,22 @@ def test_a_damaged_entry_that_vanished_is_mended(name: str, tmp_path: Path) -> N
 
 
 @every_system
+def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path: Path) -> None:
+    """What a program wrote since the check is sound, and stays as it is."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    sound = example.content(first)
+    example.cut(first)
+    cache = open_example(name, tmp_path / "cache" / example.place)
+    (first,) = [entry for entry in cache.scan() if entry.key == first.key]
+    checked = cache.check(first)
+    example.change(first, sound)
+    before = _lies(tmp_path)
+    cache.repair(checked, first)
+    assert _lies(tmp_path) == before
+    assert not _findings(open_example(name, tmp_path / "cache" / example.place))
+
+
+@every_system
 def test_an_entry_that_changed_since_the_scan_is_kept(name: str, tmp_path: Path) -> None:
     """A program built it anew, which nobody decided to remove."""
     example, cache, (first, *_) = _made(name, tmp_path)
@@ -421,8 +443,12 @@ def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Pa
         with suppress(CacheUnusableError):
             _asked(cache)
         assert _lies(tmp_path) == before
-        with suppress(CacheUnusableError):
+        try:
+            told = [f"{finding.kind}: {finding.detail}" for finding in _findings(cache)]
             _repaired(cache)
+        except CacheUnusableError as error:
+            told = [str(error)]
+        assert told or not example.alone or name == OWN, place
         with suppress(CacheUnusableError):
             _emptied(cache)
         assert outside.exists() or outside.is_symlink(), place
@@ -501,3 +527,13 @@ def test_isolation_leads_programs_below_a_folder(name: str, tmp_path: Path) -> N
 def test_a_cache_is_recognised_and_others_are_not(name: str, tmp_path: Path) -> None:
     """Each example by its own system."""
     assert load_system(name).recognises(EXAMPLES[name].make(tmp_path / "cache"))
+
+
+@every_other
+def test_where_no_cache_can_be_none_is_recognised(name: str, tmp_path: Path) -> None:
+    """Nothing, a file of something else, a pipe, a link to nowhere, a name that no file can have."""
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    _lay(tmp_path / "file")
+    places = [tmp_path / one for one in ("none", "file", "pipe", "link", "file/below", "a\0b")]
+    assert not any(load_system(name).recognises(place) for place in places)
