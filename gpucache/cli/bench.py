@@ -229,11 +229,11 @@ def _finish(
     """Show, export and judge what was measured, and leave."""
     from gpucache.engine.verdicts import below
     from gpucache.outcomes import BenchVerdict, ExitCode
-    from gpucache.render import document, exports, timings
+    from gpucache.render import exports, timings
 
     short = () if fail_below is None else tuple(below(cases, fail_below))
     summary = {**exports.summary(cases), "fail_below": fail_below, "below": list(short)}
-    given().document(lambda: document.document("bench", map(document.bench_case, cases), summary))
+    given().document("bench", cases, summary)
     given().show(timings.bench(cases, whole=given().verbose > 0))
     if file is not None:
         _export(file, cases, devices)

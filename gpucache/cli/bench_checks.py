@@ -14,8 +14,8 @@ def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> 
     from gpucache.engine.checked import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.examples import checks_path
     from gpucache.jobs import time_checks
-    from gpucache.outcomes import CheckedCase, ExitCode, summarise_checked
-    from gpucache.render import checked, document
+    from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, ExitCode, summarise_checked
+    from gpucache.render import checked
     from gpucache.render.progress import display
     from gpucache.sources import load_program
 
@@ -31,6 +31,6 @@ def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> 
         for case in run_checked(jobs, time_checks, timeout, running):
             cases.append(case)
     means = summarise_checked(cases)
-    given().document(lambda: document.document("bench", map(checked.outcome, cases), checked.summary(means)))
+    given().document("bench", cases, {"means": means, "paper_sync": PAPER_SYNC, "paper_async": PAPER_ASYNC})
     given().show(checked.table(cases, means))
     leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)

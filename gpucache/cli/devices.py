@@ -37,7 +37,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     from gpucache.outcomes import ExitCode
     from gpucache.probe import ask
     from gpucache.probe.profile import save_profile
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     rows = ask()
     targets = [row.target for row in rows if row.target is not None and row.available]
@@ -50,7 +50,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         "devices": present,
         "errors": sum(row.target is None for row in rows),
     }
-    given().document(lambda: document.document("devices", map(document.device, rows), summary))
+    given().document("devices", rows, summary)
     given().show(tables.devices(rows, whole=given().verbose > 0))
     if save is not None:
         given().say(
@@ -61,9 +61,8 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
 
 def _compare(left: Path, right: Path) -> None:
     from gpucache.probe.profile import compare, load_profile
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     found = compare(load_profile(left), load_profile(right))
-    rows = [{"target": target, **document.difference(item)} for target, item in found]
-    given().document(lambda: document.document("devices", rows, {"differences": len(rows)}))
+    given().document("devices", found, {"differences": len(found)})
     given().show(tables.comparison(found, left.name, right.name))

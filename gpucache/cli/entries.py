@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucache.cli.caches import Opened, found_or_unread
 from gpucache.cli.globals import given
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpucache.caches.interface import Cache
-    from gpucache.outcomes import CacheEntry
+    from gpucache.outcomes import CacheEntry, EntryReport
 
 
 def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
     """The entries that words and targets name; a single one whole."""
-    from gpucache.render import document, report, tables
+    from gpucache.render import report, tables
 
     if not what:
         _show_every(opened, targets)
@@ -28,12 +28,12 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
-        given().document(lambda: document.document("inspect", [document.report(one)], summary))
+        given().document("inspect", [one], summary)
         given().show(report.report(one, whole=given().verbose > 0))
         return
     if given().json:
         rows = [_whole(cache, entry) for cache, entry in found]
-        given().document(lambda: document.document("inspect", rows, summary))
+        given().document("inspect", rows, summary)
         return
     named = [(_name(opened, cache), entry) for cache, entry in found]
     given().show(tables.entries(named, time.time_ns(), whole=given().verbose > 0))
@@ -42,17 +42,17 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """All entries, of which no more is kept than is shown, as there may be 100,000."""
     from gpucache.engine.inspect import every
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     summary = {"entries": 0, "size_bytes": 0}
 
-    def rows() -> "Iterator[dict[str, Any]]":
+    def rows() -> "Iterator[CacheEntry]":
         for _, entry in every(opened.caches, targets):
             summary["entries"] += 1
             summary["size_bytes"] += entry.size_bytes
-            yield document.entry(entry)
+            yield entry
 
-    given().document(lambda: document.document("inspect", rows(), summary))
+    given().document("inspect", rows(), summary)
     if not given().json:
         found = (
             (_name(opened, cache), replace(entry, fields=(), handle=None))
@@ -64,7 +64,6 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
     """Write the artifact of one entry to a file; raises UsageError where not one is named."""
     from gpucache.errors import UsageError
-    from gpucache.render import document
     from gpucache.units import format_size
 
     found = _selected(opened, what, targets) if what else []
@@ -84,7 +83,7 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
     except OSError as error:
         raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
     summary = {"file": str(file), "size_bytes": len(payload)}
-    given().document(lambda: document.document("inspect", [document.entry(entry)], summary))
+    given().document("inspect", [entry], summary)
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
 
 
@@ -106,12 +105,12 @@ def _selected(
     return [(cache, entry) for cache, entries in found for entry in entries]
 
 
-def _whole(cache: "Cache", entry: "CacheEntry") -> "dict[str, Any]":
+def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
     """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
     from gpucache.errors import FormatError
-    from gpucache.render import document
+    from gpucache.outcomes import Problem
 
     try:
-        return document.report(cache.report(entry))
+        return cache.report(entry)
     except FormatError as error:
-        return document.entry(entry) | {"damage": str(error)}
+        return replace(entry, damage=Problem(None, str(error)))

@@ -79,7 +79,7 @@ def evict(
     from gpucache.engine.policy import Limits
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import ExitCode, summarise_evict
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     opened = open_named(cache, systems=False)
     fields = tuple(map(_field, unlike))
@@ -88,9 +88,8 @@ def evict(
     plan = joined([own for _, own in plans])
     if dry_run:
         expected = plan.expected()
-        rows = (document.removal(one, tried=False) for one in expected)
         left = _left(plans) if everything else []
-        given().document(lambda: document.document("evict", rows, document.evict_plan(plan, left)))
+        given().document("evict", expected, plan.foreseen(left))
         given().show(tables.evict_plan(plan, whole=given().verbose > 0))
         for sentence in left:
             given().say(sentence)
@@ -110,12 +109,8 @@ def evict(
     settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
     settled += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
     left = _left(plans) if everything else []
-    summary = summarise_evict(plan, outcomes)
-    given().document(
-        lambda: document.document(
-            "evict", map(document.removal, outcomes), document.evict_summary(summary, left)
-        )
-    )
+    summary = replace(summarise_evict(plan, outcomes), left=tuple(left))
+    given().document("evict", outcomes, summary)
     given().show(tables.evict(outcomes, summary, whole=given().verbose > 0))
     for sentence in (*settled, *left):
         given().say(sentence)

@@ -58,7 +58,6 @@ def export(
     whose bytes depend on its rows alone. rocfft-image: one database as an image for nodes without a
     disk; rocfft-restore: an image as a database again. OUT is published whole or not at all.
     """  # fmt: skip
-    from gpucache.render import document
     from gpucache.render.caches import exported
 
     if given().verbose:
@@ -69,9 +68,7 @@ def export(
     else:
         _refuse(form, {"--target": target, "--option": options, "--log": log})
         done = _rocfft(form, out, sources, like, keep_times=keep_times, into=into)
-    given().document(
-        lambda: document.document("export", [document.exported(done)], {"entries": done.entries})
-    )
+    given().document("export", [done], {"entries": done.entries})
     given().show(exported(done))
 
 

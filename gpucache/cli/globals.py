@@ -55,10 +55,12 @@ class Globals:
 
         write(product(), renderables)
 
-    def document(self, make: Callable[[], Iterable[str]]) -> None:
-        """The document for machines, on stdout, given in pieces."""
+    def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
+        """The document for machines, on stdout: of outcomes, which are read first, and of their summary."""
         if self.json:
-            for piece in make():
+            from gpucache.render.document import document
+
+            for piece in document(command, outcomes, summary):
                 click.echo(piece, nl=False)
             click.echo()
 

@@ -139,7 +139,7 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     """The state of every opened cache; those of others on a line each if ``brief``."""
     from gpucache.caches.registry import OWN
     from gpucache.engine.inspect import foreign_state, own_state
-    from gpucache.render import caches, document, tables
+    from gpucache.render import caches, tables
 
     own = opened.own
     summary, records = ({}, []) if own is None else _own_state(own)
@@ -149,8 +149,7 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     rest += open_unused(None if brief else named)
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    told = [document.state(one) for one in states]
-    given().document(lambda: document.document("inspect", (), {**summary, "caches": told}))
+    given().document("inspect", (), {**summary, "caches": states})
     given().show(records[:1])
     for one in states:
         if one.location.cache == OWN:
@@ -170,7 +169,8 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
 
     from gpucache.engine.hygiene import Traces, advise_on
     from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
-    from gpucache.render import document, report, tables
+    from gpucache.render import report, tables
+    from gpucache.render.document import json_of
 
     traces = Traces()
     found = own_state(own.cache, traces.of(own.cache.scan()))
@@ -179,8 +179,8 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
     shown = None if given().verbose else MISSES_SHOWN
     misses, runs = recent_misses(records)[:shown], processes(records)[:shown]
     summary = {
-        **document.state(found),
-        "advice": [document.advice(one) for one in advice],
+        **json_of(found),
+        "advice": advice,
         "misses": misses,
         "processes": runs,
     }
@@ -215,10 +215,10 @@ def _show_foreign(cache: "Cache", one: "CacheState") -> None:
 
 def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.engine.inspect import recent_misses
-    from gpucache.render import document, report
+    from gpucache.render import report
 
     oldest = 0 if since is None else time.time_ns() - since
     found = recent_misses(opened.require_own("--misses").store.journal_tail(MISSES_KEPT), oldest)
     records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
-    given().document(lambda: document.document("inspect", records, {"count": len(records)}))
+    given().document("inspect", records, {"count": len(records)})
     given().show(report.misses(records, time.time_ns()))

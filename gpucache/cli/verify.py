@@ -38,7 +38,7 @@ def verify(
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify
     from gpucache.probe import ask
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     opened = open_named(cache)
     if repair and opened.settings.read_only:
@@ -49,11 +49,7 @@ def verify(
     )
     summary = summarise_verify(outcomes)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
-    given().document(
-        lambda: document.document(
-            "verify", map(document.finding, findings), document.verify_summary(summary, outcomes)
-        )
-    )
+    given().document("verify", findings, summary)
     given().show(tables.verify(outcomes, summary, whole=given().verbose > 0))
     finish(opened, summary.exit_code(strict=strict))
 

@@ -91,7 +91,7 @@ def warm(
     """
     from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode, WarmResult, summarise_warm
-    from gpucache.render import document, tables
+    from gpucache.render import tables
 
     if profile is not None and not check:
         raise UsageError(
@@ -112,9 +112,7 @@ def warm(
     else:
         outcomes = _warm_programs(run, read_programs(named), targets, profile)
     summary = summarise_warm(outcomes)
-    given().document(
-        lambda: document.document("warm", map(document.warm, outcomes), document.warm_summary(summary))
-    )
+    given().document("warm", outcomes, summary)
     if outcomes or not misses:
         apart_by = "key" if misses else "variant"
         given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().verbose > 0))

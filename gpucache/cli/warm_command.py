@@ -19,7 +19,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
     from gpucache.caches.surroundings import KnownCaches
     from gpucache.engine.settling import summarise_settle
     from gpucache.outcomes import ExitCode
-    from gpucache.render import document, settling, timings
+    from gpucache.render import timings
 
     around = KnownCaches(given().environment())
     runs, proof = _run(around, timeout, into)
@@ -29,9 +29,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
     if into is not None:
         _write(into / ENVIRONMENT_FILE, warmed)
         around.remove_unused(into.absolute())
-    given().document(
-        lambda: document.document("warm", map(settling.settle_run, runs), settling.settle_summary(summary))
-    )
+    given().document("warm", runs, summary)
     given().show(timings.settle(runs, summary))
     leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 

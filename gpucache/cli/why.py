@@ -56,7 +56,6 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.engine.stack import with_layers
     from gpucache.engine.why import why
     from gpucache.outcomes import ExitCode
-    from gpucache.render import document
     from gpucache.render.why import answers
 
     here = machine(asked.profile)
@@ -72,7 +71,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     ]
     hits = sum(one.hit for one in found)
     summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
-    given().document(lambda: document.document("inspect", map(document.answer, found), summary))
+    given().document("inspect", found, summary)
     given().show(answers(found, time.time_ns()))
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
 
@@ -127,13 +126,12 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
     from gpucache.engine.why import compare
     from gpucache.keys import difference
-    from gpucache.render import document
     from gpucache.render.why import comparison
 
     left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
     summary = {"left": left.entry.key, "right": right.entry.key, "differences": len(differences)}
-    given().document(lambda: document.document("inspect", map(document.difference, differences), summary))
+    given().document("inspect", differences, summary)
     given().show(comparison(left.entry.key, right.entry.key, compare(left, right)))
 
 
@@ -152,7 +150,6 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 def _reach(opened: Opened, asked: Asked) -> None:
     from gpucache.errors import UsageError
     from gpucache.outcomes import ExitCode
-    from gpucache.render import document
     from gpucache.render.caches import reaches
 
     if asked.what or asked.named.anything or asked.targets:
@@ -163,7 +160,7 @@ def _reach(opened: Opened, asked: Asked) -> None:
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)
     summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
-    given().document(lambda: document.document("inspect", map(document.reach, found), summary))
+    given().document("inspect", found, summary)
     given().show(reaches(found))
     leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
 

@@ -17,7 +17,7 @@ from gpucache.engine.warm import Backends, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.keys import difference
 from gpucache.model import BuildRequest, Device
-from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
+from gpucache.outcomes import Answer, Build, CacheEntry, EntryReport, Miss, Verdict
 
 _WRITTEN_TOLD = 3
 
@@ -51,7 +51,7 @@ def why(
             continue
         records = [record_of(store, prepared) for store in layers.on_disk()]
         built = {
-            (event.when_ns, event.key)
+            Build(event.when_ns, event.key)
             for record in records
             for event in record.builds()
             if event.target == item.target

@@ -4,7 +4,7 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 """
 
 from gpucache.keys import Difference
-from gpucache.outcomes.answers import Answer, Layer, LayerState
+from gpucache.outcomes.answers import Answer, Build, Layer, LayerState, TargetDifference
 from gpucache.outcomes.checked import (
     PAPER_ASYNC,
     PAPER_SYNC,
@@ -16,6 +16,7 @@ from gpucache.outcomes.checks import (
     Checked,
     Finding,
     FindingKind,
+    Note,
     Problem,
     VerifySummary,
     summarise_verify,
@@ -27,6 +28,7 @@ from gpucache.outcomes.evictions import (
     EvictOutcome,
     EvictPlan,
     EvictSummary,
+    Foreseen,
     Kept,
     Removal,
     summarise_evict,
@@ -65,6 +67,7 @@ __all__ = [
     "BenchCase",
     "BenchVerdict",
     "BreakEven",
+    "Build",
     "Built",
     "CacheEntry",
     "CacheState",
@@ -80,6 +83,7 @@ __all__ = [
     "Exported",
     "Finding",
     "FindingKind",
+    "Foreseen",
     "Growth",
     "Held",
     "Hit",
@@ -88,6 +92,7 @@ __all__ = [
     "LayerState",
     "Location",
     "Miss",
+    "Note",
     "Noted",
     "Plain",
     "Problem",
@@ -100,6 +105,7 @@ __all__ = [
     "SettleSummary",
     "Snapshot",
     "Spread",
+    "TargetDifference",
     "Verdict",
     "VerifySummary",
     "WarmOutcome",

@@ -1,8 +1,10 @@
-"""What inspect says of one program asked about: would it hit, and if not, why and what is there instead."""
+"""What is said of one program that is asked about, would it hit, and of two machines, what splits a cache."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
+from gpucache.keys import Difference
 from gpucache.outcomes.lookups import Hit, Miss
 
 
@@ -24,6 +26,13 @@ class Layer:
     detail: str
 
 
+class Build(NamedTuple):
+    """An entry that was built."""
+
+    created_ns: int
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One program for one target."""
@@ -34,8 +43,8 @@ class Answer:
     consulted: tuple[str, ...]
     """The roots that were asked, in order."""
     found: Hit | Miss
-    written: tuple[tuple[int, str], ...] = ()
-    """What was built for the target under this name: when (ns) and the key, newest first."""
+    written: tuple[Build, ...] = ()
+    """What was built for the target under this name, newest first."""
     layers: tuple[Layer, ...] = ()
     """The caches that the program passes, ours first."""
     not_asked: tuple[tuple[str, str], ...] = ()
@@ -46,6 +55,18 @@ class Answer:
     """What it finds in any other directory, where ``directory`` is not None."""
 
     @property
+    def miss(self) -> Miss | None:
+        """Why it would not be found; None where it would."""
+        return self.found if isinstance(self.found, Miss) else None
+
+    @property
     def hit(self) -> bool:
         """Whether the program would be found."""
         return isinstance(self.found, Hit)
+
+
+class TargetDifference(NamedTuple):
+    """A key field of one target that two machines do not share."""
+
+    target: str
+    difference: Difference

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gpucache.outcomes.exits import ExitCode
 
@@ -88,18 +89,27 @@ class Checked:
         return replace(self, findings=tuple(replace(one, repaired=True) for one in self.findings))
 
 
+class Note(NamedTuple):
+    """What was said of an entry that is no finding."""
+
+    entry: str
+    note: str
+
+
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """How many entries were checked, how many are sound, what was found, and how many nobody could check."""
+    """How many entries were checked, how many are sound, what was found, and what could not be told."""
 
     checked: int
     sound: int
     findings: int
     wrong: int
     repaired: int
-    notes: int
-    wrong_repaired: int = 0
-    unchecked: int = 0
+    wrong_repaired: int
+    notes: tuple[Note, ...]
+    """What was tried and could not be told."""
+    unchecked: tuple[Note, ...]
+    """What could not be checked at all, and why."""
 
     def exit_code(self, *, strict: bool) -> ExitCode:
         """3 for anything wrong that was not repaired, with strict for any finding; else 4 if unchecked."""
@@ -111,15 +121,20 @@ class VerifySummary:
 
 def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
     """The summary of a run of verify."""
-    checked = sound = found = wrong = repaired = notes = wrong_repaired = unchecked = 0
+    checked = sound = found = wrong = repaired = wrong_repaired = 0
+    notes: list[Note] = []
+    unchecked: list[Note] = []
     for outcome in outcomes:
         told = outcome.counts and not outcome.unchecked
         checked += told
-        unchecked += bool(outcome.unchecked)
         sound += told and not any(finding.kind.wrong for finding in outcome.findings)
         found += len(outcome.findings)
         wrong += sum(finding.kind.wrong for finding in outcome.findings)
         repaired += sum(finding.repaired for finding in outcome.findings)
         wrong_repaired += sum(finding.repaired and finding.kind.wrong for finding in outcome.findings)
-        notes += len(outcome.notes)
-    return VerifySummary(checked, sound, found, wrong, repaired, notes, wrong_repaired, unchecked)
+        notes += (Note(outcome.entry, note) for note in outcome.notes)
+        if outcome.unchecked:
+            unchecked.append(Note(outcome.entry, outcome.unchecked))
+    return VerifySummary(
+        checked, sound, found, wrong, repaired, wrong_repaired, tuple(notes), tuple(unchecked)
+    )

@@ -56,7 +56,14 @@ class EvictPlan:
 
     def expected(self) -> "tuple[EvictOutcome, ...]":
         """What is to become of each planned removal."""
-        return tuple(EvictOutcome(removal, removal.refused) for removal in self.removals)
+        return tuple(EvictOutcome(removal, removal.refused, tried=False) for removal in self.removals)
+
+    def foreseen(self, left: Iterable[str]) -> "Foreseen":
+        """The summary of what a run would do."""
+        going = [one.entry.size_bytes for one in self.removals if one.refused is None]
+        chosen = sum(one.entry.size_bytes for one in self.removals)
+        kept, kept_bytes = self.kept + len(self.removals), self.kept_bytes + chosen
+        return Foreseen(0, 0, kept, kept_bytes, tuple(left), len(going), sum(going))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class EvictOutcome:
     removal: Removal
     kept: Kept | None = None
     """Why it stays; None where it was removed."""
+    tried: bool = True
+    """False for what a plan expects."""
 
     @property
     def removed(self) -> bool:
@@ -86,6 +95,16 @@ class EvictSummary:
     freed_bytes: int
     kept: int
     kept_bytes: int
+    left: tuple[str, ...] = ()
+    """What ``--all`` leaves besides entries, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen(EvictSummary):
+    """Of a plan, which removes nothing yet: what a run of it would remove."""
+
+    would_remove: int = 0
+    would_free_bytes: int = 0
 
 
 def summarise_evict(plan: EvictPlan, outcomes: Iterable[EvictOutcome]) -> EvictSummary:

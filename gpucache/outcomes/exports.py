@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Exported:
     """A cache of another system that was written."""
 
-    system: str
+    cache: str
     file: str
     entries: int
     size_bytes: int

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from gpucache.keys import Difference
 from gpucache.model import Artifact, CacheKey, EntryHead
@@ -38,6 +39,9 @@ class Miss:
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A sound entry was found."""
+
+    verdict: ClassVar[str] = "hit"
+    """What answers call it, as a miss has its verdict."""
 
     key: CacheKey
     head: EntryHead

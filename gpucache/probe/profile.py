@@ -13,6 +13,7 @@ from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.keys import Difference
 from gpucache.model import Device
+from gpucache.outcomes import TargetDifference
 from gpucache.probe.codec import device_from_json, device_to_json
 
 SCHEMA = 1
@@ -57,21 +58,23 @@ def load_profile(path: Path) -> Profile:
         ) from None
 
 
-def compare(left: Profile, right: Profile) -> list[tuple[str, Difference]]:
+def compare(left: Profile, right: Profile) -> list[TargetDifference]:
     """The fields that would split a cache which both machines share, by target; empty where none would.
 
     A target that only one of them has is one difference of its own; targets that both have are
     compared field by field, and the environment as a whole.
     """
     lefts, rights = _by_target(left), _by_target(right)
-    found: list[tuple[str, Difference]] = []
+    found: list[TargetDifference] = []
     for target in sorted({*lefts, *rights}):
         one, other = lefts.get(target), rights.get(target)
         if one is None or other is None:
-            found.append((target, Difference("target", _here(one), _here(other))))
+            found.append(TargetDifference(target, Difference("target", _here(one), _here(other))))
         else:
-            found += [(target, item) for item in _differing(one, other)]
-    found += [("environment", item) for item in _differing(left.environment, right.environment)]
+            found += [TargetDifference(target, item) for item in _differing(one, other)]
+    found += [
+        TargetDifference("environment", item) for item in _differing(left.environment, right.environment)
+    ]
     return found
 
 

@@ -5,11 +5,20 @@ The other half of the schema; see there.
 
 from dataclasses import dataclass
 
-from gpucache.outcomes import BenchVerdict, WarmResult
-from gpucache.render import measured, schema
-from gpucache.render.schema import SCHEMA, STATE, Key
+from gpucache.outcomes import (
+    BenchVerdict,
+    EvictSummary,
+    Foreseen,
+    SettleSummary,
+    VerifySummary,
+    WarmResult,
+    WarmSummary,
+)
+from gpucache.render import bench_records, records
+from gpucache.render.records import STATE
+from gpucache.render.schema import SCHEMA, Key
 
-RECORDS = (*schema.RECORDS, *measured.RECORDS)
+RECORDS = (*records.RECORDS, *bench_records.RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,41 @@ _FREED = (
     Key("kept_bytes", "number", "What they take."),
     Key("left", "list of text", "What --all leaves in the caches besides entries, a sentence each."),
 )
+_FORESEEN = (
+    Key("would_remove", "number", "Entries that would go."),
+    Key("would_free_bytes", "number", "What that would free."),
+    *_FREED,
+)
 _FOUND = (
     Key("entries", "number", "How many there are."),
     Key("size_bytes", "number", "What they take together."),
+)
+_WARMED = (
+    *(
+        Key(result.value, "number", f"Items whose result is {result.value}.", f"counts.{result}")
+        for result in WarmResult
+    ),
+    Key("compile_ms", "number", "What was spent on compiling."),
+    Key("size_bytes", "number", "What the entries take together."),
+)
+_SETTLED = (
+    Key("runs", "number", "How many runs there were."),
+    Key("settled", "true or false", "Whether the last run added nothing."),
+    Key("failed", "text or null", "Why a run failed."),
+    Key("added", "list of growth", "All that was added to each cache.", "growth"),
+    Key("restless", "list of growth", "What the last run still added."),
+    Key("environment", "table of text", "With --into: the variables that lead a program there."),
+    Key("missed", "list of text", "What was not moved, or that nothing was warmed; exit code 3."),
+    Key("notes", "list of text", "What else is worth knowing, a sentence each."),
+)
+_VERIFIED = (
+    Key("checked", "number", "Entries that were checked."),
+    Key("sound", "number", "Those with nothing wrong."),
+    Key("findings", "number", "Findings of every kind."),
+    Key("wrong", "number", "Those that give exit 3."),
+    Key("repaired", "number", "Those that --repair mended."),
+    Key("notes", "list of note", "What was tried and could not be told."),
+    Key("unchecked", "list of note", "What could not be checked, for a reason outside of it."),
 )
 _ASKED = (
     Key("asked", "number", "How many were asked about."),
@@ -41,6 +82,14 @@ _ASKED = (
     Key("misses", "number", "How many would not."),
 )
 
+SUMMARIES: dict[str | type, tuple[Key, ...]] = {
+    WarmSummary: _WARMED,
+    SettleSummary: _SETTLED,
+    VerifySummary: _VERIFIED,
+    EvictSummary: _FREED,
+    Foreseen: _FORESEEN,
+}
+"""The keys of summaries that are made of one value, by its type."""
 ANSWERS = (
     Answered(
         "devices",
@@ -62,26 +111,13 @@ ANSWERS = (
         "warm",
         "item",
         "Every program for every target, with --check likewise.",
-        (
-            *(Key(result.value, "number", f"Items whose result is {result.value}.") for result in WarmResult),
-            Key("compile_ms", "number", "What was spent on compiling."),
-            Key("size_bytes", "number", "What the entries take together."),
-        ),
+        _WARMED,
     ),
     Answered(
         "warm -- COMMAND",
         "run",
         "Every run of the command.",
-        (
-            Key("runs", "number", "How many runs there were."),
-            Key("settled", "true or false", "Whether the last run added nothing."),
-            Key("failed", "text or null", "Why a run failed."),
-            Key("added", "list of growth", "All that was added to each cache."),
-            Key("restless", "list of growth", "What the last run still added."),
-            Key("missed", "list of text", "What was not moved, or that nothing was warmed; exit code 3."),
-            Key("environment", "table of text", "With --into: the variables that lead a program there."),
-            Key("notes", "list of text", "What else is worth knowing, a sentence each."),
-        ),
+        _SETTLED,
     ),
     Answered(
         "inspect",
@@ -131,25 +167,13 @@ ANSWERS = (
         "verify",
         "finding",
         "What was found; nothing where all is sound.",
-        (
-            Key("checked", "number", "Entries that were checked."),
-            Key("sound", "number", "Those with nothing wrong."),
-            Key("findings", "number", "Findings of every kind."),
-            Key("wrong", "number", "Those that give exit 3."),
-            Key("repaired", "number", "Those that --repair mended."),
-            Key("notes", "list of note", "What was tried and could not be told."),
-            Key("unchecked", "list of note", "What could not be checked, for a reason outside of it."),
-        ),
+        _VERIFIED,
     ),
     Answered(
         "evict --dry-run",
         "removal",
         "What would go.",
-        (
-            Key("would_remove", "number", "Entries that would go."),
-            Key("would_free_bytes", "number", "What that would free."),
-            *_FREED,
-        ),
+        _FORESEEN,
     ),
     Answered("evict", "removal", "What was to go.", _FREED),
     Answered(

@@ -73,7 +73,7 @@ def reaches(found: Sequence[Reach]) -> Iterator[RenderableType]:
 def exported(one: Exported) -> Iterator[RenderableType]:
     """What was written, and from what."""
     entries = f"{one.entries} {'entry' if one.entries == 1 else 'entries'}"
-    yield plain(f"{one.file}: {entries} for {one.system}, {format_size(one.size_bytes)}", "bold")
+    yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")
     if one.key:
         yield plain(f"  key: {one.key}")
     for file, count in one.sources:

@@ -1,14 +1,13 @@
-"""What checks cost, as a table and as a document."""
+"""What checks cost, as a table."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, CheckedMeans, Ratio
 from gpucache.render.grid import Column, Grid, plain
-from gpucache.units import format_duration, to_ms
+from gpucache.units import format_duration
 
 
 def table(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterator[RenderableType]:
@@ -47,35 +46,3 @@ def table(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterat
 
 def _ratio(ratio: Ratio | None) -> str:
     return "-" if ratio is None else f"{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
-
-
-def outcome(case: CheckedCase) -> dict[str, Any]:
-    """One kernel on one target."""
-    return {
-        "target": case.target,
-        "kernel": case.kernel,
-        "kind": case.kind,
-        "runs": case.runs,
-        "none_ms": None if case.error else to_ms(case.none_ns),
-        "sync": _figures(case.sync),
-        "async": _figures(case.asynchronous),
-        "error": case.error,
-    }
-
-
-def _figures(ratio: Ratio | None) -> dict[str, float] | None:
-    if ratio is None:
-        return None
-    return {"median": round(ratio.median, 3), "low": round(ratio.low, 3), "high": round(ratio.high, 3)}
-
-
-def summary(means: Sequence[CheckedMeans]) -> dict[str, Any]:
-    """Geometric means of every target, and the paper's."""
-    return {
-        "means": [
-            {"target": one.target, "sync": round(one.sync, 3), "async": round(one.asynchronous, 3)}
-            for one in means
-        ],
-        "paper_sync": list(PAPER_SYNC),
-        "paper_async": list(PAPER_ASYNC),
-    }

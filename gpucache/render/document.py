@@ -1,50 +1,35 @@
-"""The one JSON document of a command, and every outcome as JSON values.
+"""The one JSON document of a command, and the one rule that makes JSON values of outcomes.
 
-Names are snake_case with units; numbers of unknown size are null; an undecodable path is escaped.
+An outcome becomes the record that the schema has for its type, key by key in the schema's order. What a
+key reads is turned into its form: a duration into milliseconds, an instant into text, an enumeration and
+any other value of ours into its text, and what is not there into null or an empty text or list. An
+undecodable path is escaped.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from textwrap import indent
 from typing import Any
 
-from gpucache.model import Check, Device
-from gpucache.outcomes import (
-    Advice,
-    Answer,
-    CacheEntry,
-    CacheState,
-    Checked,
-    Difference,
-    EntryReport,
-    EvictOutcome,
-    EvictPlan,
-    EvictSummary,
-    Exported,
-    Finding,
-    Hit,
-    Miss,
-    Reach,
-    VerifySummary,
-    WarmOutcome,
-    WarmSummary,
-)
-from gpucache.render.measured import bench_case as bench_case
-from gpucache.render.schema import SCHEMA
+from gpucache.render.answers import RECORDS, SUMMARIES
+from gpucache.render.schema import SCHEMA, Key
 from gpucache.units import format_instant, to_ms
 
 _ROWS_IN_A_PIECE = 200
+_KEYS: dict[str | type, tuple[Key, ...]] = {
+    each: record.keys for record in RECORDS for each in (record.name, record.outcome) if each
+} | SUMMARIES
+"""Of records by their name, and of records and summaries by what they are made of."""
 
 
-def document(
-    command: str, outcomes: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]
-) -> Iterator[str]:
+def document(command: str, outcomes: Iterable[object], summary: object) -> Iterator[str]:
     """The document of a command that ran, piece by piece: of many outcomes no more is kept than text.
 
     It begins once all outcomes are there; the summary is read after them.
     """
-    rows = [indent(_text(row), "    ") for row in outcomes]
-    whole = _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": dict(summary)})
+    rows = [indent(_text(json_of(row)), "    ") for row in outcomes]
+    whole = _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": json_of(summary)})
     before, after = whole.split("[]", 1)
     yield before
     yield "[\n" if rows else "["
@@ -61,246 +46,73 @@ def error_document(command: str, message: str, exit_code: int) -> str:
     return _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": {}, "error": error})
 
 
-def device(row: Device) -> dict[str, Any]:
-    """A target."""
-    return {
-        "target": None if row.target is None else str(row.target),
-        "backend": row.backend,
-        "name": row.name,
-        "driver_version": row.driver_version,
-        "available": row.available,
-        "present": row.present,
-        "detail": row.detail,
-        "toolchain": dict(row.toolchain.fields) if row.toolchain else None,
-    }
+def json_of(value: Any) -> Any:
+    """An outcome or a summary as its record, tables and lists of them likewise, other values unchanged."""
+    if type(value) in _KEYS:
+        return _record(type(value), value)
+    if isinstance(value, Mapping):
+        return {str(name): json_of(one) for name, one in value.items()}
+    return [json_of(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def warm(outcome: WarmOutcome) -> dict[str, Any]:
-    """An item of warm."""
-    return {
-        "result": outcome.result.value,
-        "program": outcome.program,
-        "target": outcome.target or None,
-        "variant": outcome.variant,
-        "key": outcome.key,
-        "compile_ms": None if outcome.compile_ns is None else to_ms(outcome.compile_ns),
-        "size_bytes": outcome.size_bytes,
-        "verdict": outcome.verdict.value if outcome.verdict else None,
-        "reason": outcome.reason,
-        "lacks_kernels": outcome.lacks_kernels,
-        "log": outcome.log,
-    }
+def _record(record: str | type, outcome: object) -> dict[str, Any]:
+    return {name: read(outcome) for name, read in _readers(record)}
 
 
-def warm_summary(summary: WarmSummary) -> dict[str, Any]:
-    """Counts of each result."""
-    counts = {result.value: count for result, count in summary.counts.items()}
-    return {**counts, "compile_ms": to_ms(summary.compile_ns), "size_bytes": summary.size_bytes}
+@cache
+def _readers(record: str | type) -> list[tuple[str, Callable[[Any], Any]]]:
+    return [(key.name, _reader(key)) for key in _KEYS[record]]
 
 
-def entry(one: CacheEntry) -> dict[str, Any]:
-    """An entry of a cache."""
-    return {
-        "cache": one.cache,
-        "key": one.key,
-        "program": one.program,
-        "target": one.target,
-        "variant": one.variant,
-        "artifact_kind": one.artifact_kind,
-        "size_bytes": one.size_bytes,
-        "created": format_instant(one.created_ns),
-        "last_used": format_instant(one.last_used_ns),
-        "path": one.path,
-        "damage": str(one.damage) if one.damage else None,
-        "fields": dict(one.fields),
-    }
+def _reader(key: Key) -> Callable[[Any], Any]:
+    """What makes the value of a key of an outcome."""
+    formed = _former(key.form)
+    if key.name.endswith("_ms"):
+        formed = to_ms
+    elif isinstance(key.read, str) and key.read.endswith("_ns"):
+        formed = format_instant
+    taken = key.read if callable(key.read) else _taker(key.read or key.name.replace("_ms", "_ns"))
+    if not key.form.endswith(" or null"):
+        return lambda outcome: formed(taken(outcome))
+
+    def read(outcome: Any) -> Any:
+        value = taken(outcome)
+        return None if value is None or (value == "" and not key.blank) else formed(value)
+
+    return read
 
 
-def report(one: EntryReport) -> dict[str, Any]:
-    """An entry with everything it stores about itself."""
-    return {
-        **entry(one.entry),
-        "key_fields": [{"label": field.label, "value": field.value} for field in one.key_fields],
-        "payload": dict(one.payload),
-        "provenance": [{"label": label, "value": value} for label, value in one.provenance],
-        "compile_ms": _ms(one.compile_ns),
-        "build_log": one.build_log,
-        "tool_version": one.tool_version,
-        "lowered_names": dict(one.lowered_names),
-        "local_sizes": ["x".join(map(str, size)) for size in one.local_sizes],
-        "checks": one.checks or None,
-        "failure_table": [check(code, row) for code, row in enumerate(one.failures)],
-    }
+def _taker(path: str) -> Callable[[Any], Any]:
+    """What follows a path of attributes, names in tables and places in rows, and ends at a None."""
+    steps = path.split(".")
+
+    def taken(value: Any) -> Any:
+        for step in steps:
+            if value is None:
+                return None
+            if step.isdigit():
+                value = value[int(step)]
+            else:
+                value = value[step] if isinstance(value, Mapping) else getattr(value, step)
+        return value
+
+    return taken
 
 
-def check(code: int, one: Check) -> dict[str, Any]:
-    """A check that was compiled into an entry."""
-    return {
-        "code": code,
-        "file": one.file or None,
-        "line": one.line,
-        "function": one.function or None,
-        "message": one.message,
-    }
-
-
-def state(one: CacheState) -> dict[str, Any]:
-    """The state of a cache."""
-    return {
-        "cache": one.location.cache,
-        "root": one.location.root,
-        "decided_by": one.location.decided_by,
-        "enabled": one.location.enabled,
-        "limit_bytes": one.location.limit_bytes,
-        "problems": list(one.location.problems),
-        "entries": one.entries,
-        "size_bytes": one.size_bytes,
-        "files": one.files,
-        "programs": one.programs,
-        "damaged": one.damaged,
-        "role": one.location.role,
-        "findings": list(one.findings),
-        "beside_bytes": one.beside_bytes,
-    }
-
-
-def exported(one: Exported) -> dict[str, Any]:
-    """A cache file that was written."""
-    return {
-        "cache": one.system,
-        "file": one.file,
-        "entries": one.entries,
-        "size_bytes": one.size_bytes,
-        "key": one.key or None,
-        "sources": [{"file": file, "entries": entries} for file, entries in one.sources],
-        "notes": list(one.notes),
-    }
-
-
-def reach(one: Reach) -> dict[str, Any]:
-    """Whether a cache of another system would answer, and if not what is in the way."""
-    return {
-        "cache": one.cache,
-        "wanted": one.wanted,
-        "verdict": one.verdict.value,
-        "detail": one.detail,
-        "nearest": one.nearest or None,
-        "differences": [difference(item) for item in one.differences],
-    }
-
-
-def finding(one: Finding) -> dict[str, Any]:
-    """A finding of verify."""
-    return {
-        "cache": one.cache,
-        "entry": one.entry,
-        "kind": one.kind.value,
-        "wrong": one.kind.wrong,
-        "program": one.program,
-        "target": one.target,
-        "detail": one.detail,
-        "repaired": one.repaired,
-    }
-
-
-def verify_summary(summary: VerifySummary, outcomes: Iterable[Checked]) -> dict[str, Any]:
-    """Counts, and what was tried and could not be told."""
-    told = list(outcomes)
-    return {
-        "checked": summary.checked,
-        "sound": summary.sound,
-        "findings": summary.findings,
-        "wrong": summary.wrong,
-        "repaired": summary.repaired,
-        "notes": [{"entry": one.entry, "note": note} for one in told for note in one.notes],
-        "unchecked": [{"entry": one.entry, "note": one.unchecked} for one in told if one.unchecked],
-    }
-
-
-def removal(one: EvictOutcome, *, tried: bool = True) -> dict[str, Any]:
-    """A planned removal, and whether it was made where it was tried."""
-    return {
-        **entry(one.removal.entry),
-        "rule": one.removal.rule,
-        "removed": tried and one.removed,
-        "kept_because": one.kept.reason if one.kept else None,
-    }
-
-
-def evict_summary(summary: EvictSummary, left: Sequence[str]) -> dict[str, Any]:
-    """What went and what stays, and what was left besides entries."""
-    return {
-        "removed": summary.removed,
-        "freed_bytes": summary.freed_bytes,
-        "kept": summary.kept,
-        "kept_bytes": summary.kept_bytes,
-        "left": list(left),
-    }
-
-
-def evict_plan(plan: EvictPlan, left: Sequence[str]) -> dict[str, Any]:
-    """What would go and what would stay, and what would be left besides entries."""
-    going = [one.entry for one in plan.removals if one.refused is None]
-    freed = sum(one.size_bytes for one in going)
-    chosen = sum(one.entry.size_bytes for one in plan.removals)
-    return {
-        "would_remove": len(going),
-        "would_free_bytes": freed,
-        "removed": 0,
-        "freed_bytes": 0,
-        "kept": plan.kept + len(plan.removals),
-        "kept_bytes": plan.kept_bytes + chosen,
-        "left": list(left),
-    }
-
-
-def difference(item: Difference) -> dict[str, Any]:
-    """A field that differs, with both values."""
-    return {"field": item.label, "before": item.left, "now": item.right}
-
-
-def advice(one: Advice) -> dict[str, Any]:
-    """What is worth knowing of the entries of one program."""
-    return {
-        "kind": one.kind.value,
-        "program": one.program,
-        "target": one.target,
-        "detail": one.detail,
-        "fields": list(one.fields),
-        "entries": len(one.keys),
-    }
-
-
-def answer(one: Answer) -> dict[str, Any]:
-    """Whether a program would hit, and if not why."""
-    found = one.found
-    miss = found if isinstance(found, Miss) else None
-    return {
-        "program": one.program,
-        "target": one.target or None,
-        "variant": one.variant,
-        "consulted": list(one.consulted),
-        "not_asked": [sentence for _, sentence in one.not_asked],
-        "verdict": _verdict(found),
-        "detail": "" if miss is None else miss.detail,
-        "differences": [difference(item) for item in miss.differences] if miss else [],
-        "key": str(found.key) if isinstance(found, Hit) else None,
-        "nearest": str(miss.nearest) if miss and miss.nearest else None,
-        "written": [{"key": key, "created": format_instant(when)} for when, key in one.written],
-        "directory": one.directory,
-        "elsewhere": _verdict(one.elsewhere) if one.elsewhere is not None else None,
-        "layers": [
-            {"cache": layer.cache, "state": layer.state.value, "detail": layer.detail} for layer in one.layers
-        ],
-    }
-
-
-def _verdict(found: Hit | Miss) -> str:
-    return found.verdict.value if isinstance(found, Miss) else "hit"
-
-
-def _ms(duration_ns: int | None) -> float | None:
-    return None if duration_ns is None else to_ms(duration_ns)
+def _former(form: str) -> Callable[[Any], Any]:
+    """What makes a value of some form."""
+    form = form.removesuffix(" or null")
+    kind, _, inner = form.partition(" of ")
+    if inner:
+        of_one = _former(inner)
+        if kind == "list":
+            return lambda values: [of_one(one) for one in values or ()]
+        return lambda table: {name: of_one(one) for name, one in dict(table).items()}
+    if form in _KEYS:
+        return lambda outcome: _record(form, outcome)
+    if form == "text":
+        return lambda value: "" if value is None else str(value)
+    return lambda value: round(value, 3) if isinstance(value, float) else value
 
 
 def _text(value: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpucache.outcomes import BenchCase, BenchVerdict
-from gpucache.render.document import bench_case
+from gpucache.render.document import json_of
 from gpucache.render.figures import (
     Bar,
     bars,
@@ -57,7 +57,7 @@ def _json(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
         "schema": SCHEMA,
         "command": "bench",
         "fingerprint": dict(fingerprint),
-        "outcomes": [bench_case(case) for case in cases],
+        "outcomes": json_of(cases),
         "summary": summary(cases),
     }
     return json.dumps(whole, indent=2) + "\n"

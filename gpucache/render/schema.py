@@ -1,25 +1,18 @@
-"""The names in JSON documents: every record and key, its form and its meaning, for people.
+"""What a name in a JSON document is: a key of a record, its form, its meaning, and where it is read from.
 
-``document`` and its neighbours make the documents, and ``answers`` says which verb answers with which
+``document`` makes the documents by these tables, and ``answers`` says which verb answers with which
 record; the tests hold the documents against both, and the manual page is made of them. A form is
 ``text``, ``number``, ``true or false``, ``anything``, the name of a record, ``list of ...`` or
 ``table of ...`` of these, and ``... or null``.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
-
-from gpucache.outcomes import (
-    AdviceKind,
-    FindingKind,
-    LayerState,
-    Served,
-    Verdict,
-    WarmResult,
-)
+from typing import Any
 
 SCHEMA = 1
+Read = str | Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +22,11 @@ class Key:
     name: str
     form: str
     meaning: str
+    read: Read = ""
+    """Where its value stands in the outcome: the path of an attribute, such as ``location.root``, or a
+    function of the outcome. Empty where the attribute is called as the key, with ``_ns`` for ``_ms``."""
+    blank: bool = False
+    """Whether empty text is a value; else a key that may be null is null for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,8 @@ class Record:
     name: str
     meaning: str
     keys: tuple[Key, ...]
+    outcome: type | None = None
+    """What it is made of; None for what is written as it was read, and for rows of several values."""
 
 
 def one_of(*kinds: Iterable[StrEnum]) -> str:
@@ -45,308 +45,10 @@ def one_of(*kinds: Iterable[StrEnum]) -> str:
     return f"one of {', '.join(value.value for kind in kinds for value in kind)}"
 
 
-PROGRAM = Key("program", "text", "The program's name.")
-VARIANT = Key(
-    "variant",
-    "text",
-    "What tells it from other builds of the program, such as T=float; with warm --misses the noted key.",
-)
-_CACHE = Key("cache", "text", "The cache's name, such as gpucache or sycl.")
-_SIZE = Key("size_bytes", "number", "Bytes on disk.")
-_DIFFERENCE = (
-    Key("field", "text", "The key field, such as define N."),
-    Key("before", "text or null", "Its value in the nearest or first entry; null where it is not there."),
-    Key("now", "text or null", "Its value now or in the second entry; null where it is not there."),
-)
-_DIFFERENCES = Key("differences", "list of difference", "The key fields that differ from the nearest entry.")
-_ENTRY = (
-    _CACHE,
-    Key("key", "text", "The cache key, or what the cache's owner calls the entry by."),
-    PROGRAM,
-    Key("target", "text", "The target; empty where the cache does not tell."),
-    VARIANT,
-    Key("artifact_kind", "text", "What was compiled: cubin, ptx, opencl-binary and others."),
-    _SIZE,
-    Key("created", "text", "When it was written, in UTC: 2026-11-21T22:31:01Z."),
-    Key("last_used", "text", "When it was last used, likewise."),
-    Key("path", "text", "Its file, or the file it is a part of."),
-    Key("damage", "text or null", "Why it cannot be read."),
-    Key(
-        "fields", "table of text", "The key fields that a scan reads, by name; what evict --unlike compares."
-    ),
-)
-STATE = (
-    _CACHE,
-    Key("root", "text", "Where it lives; empty where no place is known."),
-    Key("decided_by", "text", "What named that place: an option, a variable, or default."),
-    Key("enabled", "true or false", "Whether its owner uses it."),
-    Key("limit_bytes", "number or null", "The bound that its owner keeps."),
-    Key("problems", "list of text", "What is wrong with the place, a sentence each."),
-    Key("entries", "number", "Entries in it."),
-    _SIZE,
-    Key("files", "number", "Files of entries."),
-    Key("programs", "number", "Programs that the entries are of."),
-    Key("damaged", "number", "Entries that cannot be read."),
-    Key("role", "text", "Which of a system's caches it is; empty where there is one."),
-    Key("findings", "list of text", "What a scan sees wrong, a sentence each."),
-    Key("beside_bytes", "number", "Of our own cache: what records and leftovers take beside the entries."),
-)
-
-RECORDS = (
-    Record(
-        "target",
-        "A device or compiler of devices.",
-        (
-            Key("target", "text or null", "What --target takes; null where a driver is broken."),
-            Key("backend", "text", "opencl or cuda."),
-            Key("name", "text", "The device's own name."),
-            Key("driver_version", "text", "The driver's version."),
-            Key("available", "true or false", "Whether programs can be compiled for it here."),
-            Key("present", "true or false", "Whether the device itself is here."),
-            Key("detail", "text", "What it is in words, or why it is not available."),
-            Key("toolchain", "table of text or null", "The key fields of the compiler, by name."),
-        ),
-    ),
-    Record(
-        "item",
-        "A program for a target, as warm left it.",
-        (
-            Key("result", "text", f"What became of it: {one_of(WarmResult)}."),
-            PROGRAM,
-            Key("target", "text or null", "The target; null where none could be chosen."),
-            VARIANT,
-            Key("key", "text or null", "The cache key; null where none could be made."),
-            Key("compile_ms", "number or null", "How long compiling took, now or when it was built."),
-            Key("size_bytes", "number or null", "Bytes of its entry."),
-            Key("verdict", "text or null", f"Why it was not found: {one_of(Verdict)}."),
-            Key("lacks_kernels", "true or false", "Whether nothing in the artifact can be launched."),
-            Key("reason", "text", "The same as a sentence, or why it failed."),
-            Key("log", "text", "What the compiler said."),
-        ),
-    ),
-    Record(
-        "run",
-        "A run of a command that warms caches.",
-        (
-            Key("run", "number", "Which run, from 1."),
-            Key("duration_ms", "number", "How long it took."),
-            Key("added", "list of growth", "What it added to which cache."),
-            Key("error", "text or null", "Why it failed."),
-        ),
-    ),
-    Record(
-        "growth",
-        "What a cache gained.",
-        (
-            _CACHE,
-            Key("entries", "number", "Entries that were not there."),
-            Key("size_bytes", "number", "Bytes that were not there."),
-            Key("names", "list of text", "Some of the entries."),
-        ),
-    ),
-    Record("state", "A cache and its place.", STATE),
-    Record("entry", "An entry of a cache.", _ENTRY),
-    Record(
-        "whole entry",
-        "An entry with everything it stores about itself.",
-        (
-            *_ENTRY,
-            Key("key_fields", "list of key field", "Everything that could change the binary, in order."),
-            Key("payload", "table of text", "What the bytes say of themselves."),
-            Key("provenance", "list of key field", "Where it came from, which is not part of the key."),
-            Key("compile_ms", "number or null", "How long compiling took."),
-            Key("build_log", "text", "What the compiler said."),
-            Key("tool_version", "text", "The version of gpucache that wrote it."),
-            Key("lowered_names", "table of text", "The symbol of each name expression."),
-            Key("local_sizes", "list of text", "The local sizes it is compiled for, such as 16x16."),
-            Key(
-                "checks",
-                "text or null",
-                "The mode of its checks: none, sync or async; null where none can be.",
-            ),
-            Key("failure_table", "list of check", "The checks that were compiled in, by their codes."),
-        ),
-    ),
-    Record(
-        "check",
-        "A check in a kernel, of which a failure tells the code.",
-        (
-            Key("code", "number", "Its number, from 0."),
-            Key("file", "text or null", "What a #line calls its file; null for the program itself."),
-            Key("line", "number", "Its line in that."),
-            Key(
-                "function",
-                "text or null",
-                "The kernel or device function that it stands in, where it is known.",
-            ),
-            Key("message", "text", "The format of its message; empty where it has none."),
-        ),
-    ),
-    Record(
-        "key field",
-        "A name and a value.",
-        (Key("label", "text", "Its name."), Key("value", "text", "Its value.")),
-    ),
-    Record("difference", "A key field that differs.", _DIFFERENCE),
-    Record(
-        "target difference",
-        "A key field that differs between two machines.",
-        (Key("target", "text", "The target it is a field of."), *_DIFFERENCE),
-    ),
-    Record(
-        "answer",
-        "Whether a program would be found, and if not why.",
-        (
-            PROGRAM,
-            Key("target", "text or null", "The target; null where none could be chosen."),
-            VARIANT,
-            Key("consulted", "list of text", "The roots that were asked, in order."),
-            Key("not_asked", "list of text", "Why a root that is named was not asked, a sentence each."),
-            Key("verdict", "text", f"hit, or {one_of(Verdict)}."),
-            Key("detail", "text", "The verdict as a sentence; empty for a hit."),
-            _DIFFERENCES,
-            Key("key", "text or null", "The key of the entry that would be used."),
-            Key("nearest", "text or null", "The key of the entry that differs least."),
-            Key("written", "list of build", "What was built under this name for the target, newest first."),
-            Key(
-                "directory",
-                "text or null",
-                "Where the program is taken to run, if its compiler finds files there.",
-            ),
-            Key(
-                "elsewhere",
-                "text or null",
-                "The verdict for one that runs elsewhere, where directory is not null.",
-            ),
-            Key("layers", "list of layer", "The caches below ours that the program passes."),
-        ),
-    ),
-    Record(
-        "build",
-        "An entry that was built.",
-        (Key("key", "text", "Its key."), Key("created", "text", "When.")),
-    ),
-    Record(
-        "layer",
-        "A cache that a program passes on its way to the compiler.",
-        (
-            _CACHE,
-            Key("state", "text", f"What it does: {one_of(LayerState)}."),
-            Key("detail", "text", "The same as a sentence."),
-        ),
-    ),
-    Record(
-        "reach",
-        "Whether another system's cache would answer what --want says.",
-        (
-            _CACHE,
-            Key("wanted", "text", "What was asked for, in a few words."),
-            Key("verdict", "text", f"{one_of(Served, Verdict)}; a false-hit was made from other inputs."),
-            Key("detail", "text", "The verdict as a sentence."),
-            Key("nearest", "text or null", "The key of the entry that was found, or of the nearest."),
-            _DIFFERENCES,
-        ),
-    ),
-    Record(
-        "miss",
-        "A miss as it was written down.",
-        (
-            Key("kind", "text", "Always miss."),
-            Key("when_ns", "number", "When, in nanoseconds since 1970."),
-            PROGRAM,
-            Key("target", "text", "The target."),
-            Key("key", "text", "The cache key that was not found."),
-            Key("verdict", "text", one_of(Verdict) + "."),
-            Key("detail", "text", "The verdict as a sentence."),
-            Key(
-                "differences",
-                "list of recorded difference",
-                "What differs from the nearest entry; at most 8.",
-            ),
-            Key("command", "text", "The program that asked."),
-            Key("pid", "number", "Its process."),
-            Key("noted", "true or false", "Whether it was left for warm --misses."),
-        ),
-    ),
-    Record(
-        "recorded difference",
-        "A key field that differs, as it was written down.",
-        (
-            Key("label", "text", "The key field."),
-            Key("left", "text or null", "Its value in the nearest entry."),
-            Key("right", "text or null", "Its value in the program that missed."),
-        ),
-    ),
-    Record(
-        "process",
-        "What a process counted.",
-        (
-            Key("kind", "text", "Always process."),
-            Key("when_ns", "number", "When it ended, in nanoseconds since 1970."),
-            Key("command", "text", "The program."),
-            Key("pid", "number", "Its process."),
-            Key("hits", "number", "What it found."),
-            Key("misses", "number", "What it did not find."),
-        ),
-    ),
-    Record(
-        "advice",
-        "What the keys of a program suffer from.",
-        (
-            Key("kind", "text", one_of(AdviceKind) + "."),
-            PROGRAM,
-            Key("target", "text", "The target."),
-            Key("detail", "text", "A sentence."),
-            Key("fields", "list of text", "The key fields it is about."),
-            Key("entries", "number", "How many entries it is about."),
-        ),
-    ),
-    Record(
-        "finding",
-        "Something that verify found.",
-        (
-            _CACHE,
-            Key("entry", "text", "The entry's key, or the file's name where it has none."),
-            Key("kind", "text", one_of(FindingKind) + "."),
-            Key("wrong", "true or false", "Whether it gives exit 3 without --strict."),
-            PROGRAM,
-            Key("target", "text", "The target; empty where it is not known."),
-            Key("detail", "text", "A sentence."),
-            Key("repaired", "true or false", "Whether --repair mended it."),
-        ),
-    ),
-    Record(
-        "note",
-        "What verify tried and could not tell.",
-        (Key("entry", "text", "The entry's key."), Key("note", "text", "A sentence.")),
-    ),
-    Record(
-        "removal",
-        "An entry that a filter chose.",
-        (
-            *_ENTRY,
-            Key("rule", "text", "The filter."),
-            Key("removed", "true or false", "Whether it is gone."),
-            Key("kept_because", "text or null", "Why it stays, where its owner keeps it."),
-        ),
-    ),
-    Record(
-        "exported file",
-        "A cache file that was written.",
-        (
-            _CACHE,
-            Key("file", "text", "The file."),
-            Key("entries", "number", "Entries in it."),
-            _SIZE,
-            Key("key", "text or null", "The key of the one entry, where there is one."),
-            Key("sources", "list of source", "Where the entries came from."),
-            Key("notes", "list of text", "What the file's owner will make of it, a sentence each."),
-        ),
-    ),
-    Record(
-        "source",
-        "A file whose entries were exported.",
-        (Key("file", "text", "The file."), Key("entries", "number", "How many came from it.")),
-    ),
-)
-"""Every record but those of bench; those that others hold follow them."""
+def within(part: str, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Keys whose values stand in a part of the outcome."""
+    return tuple(
+        replace(key, read=f"{part}.{key.read or key.name.replace('_ms', '_ns')}")
+        for key in keys
+        if isinstance(key.read, str)
+    )

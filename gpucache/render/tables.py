@@ -298,7 +298,7 @@ def verify(
     yield from _more(len(notes), "note")
     yield from _unchecked(outcomes)
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
-    unchecked = f", {summary.unchecked} not checked" if summary.unchecked else ""
+    unchecked = f", {len(summary.unchecked)} not checked" if summary.unchecked else ""
     said = whole or any(one.findings or one.notes or one.unchecked for one in outcomes)
     gap = "\n" if said else ""
     yield plain(
