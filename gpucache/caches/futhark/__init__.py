@@ -1,11 +1,8 @@
-"""Futhark's cache files: one per program, named by whoever starts it with ``--cache-file``.
+"""Futhark's cache files: see ``format``."""
 
-The system as others see it; the format is in ``header``, the key in ``keys`` and ``options``, what
-explains a miss in ``explaining``. Nothing here knows of compilers or devices.
-"""
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.futhark.format import Futhark
 
-from gpucache.caches.futhark.system import FutharkSystem
+__all__ = ["SYSTEM"]
 
-__all__ = ["SYSTEM", "FutharkSystem"]
-
-SYSTEM = FutharkSystem()
+SYSTEM = ForeignSystem(Futhark)

@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from gpucache.caches.futhark import telling
-from gpucache.caches.futhark.asking import Question, cancelled, shown
-from gpucache.caches.futhark.header import RECOMPILED
+from gpucache.caches.futhark.changes import Change, Edit, label_of
+from gpucache.caches.futhark.file import RECOMPILED
 from gpucache.caches.futhark.keys import COMPARED_BYTES, to_bytes, to_number, total
 from gpucache.caches.futhark.logs import LogReading, Outcome
+from gpucache.caches.futhark.question import Question, cancelled
 from gpucache.caches.futhark.searching import Explanation, search
 from gpucache.keys import Difference
 from gpucache.outcomes import Reach, Served, Verdict
+from gpucache.payload.reading import printable
 
 _CACHE = "futhark"
 _TOLD = 3
 """Explanations of one difference that are told."""
+_ALWAYS = (b"-I/usr/local/cuda/include", b"-I/usr/include")
+_VARIABLES = "CUDA_HOME, CUDA_ROOT, CUDA_PATH"
 _CHAR = {True: "signed", False: "unsigned"}
 
 
@@ -111,7 +114,7 @@ class _Answers:
             )
             return why, (Difference("char", there, here),)
         explanation = self.found.get(key ^ self.expected, Explanation())
-        changed = telling.differences(explanation.only) if explanation.only else ()
+        changed = _differences(explanation.only) if explanation.only else ()
         return _told(explanation, self.question), changed
 
     def _reach(
@@ -125,18 +128,20 @@ def _never_built(question: Question) -> Reach:
     remedy = "start the program with --cache-file, in a folder that exists, and it is made"
     log = question.log
     if log is not None and log.store_error:
-        remedy = f"the log says that it could not be written ({shown(log.store_error)}); name another file"
+        remedy = (
+            f"the log says that it could not be written ({printable(log.store_error)}); name another file"
+        )
     return Reach(_CACHE, question.words, Verdict.NEVER_BUILT, f"there is no cache file; {remedy}")
 
 
 def _told(explanation: Explanation, question: Question) -> str:
     ways = explanation.alternatives
     if explanation.only:
-        made = telling.told(explanation.only, question.options)
+        made = _made(explanation.only, question.options)
         alone = "no other two changes of options" if explanation.together else "no other change of an option"
         return f"most likely it was made {made}, as {alone} that could be tried explained the key"
     if ways:
-        some = ", or ".join(f"it was made {telling.told(one, question.options)}" for one in ways[:_TOLD])
+        some = ", or ".join(f"it was made {_made(one, question.options)}" for one in ways[:_TOLD])
         more = "" if len(ways) <= _TOLD else ", or in yet another way"
         return (
             f"several changes explain the key, which cannot tell them apart, likely ones first: {some}{more}"
@@ -149,7 +154,7 @@ def _told(explanation: Explanation, question: Question) -> str:
 
 def _notes(question: Question) -> str:
     """What the log and the options say beyond the verdict, as clauses."""
-    twice = [shown(option) for option in cancelled(question)[:_TOLD]]
+    twice = [printable(option) for option in cancelled(question)[:_TOLD]]
     notes = [_log_note(question.log)] if question.log is not None else []
     if twice:
         notes.append(f"{', '.join(twice)} is given an even number of times, which cancels in the key")
@@ -159,11 +164,55 @@ def _notes(question: Question) -> str:
 def _log_note(log: LogReading) -> str:
     if log.outcome is Outcome.UNSAID:
         return "the log has no line about a cache file" if log.options is not None else ""
-    reason = f" ({shown(log.reason)})" if log.reason else ""
-    failed = f", and that it could not be written ({shown(log.store_error)})" if log.store_error else ""
+    reason = f" ({printable(log.reason)})" if log.reason else ""
+    failed = f", and that it could not be written ({printable(log.store_error)})" if log.store_error else ""
     return f"the log says that {log.outcome.value}{reason}{failed}"
 
 
 def _asked_for(question: Question) -> str:
     name = question.log.asked_for if question.log is not None else b""
     return PurePath(name.decode("utf-8", "surrogateescape")).name
+
+
+def _differences(change: Change) -> tuple[Difference, ...]:
+    """One difference per option: left as the file was made, right as it is wanted."""
+    return tuple(
+        Difference(
+            printable(label_of(edit.stored or edit.wanted or b"")), _text(edit.stored), _text(edit.wanted)
+        )
+        for edit in change
+    )
+
+
+def _made(change: Change, options: Sequence[bytes]) -> str:
+    """A change as a clause: what the file was made with, and what is given now."""
+    return " and ".join(_edit(edit, options) for edit in change)
+
+
+def _edit(edit: Edit, options: Sequence[bytes]) -> str:
+    stored, wanted = _text(edit.stored), _text(edit.wanted)
+    if edit.stored is None:
+        return _without(edit.wanted or b"", options)
+    hint = _hint(edit.stored)
+    if edit.wanted is None:
+        return f"with {stored}, which is not given now{hint}"
+    return f"with {stored} and not {wanted}{hint}"
+
+
+def _without(option: bytes, options: Sequence[bytes]) -> str:
+    text = printable(option)
+    if option in _ALWAYS and options.count(option) == 1:
+        folder = text.removeprefix("-I").removesuffix("/include")
+        return f"with {text} twice, which cancels (one of {_VARIABLES} was {folder})"
+    if options.count(option) > 1:
+        return f"with {text} once more or once less than now"
+    return f"without {text}{_hint(option)}"
+
+
+def _hint(option: bytes) -> str:
+    """Where a folder comes from."""
+    return f" ({_VARIABLES} or HIP_PATH may differ)" if option.startswith(b"-I") else ""
+
+
+def _text(option: bytes | None) -> str | None:
+    return None if option is None else printable(option)

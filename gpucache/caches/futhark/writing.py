@@ -9,9 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.caches.futhark import header, names
-from gpucache.caches.futhark.contents import stored_form
-from gpucache.caches.futhark.entries import is_cache_file
+from gpucache.caches.futhark import file
+from gpucache.caches.futhark.format import is_cache_file
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 
@@ -24,7 +23,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
     Raises FormatError for a key that has not 32 bytes, and CacheUnusableError where the file cannot be
     written, or is there and is no cache file; then nothing of it is left.
     """
-    data = header.encode(key, stored_form(payload))
+    data = file.encode(key, file.stored_form(payload))
     try:
         with Folder.at(path.parent) as folder:
             _publish(folder, path, data)
@@ -39,7 +38,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
 
 def _publish(folder: Folder, path: Path, data: bytes) -> None:
     mode = _mode_of(folder, path)
-    partial = names.partial_name()
+    partial = file.partial_name()
     # Not through the folder's own way of making files, which sets the mode whatever the umask.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(folder.path / partial, flags, _NEW_MODE)

@@ -4,9 +4,10 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpucache.caches.foreign import ForeignCache
 from gpucache.caches.futhark import SYSTEM
-from gpucache.caches.futhark.cache import FutharkCache
 from gpucache.caches.futhark.keys import key_of
+from gpucache.caches.layout import Files
 from gpucache.outcomes import CacheEntry, Location, Reach
 
 SOURCE = b'extern "C" __global__ void main_segmap(int *out) { out[threadIdx.x] = 1; }\n'
@@ -45,7 +46,7 @@ def file_bytes(
     return magic + struct.pack("<q", 48 + len(payload) if declared is None else declared) + key + payload
 
 
-def open_cache(path: Path) -> FutharkCache:
+def open_cache(path: Path) -> ForeignCache[Files]:
     """The cache at a path, as ``--cache`` opens it."""
     return SYSTEM.open(Location("futhark", str(path), "--cache", enabled=True))
 

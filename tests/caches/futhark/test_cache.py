@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.cache import FutharkCache
+from gpucache.caches.futhark import SYSTEM
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import CacheEntry, Checked, FindingKind, Kept, Location
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
@@ -291,7 +291,7 @@ def test_an_unfinished_file_of_ours_is_a_leftover(file: Path) -> None:
     partial = _write(file.parent / _PARTIAL, file_bytes()[:60])
     young = open_cache(file.parent)
     assert [*young.leftovers()] == []
-    old = FutharkCache(young.location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
+    old = SYSTEM.open(young.location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
     (checked,) = old.leftovers()
     assert (checked.counts, _kinds(checked)) == (False, [FindingKind.LEFTOVER])
     assert not young.repair(checked, None).findings[0].repaired
@@ -301,7 +301,7 @@ def test_an_unfinished_file_of_ours_is_a_leftover(file: Path) -> None:
 
 def test_nothing_else_is_removed_as_a_leftover(file: Path) -> None:
     """A name that is not ours is refused, in the folder and outside."""
-    cache = FutharkCache(open_cache(file).location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
+    cache = SYSTEM.open(open_cache(file).location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
     for path in (file, file.parent / "foo.fut", file.parent / "x" / ".." / _PARTIAL):
         assert cache.repair(Checked(str(path), counts=False), None).findings == ()
     assert file.exists()
@@ -331,7 +331,7 @@ def test_any_file_is_looked_at(tmp_path_factory: pytest.TempPathFactory, data: b
 def test_a_location_keeps_its_own_problems(tmp_path: Path) -> None:
     """What the caller knows of the place is not replaced."""
     location = Location("futhark", str(tmp_path), "--cache", enabled=True, problems=("told",))
-    assert FutharkCache(location).location().problems == ("told",)
+    assert SYSTEM.open(location).location().problems == ("told",)
 
 
 @pytest.mark.parametrize("data", [b"", b"FUT", b"FUTHARK\0abc"])

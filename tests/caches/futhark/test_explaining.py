@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.asking import read_question
 from gpucache.caches.futhark.explaining import Candidate, explain
 from gpucache.caches.futhark.keys import key_of
+from gpucache.caches.futhark.question import read_question
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from gpucache.outcomes import Served, Verdict
@@ -254,7 +254,7 @@ def test_every_file_of_a_folder_is_answered(tmp_path: Path) -> None:
 def test_what_cannot_be_asked(tmp_path: Path, wanted: dict[str, tuple[bytes, ...]], message: str) -> None:
     """A wrong question is refused at once, with what to ask instead."""
     with pytest.raises(UsageError, match=message):
-        open_cache(tmp_path).explain(wanted)
+        list(open_cache(tmp_path).explain(wanted))
 
 
 _BYTES = st.binary(max_size=40)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.futhark import SYSTEM, entries
+from gpucache.caches.futhark import SYSTEM
+from gpucache.caches.futhark import format as futhark_format
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
@@ -54,7 +55,7 @@ def test_a_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.Monke
         opened.append(name)
         return False
 
-    monkeypatch.setattr(entries, "is_cache_file", look)
+    monkeypatch.setattr(futhark_format, "is_cache_file", look)
     for index in range(2100):
         (tmp_path / f"{index}").touch()
     assert not SYSTEM.recognises(tmp_path)

@@ -103,7 +103,9 @@ def _choice(wanted: Wanted, name: str, values: tuple[str, ...]) -> str:
         return ""
     text = given.decode("utf-8", "replace").strip()
     if text not in values:
-        raise UsageError(f"the field {name!r} cannot be {shown(given)!r}; give one of {', '.join(values)}")
+        raise UsageError(
+            f"the field {name!r} cannot be {printable(given)!r}; give one of {', '.join(values)}"
+        )
     return text
 
 
@@ -112,7 +114,9 @@ def _environ(wanted: Wanted) -> dict[str, str]:
     for pair in wanted.get("environment", ()):
         name, sign, value = pair.decode("utf-8", "surrogateescape").partition("=")
         if not sign or name not in (*CUDA_VARIABLES, HIP_VARIABLE):
-            raise UsageError(f"the field 'environment' cannot be {shown(pair)!r}; {FIELDS['environment']}")
+            raise UsageError(
+                f"the field 'environment' cannot be {printable(pair)!r}; {FIELDS['environment']}"
+            )
         found[name] = value
     return found
 
@@ -123,8 +127,3 @@ def cancelled(question: Question) -> tuple[bytes, ...]:
         return ()
     counts = Counter(question.options)
     return tuple(option for option, count in counts.items() if count % 2 == 0)
-
-
-def shown(raw: bytes) -> str:
-    """Raw bytes as text that is safe to show, cut where it is long."""
-    return printable(raw)

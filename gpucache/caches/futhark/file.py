@@ -1,0 +1,157 @@
+"""One cache file: the 48 bytes that it begins with, what lies behind them, and what its name tells. Pure.
+
+Source: Futhark, rts/c/cache.h (``cache_store``, ``cache_restore``) and rts/c/backends/{cuda,hip,opencl}.h.
+
+====== ===== =================================================================
+offset bytes content
+====== ===== =================================================================
+0      8     magic ``FUTHARK\\0``
+8      8     int64: size of the whole file, 48 + payload
+16     32    key, eight uint32
+48     n     payload, to the end of the file
+====== ===== =================================================================
+
+Numbers are in the order of the host, which is little-endian wherever Futhark runs on a GPU. There is no
+checksum. CUDA stores PTX text without the NUL behind it, HIP what its compiler returned, OpenCL the binary of
+the one device. CUDA and HIP compile again where the driver refuses the payload; OpenCL does where the binary
+is refused as such, but stops where the build of it fails.
+"""
+
+import re
+import secrets
+import struct
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from gpucache.caches.futhark.keys import KEY_BYTES
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadInfo, PayloadKind, describe
+
+MAGIC = b"FUTHARK\0"
+HEADER_BYTES = 48
+RECOMPILED = "the program logs 'Failed to restore cache (errno: Success)', compiles again and writes over it"
+_LAYOUT = struct.Struct(f"<8sq{KEY_BYTES}s")
+PARTIAL = r"\.futhark-[0-9a-f]{16}\.gpucache-tmp"
+_SOURCE = ".fut"
+ENDING = ".cache"
+"""What people end the names of cache files with, as Futhark's documentation does."""
+_BACKENDS = {
+    PayloadKind.PTX: "cuda",
+    PayloadKind.CUBIN: "cuda",
+    PayloadKind.FATBIN: "cuda",
+    PayloadKind.LTOIR: "cuda",
+    PayloadKind.AMDGPU: "hip",
+    PayloadKind.OFFLOAD_BUNDLE: "hip",
+    PayloadKind.UNKNOWN: "",
+}
+_AGAIN = "the driver refuses it, so the program compiles again and writes over the file"
+_STOPS = "stops with 'Compilation of OpenCL program failed' and does not compile again; remove the file"
+_CONSEQUENCES = {
+    "cuda": _AGAIN,
+    "hip": _AGAIN,
+    "opencl": f"a program whose platform refuses it {_STOPS}",
+    "": f"a CUDA or HIP program compiles again, an OpenCL program whose platform refuses it {_STOPS}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of itself."""
+
+    declared_bytes: int
+    """The size of the whole file; any number at all in a damaged one."""
+    key: bytes
+
+
+def encode(key: bytes, payload: bytes) -> bytes:
+    """A whole cache file; raises FormatError for a key that has not 32 bytes."""
+    if len(key) != KEY_BYTES:
+        raise FormatError(f"a Futhark key has {KEY_BYTES} bytes and this one has {len(key)}")
+    return _LAYOUT.pack(MAGIC, HEADER_BYTES + len(payload), key) + payload
+
+
+def read_header(start: bytes) -> Header | None:
+    """The header in the first bytes of a file; None where they are too few or begin otherwise."""
+    if len(start) < HEADER_BYTES or not is_futhark(start):
+        return None
+    _magic, declared, key = _LAYOUT.unpack_from(start)
+    return Header(declared, key)
+
+
+def is_futhark(start: bytes) -> bool:
+    """Whether the first bytes of a file are those of a Futhark cache file."""
+    return start.startswith(MAGIC)
+
+
+def damage(start: bytes, size_bytes: int) -> Problem | None:
+    """What is wrong with a file of this size that begins with these (at least 48, if it has them) bytes."""
+    header = read_header(start)
+    if header is not None:
+        return _wrong_size(header.declared_bytes, size_bytes)
+    if not size_bytes:
+        return Problem(FindingKind.TRUNCATED, f"it is empty; {RECOMPILED}")
+    if is_futhark(start) or MAGIC.startswith(start):
+        what = f"it ends inside its header, after {size_bytes} of {HEADER_BYTES} bytes"
+        return Problem(FindingKind.TRUNCATED, f"{what}; {RECOMPILED}")
+    what = "it does not begin with the bytes of a Futhark cache file"
+    return Problem(FindingKind.CORRUPT, f"{what}; a program that is given it writes over it")
+
+
+def _wrong_size(declared: int, size_bytes: int) -> Problem | None:
+    if declared == size_bytes:
+        return None
+    if declared > size_bytes:
+        what = f"it has {size_bytes} of the {declared} bytes it says"
+        return Problem(FindingKind.TRUNCATED, f"{what}; {RECOMPILED}")
+    what = f"it says that it has {declared} bytes and has {size_bytes}, so two writers may have met"
+    return Problem(FindingKind.CORRUPT, f"{what}; {RECOMPILED}")
+
+
+def target_of(payload: PayloadInfo) -> str:
+    """What a payload is for, such as ``cuda:compute_80``, ``hip:gfx90a`` or ``opencl``; empty if unknown."""
+    backend = _backend(payload)
+    return f"{backend}:{payload.architecture}" if payload.architecture else backend
+
+
+def consequence(payload: PayloadInfo) -> str:
+    """What becomes of a program that is given the payload while it is broken."""
+    return _CONSEQUENCES[_backend(payload)]
+
+
+def stored_form(payload: bytes) -> bytes:
+    """A payload as Futhark stores it: PTX without the NUL that NVRTC returns behind it."""
+    ptx = payload.endswith(b"\0") and describe(payload).kind is PayloadKind.PTX
+    return payload.rstrip(b"\0") if ptx else payload
+
+
+def _backend(payload: PayloadInfo) -> str:
+    """Which of Futhark's backends stores such a payload; empty where the bytes do not say.
+
+    PTX counts as CUDA's, although NVIDIA's OpenCL returns it too.
+    """
+    return _BACKENDS.get(payload.kind, "opencl")
+
+
+def program_of(name: str) -> str:
+    """The program that a cache file is named after: ``foo.fut`` of ``foo.fut.cache``."""
+    return PurePath(name).stem or name
+
+
+def source_of(name: str) -> str | None:
+    """The source that ``futhark bench --cache-extension`` left the file beside; None for other names.
+
+    Source: Futhark, src/Futhark/Test.hs (``determineCache``).
+    """
+    program = program_of(name)
+    return program if program != name and program.endswith(_SOURCE) and program != _SOURCE else None
+
+
+def partial_name() -> str:
+    """A new name for a file that is being written."""
+    return f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file is one that our writer did not finish, or is writing."""
+    return re.fullmatch(PARTIAL, name) is not None

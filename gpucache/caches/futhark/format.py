@@ -1,0 +1,266 @@
+"""Futhark's cache files: one per program, at the place that ``--cache-file`` names when it is started.
+
+A location that is a file is that one entry; a folder has every cache file that lies directly in it, told by
+its first bytes, among whatever else people keep there. The key is in the file. The formats are in ``file``
+and ``keys``, what explains a miss in ``explaining``. Must not know compilers or devices.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path, PurePath
+
+from gpucache.caches import files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HOUR_NS, Clock, Look
+from gpucache.caches.futhark import explaining, file
+from gpucache.caches.futhark.keys import COMPARED_BYTES
+from gpucache.caches.futhark.question import FIELDS, read_question
+from gpucache.caches.interface import Wanted
+from gpucache.caches.layout import Files, Layout, Left
+from gpucache.caches.places import Place
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.folders import Folder
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem, Reach
+from gpucache.payload import PayloadInfo, PayloadKind, describe
+from gpucache.units import format_size
+
+LARGEST_BYTES = 256 << 20
+"""Of larger files only the header is checked."""
+SCANNED_BYTES = 4 << 20
+"""What a scan reads of a file: enough to tell what nearly every payload is."""
+_NAMES_LOOKED_AT = 2000
+_NAME = "name a Futhark cache file or its folder"
+_UNREAD = "it is a link, no file, or may not be read, so it is left alone; keep it elsewhere"
+_SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; keep it elsewhere"
+_FOREIGN = "it does not begin as Futhark's files do, so it is left alone; keep it elsewhere"
+_BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
+
+
+class Futhark(FilesFormat):
+    """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave where they are told."""
+
+    name = "futhark"
+    title = "Futhark cache files"
+    owner = "Futhark"
+    place = Place(
+        (),
+        move="name another file with --cache-file",
+        nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
+        lacking="Futhark names its cache file by --cache-file alone; give the program a file of its own "
+        "there, or none",
+        makes=False,
+    )
+    layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
+    wanted = FIELDS
+    mends = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
+
+    def __init__(self, location: Location, clock: Clock) -> None:
+        super().__init__(location, clock)
+        self._named = "" if self.root == _folder(self.root) else self.root.name
+        self.root = _folder(self.root)
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """Of the folder, which Futhark does not make: it fails to write without a word but in its log."""
+        return super().at_place(_folder(root))
+
+    @classmethod
+    def require(cls, root: Path) -> None:
+        """A file or a folder; a link is a finding, and what may not be looked at a problem of the place."""
+        try:
+            mode = root.lstat().st_mode
+        except (FileNotFoundError, PermissionError):
+            return
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise CacheUnusableError(f"{str(root)!r} cannot be looked at ({why}); {_NAME}") from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise CacheUnusableError(f"{root} is neither a file nor a folder; {_NAME}")
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether a path is a cache file, or a folder that directly holds one."""
+        with files.open_folder(path if path.is_dir() else path.parent) as folder:
+            if path.is_dir():
+                return any(_cache_files(folder, _NAMES_LOOKED_AT))
+            return is_cache_file(folder, path.name)
+
+    def is_foreign(self) -> bool:
+        """Never: people name the place, and only what begins as Futhark's files do is looked at."""
+        return False
+
+    def items(self, prefix: str) -> Iterator[Files]:
+        """The file of the location, or every cache file of the folder, by the key in its header."""
+        with files.open_folder(self.root) as folder:
+            for name in [self._named] if self._named else _cache_files(folder):
+                with suppress(FileNotFoundError):
+                    status = folder.lstat(name)
+                    head = file.read_header(_start(folder, name))
+                    key = head.key.hex() if head is not None else name
+                    if key.startswith(prefix):
+                        yield Files(self.root, (), key, {name: status})
+
+    def beside(self) -> Iterator[Checked]:
+        """Files that our own writer did not finish; all else in the folder is somebody's own."""
+        yield from (one for one in super().beside() if file.is_partial(Path(one.entry).name))
+
+    def stays(self, item: Files) -> str:
+        """A file that was named is an entry, whoever made it; only Futhark's own is removed."""
+        (name,), (status,) = item.seen, item.seen.values()
+        try:
+            start = item.part(name, 0, len(file.MAGIC))
+        except (OSError, FormatError):
+            return _UNREAD
+        if file.is_futhark(start):
+            return ""
+        return _SHORT if status.st_size < len(file.MAGIC) else _FOREIGN
+
+    def look(self, item: Files) -> Look:
+        """Program by the file's name, target and kind by the beginning of the payload."""
+        (name,), (status,) = item.seen, item.seen.values()
+        start = item.part(name, 0, file.HEADER_BYTES + SCANNED_BYTES)
+        head = file.read_header(start)
+        told = describe(start[file.HEADER_BYTES :])
+        return Look(
+            program=file.program_of(name),
+            target=file.target_of(told) if head is not None else "",
+            kind=told.kind.value if head is not None else "",
+            fields=(("key", item.key),) if head is not None else (),
+            problem=file.damage(start, status.st_size),
+            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Header, size and payload, and whether the source that it was left beside is there."""
+        (name,) = item.seen
+        data = item.part(name, 0, LARGEST_BYTES + 1)
+        with item.open() as folder:
+            size = folder.lstat(name).st_size
+        damage = file.damage(data, size)
+        if damage is None and size <= LARGEST_BYTES:
+            damage = payload_problem(describe(data[file.HEADER_BYTES :]))
+        if damage is not None:
+            yield damage
+        source = file.source_of(name)
+        if source is not None and not os.path.lexists(item.folder / source):
+            yield Problem(
+                FindingKind.ORPHAN,
+                f"{source}, which 'futhark bench' or 'futhark test' would have left it beside, is gone; "
+                f"'gpucache evict --program {source}' removes it",
+            )
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """How far a large one was looked at."""
+        if next(iter(item.seen.values())).st_size > LARGEST_BYTES:
+            yield f"it is larger than {format_size(LARGEST_BYTES)}: what it holds was not looked at"
+
+    def payload(self, item: Files) -> bytes:
+        """What lies behind the header."""
+        return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """The header's fields and what the payload is; raises FormatError where the header does not read."""
+        data = item.read(item.names[0], LARGEST_BYTES)
+        head = file.read_header(data)
+        if head is None:
+            raise FormatError(f"{entry.path} cannot be read: {entry.damage}; run 'gpucache verify'")
+        fields = (
+            KeyField("magic", file.MAGIC.decode().replace("\0", "\\0")),
+            KeyField("declared size in bytes", str(head.declared_bytes)),
+            KeyField("real size in bytes", str(len(data))),
+            KeyField("key", head.key.hex()),
+            KeyField("all of the key that Futhark compares", head.key[:COMPARED_BYTES].hex()),
+        )
+        return EntryReport(entry, fields, describe(data[file.HEADER_BYTES :]).pairs)
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        """Whether Futhark would restore each file for a program."""
+        question = read_question(wanted)
+        try:
+            candidates = [self._candidate(item) for item in self.items("")]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            candidates = []
+        return explaining.explain(question, candidates)
+
+    def _candidate(self, item: Files) -> explaining.Candidate:
+        (name,) = item.seen
+        try:
+            damage, look = self.bars(item), Look() if self.bars(item) else self.look(item)
+        except OSError as error:
+            damage, look = self.unreadable(error), Look()
+        except FormatError as error:
+            damage, look = Problem(FindingKind.UNTRUSTED, str(error)), Look()
+        wrong = damage or look.problem
+
+        def bad_payload() -> str:
+            return next((one.detail for one in self.check(item) if one.kind in _BAD_PAYLOAD), "")
+
+        return explaining.Candidate(
+            name=name,
+            key=bytes.fromhex(item.key) if look.fields else b"",
+            entry=item.key,
+            backend=look.target.partition(":")[0],
+            damage=wrong.detail if wrong else "",
+            readable=damage is None,
+            payload_problem=bad_payload,
+        )
+
+    def is_left(self, start: bytes) -> bool:
+        """As far as it was written it is a cache file."""
+        return file.is_futhark(start) or file.MAGIC.startswith(start)
+
+
+def is_cache_file(folder: Folder, name: str) -> bool:
+    """Whether a name is a regular file that begins with the magic. Raises nothing."""
+    try:
+        return file.is_futhark(_start(folder, name))
+    except OSError:
+        return False
+
+
+def payload_problem(payload: PayloadInfo) -> Problem | None:
+    """What is wrong with a payload, and what becomes of the program that is given it."""
+    becomes = file.consequence(payload)
+    if payload.problem:
+        detail = f"its {payload.kind} payload is broken: {payload.problem}; {becomes}"
+        return Problem(FindingKind.CORRUPT, detail)
+    if payload.kind is PayloadKind.UNKNOWN:
+        detail = f"its payload is nothing that gpucache knows; {becomes}"
+        return Problem(FindingKind.MISLABELLED, detail)
+    return None
+
+
+def _folder(root: Path) -> Path:
+    """The folder that a location is, or is in. Raises nothing."""
+    # Path.is_dir raises below a folder that may not be entered.
+    return root if os.path.isdir(root) else root.parent  # noqa: PTH112
+
+
+def _start(folder: Folder, name: str) -> bytes:
+    """The header of a regular file; nothing where it is none or may not be read."""
+    try:
+        return files.read_part(folder, name, 0, file.HEADER_BYTES)
+    except (FormatError, PermissionError):
+        return b""
+
+
+def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
+    """The names of the cache files directly in a folder, in no order, of at most so many file. OSError.
+
+    One that its writer left empty tells by its name: ``foo.fut.cache``, or the ending of another one there.
+    """
+    endings, empty = {file.ENDING}, []
+    for found in islice(folder.entries(), most):
+        if file.is_partial(found.name) or not found.is_file(follow_symlinks=False):
+            continue
+        if is_cache_file(folder, found.name):
+            endings.add(PurePath(found.name).suffix)
+            yield found.name
+        elif file.source_of(found.name):
+            with suppress(FileNotFoundError):
+                empty += [found.name] if not folder.lstat(found.name).st_size else []
+    yield from (name for name in empty if PurePath(name).suffix in endings)
