@@ -83,8 +83,7 @@ def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
 @cache
 def mark(library: Path) -> str:
     """The build id of a library, or what tells its content; of its own where it cannot be read."""
-    build_id = read_library(library).build_id
-    return build_id if build_id != NOT_FOUND else _content(library, _WHOLE_BYTES)
+    return read_library(library).build_id or _content(library, _WHOLE_BYTES)
 
 
 def _content(path: Path, whole_bytes: int | None = None) -> str:

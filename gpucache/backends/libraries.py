@@ -1,41 +1,22 @@
 """Shared libraries: which of them this process runs, and what each says of itself.
 
-Sources: the System V gABI for program headers and the dynamic section, ``NT_GNU_BUILD_ID`` of the GNU
-tools, dladdr(3), dlinfo(3) and proc_pid_maps(5). What a process runs is told on Linux only; elsewhere nothing
-is found. Files are read a few kilobytes each, and read as 64-bit and little-endian ones, as all
-machines are that compilers of ours run on. Must not know any compiler.
+Sources: dladdr(3), dlinfo(3) and proc_pid_maps(5). What a process runs is told on Linux only; elsewhere
+nothing is found. Of a file a few kilobytes are read, however large it is. Must not know any compiler.
 """
 
 import ctypes
 import os
-import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from gpucache.keys import NOT_FOUND
+from gpucache.errors import FormatError
+from gpucache.payload import elf
+from gpucache.payload.elf import Library
+from gpucache.payload.reading import CutError
 
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
-_NT_GNU_BUILD_ID = 3
-_DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _RTLD_DI_LINKMAP = 2
-_ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
-_MOST_BYTES = 1024**2
-"""No table that is read here is larger."""
-_LONGEST_TEXT = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """What a shared library says of itself."""
-
-    build_id: str = NOT_FOUND
-    """In hex."""
-    needed: tuple[str, ...] = ()
-    """The names of libraries that are loaded with it."""
-    rpath: tuple[str, ...] = ()
-    runpath: tuple[str, ...] = ()
 
 
 class _Info(ctypes.Structure):
@@ -97,68 +78,29 @@ def loaded_as(name: str) -> Path | None:
 
 
 def read_library(path: Path) -> Library:
-    """Build id, needed names and search paths of a library; empty where it has none or does not read."""
+    """What a library says of itself; nothing where it cannot be read or is none."""
     try:
         with path.open("rb") as stream:
-            return _read(stream)
-    except (OSError, ValueError, struct.error):
-        return Library()  # the build id stays NOT_FOUND, which never equals a real one
-
-
-def _read(stream: BinaryIO) -> Library:
-    header = _at(stream, 0, 64)
-    if not header.startswith(_ELF64_LITTLE_ENDIAN):
+            return elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))
+    except (OSError, FormatError):
         return Library()
-    (place,) = struct.unpack_from("<Q", header, 32)
-    size, count = struct.unpack_from("<HH", header, 54)
-    table = _at(stream, place, size * count)
-    rows = [struct.unpack_from("<IIQQQQQ", table, number * size) for number in range(count)]
-    segments = [(kind, offset, address, length) for kind, _, offset, address, _, length, _ in rows]
-    build_id, tags = NOT_FOUND, list[tuple[int, int]]()
-    for kind, offset, _, length in segments:
-        if kind == _PT_NOTE:
-            build_id = _build_id(_at(stream, offset, length)) or build_id
-        elif kind == _PT_DYNAMIC:
-            data = _at(stream, offset, length)
-            tags += struct.iter_unpack("<qQ", data[: len(data) // 16 * 16])
-    strings = dict(tags).get(_DT_STRTAB, 0)
-    inside = (one for one in segments if one[0] == _PT_LOAD and one[2] <= strings < one[2] + one[3])
-    _, offset, address, _ = next(inside, (0, 0, 0, 0))
-
-    def texts(wanted: int) -> tuple[str, ...]:
-        places = (offset + strings - address + value for tag, value in tags if tag == wanted)
-        return tuple(os.fsdecode(_text(stream, place)) for place in places)
-
-    return Library(build_id, texts(_DT_NEEDED), _places(texts(_DT_RPATH)), _places(texts(_DT_RUNPATH)))
 
 
-def _text(stream: BinaryIO, offset: int) -> bytes:
-    stream.seek(offset)
-    return stream.read(_LONGEST_TEXT).partition(b"\0")[0]
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A library on its disk: see ``gpucache.payload.elf.Source``."""
 
+    stream: BinaryIO
+    size: int
 
-def _at(stream: BinaryIO, offset: int, length: int) -> bytes:
-    """Some bytes of a file; raises ValueError where it is too short or they are too many."""
-    if length > _MOST_BYTES:
-        raise ValueError("no table of a library is that large")
-    stream.seek(offset)
-    data = stream.read(length)
-    if len(data) < length:
-        raise ValueError("the file ends before its table does")
-    return data
+    def require(self, end: int, part: str) -> None:
+        if end > self.size:
+            raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
 
-
-def _build_id(notes: bytes) -> str | None:
-    """The build id among the notes of a segment."""
-    place = 0
-    while place + 12 <= len(notes):
-        name, length, kind = struct.unpack_from("<III", notes, place)
-        place += 12 + (name + 3 & ~3)
-        if kind == _NT_GNU_BUILD_ID and notes[place - 4 : place] == b"GNU\0":
-            return notes[place : place + length].hex()
-        place += length + 3 & ~3
-    return None
-
-
-def _places(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(place for text in texts for place in text.split(":") if place)
+    def cut(self, start: int, end: int) -> bytes:
+        start, end = min(start, self.size), min(end, self.size)
+        self.stream.seek(start)
+        data = self.stream.read(end - start)
+        if len(data) < end - start:
+            raise CutError("the file became shorter while it was read")
+        return data

@@ -15,7 +15,7 @@ from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Read
 __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
 _READERS = (
-    (b"\x7fELF", elf.read),
+    (b"\x7fELF", elf.read_elf),
     (b"\x50\xed\x55\xba", nvidia.read_fatbin),
     (b"\xed\x43\x4e\x7f", nvidia.read_ltoir),
     (b"poclbin\0", opencl.read_poclbin),

@@ -1,7 +1,7 @@
-"""ELF files: CUDA cubins, Intel's OpenCL binaries, AMD code objects, and any other.
+"""ELF files: CUDA cubins, Intel's OpenCL binaries, AMD code objects, shared libraries, and any other.
 
-Source: the System V gABI for header and tables; what vendors add is named where it is read. All of a
-file's tables, sections and segments must lie inside it, so a cut is noticed wherever it takes away
+Source: the System V gABI for headers and tables; what vendors add is named where it is read. All of a
+payload's tables, sections and segments must lie inside it, so a cut is noticed wherever it takes away
 something that a table names. Compilers of cubins end them with the section or program header table:
 of a cubin, every cut behind the magic number is a problem.
 """
@@ -10,37 +10,87 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
 from gpucache.payload import amd
-from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
 
+_ET_DYN = 3
 _EM_X86 = (3, 62)
 _EM_CUDA = 190
 _EM_INTELGT = 205
 _EM_AMDGPU = 224
 _MACHINES = {3: "x86", 62: "x86-64", 183: "aarch64", 190: "CUDA", 205: "Intel graphics", 224: "AMD GPU"}
 _INTEL_CPU_TYPES = range(0xFF01, 0xFF05)
-_SHT_NOBITS = 8
+_SHT_PROGBITS, _SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM = 1, 2, 8, 11
 _SHN_XINDEX = 0xFFFF
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_NT_GNU_BUILD_ID = 3
+_DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _TABLE_LIMIT = 65_536
-"""Sections and segments that are looked at, whatever the file claims."""
+"""Sections and symbols that are looked at, whatever the file claims."""
+_LISTED_BYTES = 1 << 20
+"""No dynamic section and no notes that are read are larger."""
+_NAME_LIMIT = 4096
+_COMMENT_BYTES = 4096
 _TOOL_ARCH = re.compile(rb"-arch sm_(\d{1,4})([af])\b")
+_CLANG = re.compile(rb"clang version (\d{1,4}\.\d{1,4}\.\d{1,4})")
+
+
+class Source(Protocol):
+    """What is read where it lies: ``Reading`` has it in memory, and a large library stays on its disk."""
+
+    def require(self, end: int, part: str) -> None:
+        """Raise CutError where a part that ends at offset ``end`` is not all there."""
+
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes between two offsets, as many as there are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """What a shared library or an object file gives to others."""
+
+    shared: bool
+    machine: int
+    symbols: frozenset[str]
+    """Names that others can find in it: global and defined."""
+    compilers: tuple[str, ...]
+    """Versions of clang in its comment, such as ``15.0.6``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a shared library says of itself to the loader."""
+
+    build_id: str | None = None
+    """In hex, from ``NT_GNU_BUILD_ID`` of the GNU tools."""
+    needed: tuple[str, ...] = ()
+    """The names of libraries that are loaded with it."""
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a file of some class and byte order is laid out; struct formats, see the gABI."""
+    """How a file of some class is laid out: struct formats, and where in a row its fields are."""
 
     header: str
     section: str
     segment: str
-    segment_offset_index: int
-    segment_size_index: int
+    segment_places: tuple[int, int, int, int]
+    """Kind, offset, address, and size in the file."""
+    symbol: str
+    symbol_places: tuple[int, int, int]
+    """Name, info and section index."""
+    tag: str
 
 
 _LAYOUTS = {
-    1: _Layout("HHIIIIIHHHHHH", "IIIIIIIIII", "IIIIIIII", 1, 4),
-    2: _Layout("HHIQQQIHHHHHH", "IIQQQQIIQQ", "IIQQQQQQ", 2, 5),
+    1: _Layout("HHIIIIIHHHHHH", "IIIIIIIIII", "IIIIIIII", (0, 1, 2, 4), "IIIBBH", (0, 3, 5), "iI"),
+    2: _Layout("HHIQQQIHHHHHH", "IIQQQQIIQQ", "IIQQQQQQ", (0, 2, 3, 5), "IBBHQQ", (0, 1, 3), "qQ"),
 }
 
 
@@ -54,35 +104,142 @@ class _Section:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """The section table: its struct layout, place, number of entries, and which section holds the names."""
+class _File:
+    """An ELF file by its header."""
 
-    layout: str
-    offset: int
-    count: int
+    source: Source
+    order: str
+    layout: _Layout
+    abi_version: int
+    kind: int
+    machine: int
+    flags: int
+    segments: tuple[int, int, int]
+    """Where the table begins, the size of a row, and how many there are."""
+    sections: tuple[int, int, int]
     names_index: int
 
+    def rows(self, layout: str, table: tuple[int, int, int], part: str) -> Iterator[tuple[int, ...]]:
+        """The rows of a table; raises BrokenError where it does not fit the format or leaves the file."""
+        offset, row_bytes, count = table
+        size = struct.calcsize(self.order + layout)
+        if row_bytes != size:
+            raise BrokenError(f"the {part} has entries of {row_bytes} bytes where the format has {size}")
+        self.source.require(offset + count * size, part)
+        for start in range(offset, offset + min(count, _TABLE_LIMIT) * size, size):
+            yield struct.unpack(self.order + layout, self.source.cut(start, start + size))
 
-def read(reading: Reading) -> None:
+
+def read_elf(reading: Reading) -> None:
     """Describe an ELF file; raises BrokenError where its tables do not fit its bytes."""
     reading.kind = PayloadKind.ELF
-    ident = reading.unpack("16B", 0, "ELF identification")
+    _, _, kind, machine = _machine(reading)
+    reading.kind = _kind(kind, machine)
+    reading.note("machine", _MACHINES.get(machine, f"number {machine}"))
+    file = _open(reading)
+    if reading.kind is PayloadKind.CUBIN:
+        reading.architecture = _cuda_architecture(file.abi_version, file.flags)
+        reading.note("CUDA ABI version", file.abi_version)
+    elif reading.kind is PayloadKind.AMDGPU:
+        reading.architecture = amd.architecture(reading.data, file.flags)
+    sections = _sections(file)
+    for index, section in enumerate(sections):
+        if index and section.kind != _SHT_NOBITS:
+            reading.require(section.offset + section.size, f"content of section {index}")
+    for index, (_, offset, _, size) in enumerate(_segments(file)):
+        reading.require(offset + size, f"content of segment {index}")
+    if sections:
+        _describe_sections(reading, list(_named(reading, file, sections)))
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether an ELF file ends before its header or its section table, which linkers write last, does."""
+    try:
+        _sections(_open(Reading(data)))
+    except BrokenError as error:
+        return isinstance(error, CutError)
+    return False
+
+
+def read_exports(data: bytes) -> Exports:
+    """What an ELF file gives to others; raises BrokenError for what is none or contradicts itself."""
+    file = _open(Reading(data))
+    sections = _sections(file)
+    shared = file.kind == _ET_DYN
+    tables = (one for one in sections if one.kind == (_SHT_DYNSYM if shared else _SHT_SYMTAB))
+    symbols = (name for table in islice(tables, 1) for name in _symbols(data, file, table, sections))
+    # Compilers write their name into .comment, which is small; the words are looked for in all such.
+    compilers = {
+        match[1].decode()
+        for one in sections
+        if one.kind == _SHT_PROGBITS and one.size <= _COMMENT_BYTES
+        for match in islice(_CLANG.finditer(data[one.offset : one.offset + one.size]), 16)
+    }
+    return Exports(shared, file.machine, frozenset(symbols), tuple(sorted(compilers)))
+
+
+def read_library(source: Source) -> Library:
+    """What a shared library says of itself; raises BrokenError where its tables do not fit its bytes."""
+    file = _open(source)
+    segments = list(_segments(file))
+    build_id: str | None = None
+    tags: list[tuple[int, int]] = []
+    for kind, offset, _, size in segments:
+        if kind in (_PT_NOTE, _PT_DYNAMIC):
+            source.require(offset + size, "program headers")
+            if size > _LISTED_BYTES:
+                raise BrokenError("no table of a library is that large")
+            data = source.cut(offset, offset + size)
+            if kind == _PT_NOTE:
+                build_id = _build_id(file.order, data) or build_id
+            else:
+                tag_bytes = struct.calcsize(file.order + file.layout.tag)
+                whole = data[: len(data) // tag_bytes * tag_bytes]
+                tags += struct.iter_unpack(file.order + file.layout.tag, whole)
+    strings = dict(tags).get(_DT_STRTAB, 0)
+    inside = (one for one in segments if one[0] == _PT_LOAD and one[2] <= strings < one[2] + one[3])
+    _, offset, address, _ = next(inside, (0, 0, 0, 0))
+
+    def texts(wanted: int) -> tuple[str, ...]:
+        places = (offset + strings - address + value for tag, value in tags if tag == wanted)
+        return tuple(_text(source.cut(place, place + _NAME_LIMIT)) for place in places)
+
+    def folders(wanted: int) -> tuple[str, ...]:
+        return tuple(place for text in texts(wanted) for place in text.split(":") if place)
+
+    return Library(build_id, texts(_DT_NEEDED), folders(_DT_RPATH), folders(_DT_RUNPATH))
+
+
+def _machine(source: Source) -> tuple[str, _Layout, int, int]:
+    """Byte order and layout, which the rest is read by, and the type and machine of a file."""
+    ident = source.cut(0, 16)
+    if not b"\x7fELF".startswith(ident[:4]):
+        raise BrokenError("it is no ELF file")
+    source.require(16, "ELF identification")
     layout, order = _LAYOUTS.get(ident[4]), {1: "<", 2: ">"}.get(ident[5])
     if layout is None or order is None:
         raise BrokenError(f"ELF class {ident[4]} with byte order {ident[5]} does not exist")
-    elf_type, machine = reading.unpack(f"{order}HH", 16, "ELF header")
-    reading.kind = _kind(elf_type, machine)
-    reading.note("machine", _MACHINES.get(machine, f"number {machine}"))
-    header = reading.unpack(order + layout.header, 16, "ELF header")
-    if reading.kind is PayloadKind.CUBIN:
-        reading.architecture = _cuda_architecture(ident[8], header[6])
-        reading.note("CUDA ABI version", ident[8])
-    elif reading.kind is PayloadKind.AMDGPU:
-        reading.architecture = amd.architecture(reading.data, header[6])
-    table = _table(reading, order + layout.section, header)
-    _check_segments(reading, order, layout, header)
-    if table is not None:
-        _describe_sections(reading, table)
+    source.require(20, "ELF header")
+    return order, layout, *struct.unpack(f"{order}HH", source.cut(16, 20))
+
+
+def _open(source: Source) -> _File:
+    order, layout, kind, machine = _machine(source)
+    end = 16 + struct.calcsize(order + layout.header)
+    source.require(end, "ELF header")
+    header = struct.unpack(order + layout.header, source.cut(16, end))
+    return _File(
+        source,
+        order,
+        layout,
+        abi_version=source.cut(8, 9)[0],
+        kind=kind,
+        machine=machine,
+        flags=header[6],
+        segments=(header[4], header[8], header[9]),
+        sections=(header[5], header[10], header[11]),
+        names_index=header[12],
+    )
 
 
 def _kind(elf_type: int, machine: int) -> PayloadKind:
@@ -113,81 +270,80 @@ def _cuda_architecture(abi_version: int, flags: int) -> str | None:
     return None
 
 
-def _table(reading: Reading, layout: str, header: Sequence[int]) -> _Table | None:
-    """The section table, if any; raises BrokenError where it or what it names leaves the payload."""
-    offset, entry_size, count = header[5], header[10], header[11]
+def _sections(file: _File) -> list[_Section]:
+    """All sections, of which the first is none; raises BrokenError where their table leaves the file."""
+    offset, row_bytes, count = file.sections
     if offset == 0:
-        return None
-    size = struct.calcsize(layout)
-    if entry_size != size:
-        raise BrokenError(f"the section table has entries of {entry_size} bytes where the format has {size}")
-    first = _section(reading, layout, offset)
-    if count == 0:  # the gABI's extended numbering
-        count = first.size
-    reading.require(offset + count * size, "section table")
-    table = _Table(layout, offset, count, first.link if header[12] == _SHN_XINDEX else header[12])
-    for index, section in enumerate(_sections(reading, table), start=1):
-        if section.kind != _SHT_NOBITS:
-            reading.require(section.offset + section.size, f"content of section {index}")
-    return table
+        return []
+    if count == 0:  # the gABI's extended numbering: the first row holds the number
+        first = next(file.rows(file.layout.section, (offset, row_bytes, 1), "section table"))
+        count = first[5]
+    rows = file.rows(file.layout.section, (offset, row_bytes, count), "section table")
+    return [_Section(name, kind, start, size, link) for name, kind, _, _, start, size, link, *_ in rows]
 
 
-def _section(reading: Reading, layout: str, offset: int) -> _Section:
-    name, kind, _flags, _address, start, size, link, *_ = reading.unpack(layout, offset, "section table")
-    return _Section(name, kind, start, size, link)
+def _segments(file: _File) -> Iterator[tuple[int, int, int, int]]:
+    """Kind, offset, address and size of each segment."""
+    offset, _, count = file.segments
+    if offset and count:
+        for row in file.rows(file.layout.segment, file.segments, "program header table"):
+            kind, start, address, size = (row[place] for place in file.layout.segment_places)
+            yield kind, start, address, size
 
 
-def _sections(reading: Reading, table: _Table) -> Iterator[_Section]:
-    """All sections but the first, which is none."""
-    size = struct.calcsize(table.layout)
-    for index in range(1, min(table.count, _TABLE_LIMIT)):
-        yield _section(reading, table.layout, table.offset + index * size)
+def _named(reading: Reading, file: _File, sections: Sequence[_Section]) -> Iterator[tuple[str, _Section]]:
+    """Every section with its name; none where no section holds the names."""
+    index = sections[0].link if file.names_index == _SHN_XINDEX else file.names_index
+    if 0 < index < len(sections):
+        names = sections[index]
+        for section in sections[1:]:
+            yield reading.text(names.offset + section.name_offset, names.offset + names.size), section
 
 
-def _check_segments(reading: Reading, order: str, layout: _Layout, header: Sequence[int]) -> None:
-    offset, entry_size, count = header[4], header[8], header[9]
-    if offset == 0 or count == 0:
+def _describe_sections(reading: Reading, named: Sequence[tuple[str, _Section]]) -> None:
+    if reading.kind is not PayloadKind.CUBIN:
+        # Intel's CPU compiler leaves the machine number out of what was compiled but not linked.
+        if any(name.startswith(".ocl.") for name, _ in named):
+            reading.kind = PayloadKind.INTEL_CPU
+        reading.note_names("sections", (name for name, _ in named if name))
         return
-    size = struct.calcsize(order + layout.segment)
-    if entry_size != size:
-        raise BrokenError(f"the program headers have {entry_size} bytes where the format has {size}")
-    reading.require(offset + count * size, "program header table")
-    for index in range(count):
-        row = reading.unpack(order + layout.segment, offset + index * size, "program header table")
-        end = row[layout.segment_offset_index] + row[layout.segment_size_index]
-        reading.require(end, f"content of segment {index}")
-
-
-def _describe_sections(reading: Reading, table: _Table) -> None:
-    if reading.kind is PayloadKind.CUBIN:
-        names = (name for name, _ in _named(reading, table))
-        code = (name.removeprefix(".text.") for name in names if name.startswith(".text."))
-        reading.note_names("functions", code, kernels=True)
-        _add_suffix(reading, table)
-        return
-    # Intel's CPU compiler leaves the machine number out of what was compiled but not linked.
-    if any(name.startswith(".ocl.") for name, _ in _named(reading, table)):
-        reading.kind = PayloadKind.INTEL_CPU
-    reading.note_names("sections", (name for name, _ in _named(reading, table) if name))
-
-
-def _named(reading: Reading, table: _Table) -> Iterator[tuple[str, _Section]]:
-    if not 0 < table.names_index < table.count:
-        return
-    place = table.offset + table.names_index * struct.calcsize(table.layout)
-    names = _section(reading, table.layout, place)
-    for section in _sections(reading, table):
-        yield reading.text(names.offset + section.name_offset, names.offset + names.size), section
-
-
-def _add_suffix(reading: Reading, table: _Table) -> None:
-    """Take the suffix that the flags leave out from the tool's own note, where it has one.
-
-    ``.note.nv.tkinfo`` holds ptxas' command line, such as ``-arch sm_90a``; observed in NVRTC 13.5
-    and ptxas 13.0. NVIDIA documents neither the section nor its text.
-    """
-    for name, section in _named(reading, table):
+    code = (name.removeprefix(".text.") for name, _ in named if name.startswith(".text."))
+    reading.note_names("functions", code, kernels=True)
+    # The suffix that the flags leave out is in the tool's own note: .note.nv.tkinfo holds ptxas' command
+    # line, such as "-arch sm_90a"; observed in NVRTC 13.5 and ptxas 13.0. NVIDIA documents neither the
+    # section nor its text.
+    for name, section in named:
         if name == ".note.nv.tkinfo" and section.kind != _SHT_NOBITS:
             found = _TOOL_ARCH.search(reading.data, section.offset, section.offset + section.size)
             if found and reading.architecture == f"sm_{found[1].decode()}":
                 reading.architecture += found[2].decode()
+
+
+def _symbols(data: bytes, file: _File, table: _Section, sections: Sequence[_Section]) -> Iterator[str]:
+    """The names of a symbol table that are global and defined."""
+    if table.link >= len(sections):
+        raise BrokenError("its symbols have no table of names")
+    names = sections[table.link]
+    size = struct.calcsize(file.order + file.layout.symbol)
+    count = min(table.size // size, _TABLE_LIMIT)
+    name_at, info_at, section_at = file.layout.symbol_places
+    for row in file.rows(file.layout.symbol, (table.offset, size, count), "symbol table"):
+        if row[info_at] >> 4 and row[section_at]:
+            start = names.offset + row[name_at]
+            yield _text(data[start : min(start + _NAME_LIMIT, names.offset + names.size)])
+
+
+def _text(raw: bytes) -> str:
+    return raw.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _build_id(order: str, notes: bytes) -> str | None:
+    """The build id among the notes of a segment."""
+    place = 0
+    while place + 12 <= len(notes):
+        name, length, kind = struct.unpack_from(f"{order}III", notes, place)
+        place += 12 + (name + 3 & ~3)
+        if kind == _NT_GNU_BUILD_ID and notes[place - 4 : place] == b"GNU\0":
+            return notes[place : place + length].hex()
+        place += length + 3 & ~3
+    return None

@@ -86,6 +86,10 @@ class Reading:
         if end > len(self.data):
             raise CutError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
 
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes between two offsets, as many as there are."""
+        return self.data[start:end]
+
     def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
         """The integers of a struct layout at an offset; raises CutError where they are not all there."""
         self.require(offset + struct.calcsize(layout), part)

@@ -14,6 +14,7 @@ import pytest
 from gpucache.backends import installation, libraries
 from gpucache.backends.installation import Installation
 from gpucache.keys import NOT_FOUND
+from gpucache.payload.elf import Library
 from tests.patience import PATIENCE_S
 
 _BUILD, _READ = "compiler build", "compiler built-ins"
@@ -40,7 +41,7 @@ def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
     """What does not read as ELF gives no build id, which never equals a real one."""
     (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF\x02\x01 and nothing more")
     for name in ("libnvrtc.so", "absent.so"):
-        assert libraries.read_library(tmp_path / name) == libraries.Library()
+        assert libraries.read_library(tmp_path / name) == Library()
 
 
 def test_a_library_without_a_build_id_is_told_by_its_content(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> 
         file = copy / name
         kept = file.read_bytes()
         build_id = libraries.read_library(file).build_id
-        old = bytes.fromhex(build_id) if build_id != NOT_FOUND else kept[len(kept) // 2 :][:64]
+        old = bytes.fromhex(build_id) if build_id else kept[len(kept) // 2 :][:64]
         _edit(file, old, bytes([old[0] ^ 1]) + old[1:])
         after = _fields(copy)
         assert {field for field in before if before[field] != after[field]} == {label}, name

@@ -29,7 +29,8 @@ from gpucache.engine import hygiene, naming
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.outcomes import Location
-from gpucache.payload import bitcode, describe, mangled
+from gpucache.payload import bitcode, describe, elf, mangled
+from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names
 from gpucache.probe import load_last
 from gpucache.probe.profile import load_profile
@@ -263,7 +264,10 @@ def _payloads(_: Path) -> Bytes:
         pocl.bitcode(), pocl.library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
         futhark.file_bytes(), b"__CLANG_OFFLOAD_BUNDLE__" + (1).to_bytes(8, "little") + bytes(64) + cubin,
     ]  # fmt: skip
-    return Bytes(samples, describe, bitcode.read_module, kernel_names, lambda data: describe(data[16:]))
+    return Bytes(
+        samples, describe, lambda data: describe(data[16:]), bitcode.read_module, kernel_names,
+        elf.read_exports, elf.is_cut, lambda data: elf.read_library(Reading(data)),
+    )  # fmt: skip
 
 
 def _texts(_: Path) -> Bytes:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gpucache import payload as payloads
 from gpucache.caches import places
-from gpucache.caches.pocl import elf, entries, names
+from gpucache.caches.pocl import entries, names
 from gpucache.caches.pocl.entries import Broken, shown
 from gpucache.caches.pocl.tree import FILE_LIMIT, Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
-from gpucache.payload import PayloadKind
+from gpucache.payload import PayloadKind, elf
 from gpucache.payload.bitcode import Module
 from gpucache.units import format_size
 
@@ -135,7 +135,7 @@ def _binary(subject: Subject, item: Item) -> Iterator[Problem]:
         yield Problem(kind, f"{place} {wrong}; {_NO_KERNEL}", Mend.FILE, (item,))
         return
     try:
-        library = elf.read(data)
+        library = elf.read_exports(data)
     except FormatError as error:
         yield Problem(FindingKind.CORRUPT, f"{place} is damaged: {error}; {_NO_KERNEL}", Mend.FILE, (item,))
         return
@@ -157,7 +157,7 @@ def _damage(data: bytes) -> tuple[FindingKind, str]:
     return FindingKind.CORRUPT, ""
 
 
-def _mistaken(subject: Subject, item: Item, library: elf.Library) -> Iterator[str]:
+def _mistaken(subject: Subject, item: Item, library: elf.Exports) -> Iterator[str]:
     """In what an ELF file that is sound is not the one that belongs here."""
     kernel = item.parts[0]
     held = sorted(found for found in map(names.kernel_of, library.symbols) if found)

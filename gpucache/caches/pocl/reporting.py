@@ -5,13 +5,14 @@ from contextlib import suppress
 
 from gpucache import payload as payloads
 from gpucache.caches import files
-from gpucache.caches.pocl import elf, entries, names
+from gpucache.caches.pocl import entries, names
 from gpucache.caches.pocl.checks import Subject
 from gpucache.caches.pocl.entries import shown
 from gpucache.caches.pocl.tree import Item, Role
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport
+from gpucache.payload import elf
 from gpucache.payload.bitcode import Module
 from gpucache.units import format_size
 
@@ -60,7 +61,7 @@ def _compiler(subject: Subject, item: Item) -> str:
     if item.role is not Role.BINARY:
         return ""
     with suppress(OSError, FormatError):
-        found = elf.read(subject.read(item)).compilers
+        found = elf.read_exports(subject.read(item)).compilers
         return f", clang {', '.join(found)}" if found else ""
     return ""
 

@@ -1,0 +1,117 @@
+"""ELF files: what they export, need and say of their build, and that damage raises FormatError alone."""
+
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucache import payload
+from gpucache.errors import FormatError
+from gpucache.payload import elf
+from gpucache.payload.reading import Reading
+from tests.caches.pocl import build
+
+_SOUND = build.library()
+
+
+def shared_library(order: str, bits: int) -> bytes:
+    """A library with a build id that needs two others and has search paths, as a loader reads it."""
+    texts = b"\0libc.so.6\0libm.so.6\0/a:/b\0$ORIGIN\0"
+    places = [(1, texts.index(b"libc")), (1, texts.index(b"libm")), (15, texts.index(b"/a"))]
+    places += [(29, texts.index(b"$")), (5, 0x1000), (0, 0)]
+    tags = b"".join(struct.pack(order + ("qQ" if bits == 64 else "iI"), *place) for place in places)
+    note = struct.pack(order + "III", 4, 4, 3) + b"GNU\0" + b"\xab\xcd\xef\x01"
+    ident = b"\x7fELF" + bytes([bits // 32, 1 if order == "<" else 2, 1]) + bytes(9)
+    head, row = (64, 56) if bits == 64 else (52, 32)
+    start = head + 3 * row
+    rows = b""
+    for kind, offset, size in ((1, 0, 0), (4, 0, len(note)), (2, len(note), len(tags))):
+        place = start + (offset if kind != 1 else len(note) + len(tags))
+        address, size = (0x1000, len(texts)) if kind == 1 else (0, size)
+        fields = (
+            (kind, 0, place, address, 0, size, 0, 0)
+            if bits == 64
+            else (kind, place, address, 0, size, 0, 0, 0)
+        )
+        rows += struct.pack(order + ("IIQQQQQQ" if bits == 64 else "8I"), *fields)
+    header = (3, 62, 1, 0, head, 0, 0, head, row, 3, 0, 0, 0)
+    layout = "HHIQQQIHHHHHH" if bits == 64 else "HHIIIIIHHHHHH"
+    return ident + struct.pack(order + layout, *header) + rows + note + tags + texts
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_library_says_what_its_loader_reads(order: str, bits: int) -> None:
+    """Build id, needed libraries and search paths are read in either class and byte order."""
+    library = elf.read_library(Reading(shared_library(order, bits)))
+    assert library == elf.Library("abcdef01", ("libc.so.6", "libm.so.6"), ("/a", "/b"), ("$ORIGIN",))
+
+
+def test_tables_beyond_the_file_are_refused_before_they_are_read() -> None:
+    """A segment that claims more than is there, or more than any table has, raises."""
+    data = bytearray(shared_library("<", 64))
+    for size, words in ((2**62, "beyond"), (1 << 21, "large")):
+        struct.pack_into("<Q", data, 64 + 56 + 32, size)
+        with pytest.raises(FormatError, match=words):
+            elf.read_library(Reading(bytes(data) + bytes(1 << 22)))
+
+
+def test_the_made_library_is_sound_to_others() -> None:
+    """What the tests build is an ELF file in which nothing is found wrong."""
+    info = payload.describe(_SOUND)
+    assert (info.kind.value, info.problem) == ("elf", None)
+
+
+def test_a_library_says_what_it_exports() -> None:
+    """Exported names, machine and compiler are read."""
+    read = elf.read_exports(_SOUND)
+    assert read.symbols == {"_pocl_kernel_vecadd", "_pocl_kernel_vecadd_workgroup"}
+    assert (read.shared, read.machine, read.compilers) == (True, 62, ("15.0.6",))
+
+
+def test_an_object_file_is_read_by_its_own_table() -> None:
+    """What is not linked has no dynamic symbols, but the others."""
+    assert "_pocl_kernel_vecadd_workgroup" in elf.read_exports(build.library(kind=1)).symbols
+
+
+def test_cuts_are_told_from_other_damage() -> None:
+    """A file that ends before its section table does is cut."""
+    assert all(elf.is_cut(_SOUND[:length]) for length in range(4, len(_SOUND)))
+    assert not elf.is_cut(_SOUND)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(4, len(_SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_changed_bytes_give_a_library_or_a_format_error(changes: list[tuple[int, int]]) -> None:
+    """Whatever is changed in a library, reading it ends in one of the two."""
+    data = bytearray(_SOUND)
+    for place, value in changes:
+        data[place] = value
+    elf.is_cut(bytes(data))
+    with suppress(FormatError):
+        assert isinstance(elf.read_exports(bytes(data)), elf.Exports)
+
+
+_LIBRARY = shared_library("<", 64)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(4, len(_LIBRARY) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_changed_library_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
+    """Whatever is changed in what a loader reads, reading it ends in a library or a FormatError."""
+    data = bytearray(_LIBRARY)
+    for place, value in changes:
+        data[place] = value
+    with suppress(FormatError):
+        assert isinstance(elf.read_library(Reading(bytes(data))), elf.Library)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_library_or_a_format_error(rest: bytes) -> None:
+    """Random bytes raise nothing else."""
+    elf.is_cut(b"\x7fELF" + rest)
+    with suppress(FormatError):
+        elf.read_exports(b"\x7fELF" + rest)
