@@ -15,7 +15,7 @@ from typing import ClassVar
 from gpucache.caches import files, places
 from gpucache.caches.format import Format, Look
 from gpucache.caches.layout import HERE, Files, Layout, Node, Role
-from gpucache.caches.strangers import Strangers
+from gpucache.caches.strangers import Tally
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
@@ -99,7 +99,7 @@ class FilesFormat(Format[Files]):
 
     def beside(self) -> Iterator[Checked]:
         """Folders that others may write to, links, what dead writers left, and strangers."""
-        strange = Strangers()
+        strange = Tally()
         for node in self.layout.beside(self.root):
             told = self._beside(node)
             if told is not None:

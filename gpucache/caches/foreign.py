@@ -26,6 +26,7 @@ from gpucache.caches.format import (
     Reports,
     T,
     Together,
+    UnjudgedError,
     Whole,
 )
 from gpucache.caches.interface import Isolation, Wanted
@@ -145,6 +146,8 @@ class ForeignCache(Generic[T]):
                 return Checked(entry.key, notes=(_CHANGED,), counts=False)
         except FileNotFoundError:
             return Checked(entry.key, notes=(_REMOVED,), counts=False)
+        except UnjudgedError as unjudged:
+            return Checked(entry.key, notes=(str(unjudged),), counts=False)
         except PermissionError as error:
             found, notes = [self._format.unreadable(error)], ()
         except OSError as error:
@@ -300,6 +303,8 @@ class ForeignCache(Generic[T]):
         yield from self._format.trust(item)
         try:
             yield from self._format.check(item)
+        except UnjudgedError:
+            raise
         except FormatError as error:
             yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
 

@@ -21,6 +21,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from gpucache.caches import places
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place
+from gpucache.errors import FormatError
 from gpucache.outcomes import (
     CacheEntry,
     Checked,
@@ -99,6 +100,10 @@ class Look:
 
 class HeldError(Exception):
     """The owner's lock is held, so nothing was changed; the message is a sentence with the remedy."""
+
+
+class UnjudgedError(FormatError):
+    """An entry is not judged now, such as one that is being written; the message is a sentence for a note."""
 
 
 class Format(Generic[T]):
@@ -204,7 +209,7 @@ class Format(Generic[T]):
         raise NotImplementedError
 
     def check(self, item: T) -> Iterator[Problem]:
-        """What is wrong with, or worth knowing of, what an entry holds, read whole."""
+        """What is wrong with what an entry holds, or worth knowing; it is read whole. Or UnjudgedError."""
         raise NotImplementedError
 
     def payload(self, item: T) -> bytes:

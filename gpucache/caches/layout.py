@@ -280,9 +280,49 @@ class Node:
 
 def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
     """An entry that is a folder, with all that is below it; raises OSError where the folder does not read."""
-    seen = {HERE: folder.status()}
-    complete = _gather(folder, "", seen, seen[HERE].st_dev, DEEPEST)
-    return Files(root, parts, key, seen, complete)
+    seen: dict[str, os.stat_result] = {}
+    complete = True
+    for path, status, _why in below(folder):
+        if status is not None and len(seen) < MOST_FILES:
+            seen[path] = status
+        else:
+            complete = False
+            if status is not None:
+                break
+    return Files(root, parts, key, {HERE: folder.status(), **dict(sorted(seen.items()))}, complete)
+
+
+def below(folder: Folder) -> Iterator[tuple[str, os.stat_result | None, str]]:
+    """Everything below an open folder, each folder ahead of what is in it: path with slashes, and status.
+
+    A folder that was not looked into, as it lies too deep, is mounted there or does not open, comes a second
+    time without a status but with the reason. Raises OSError where the folder itself does not read.
+    """
+    yield from _below(folder, "", folder.status().st_dev, 0)
+
+
+def _below(
+    folder: Folder, above: str, device: int, depth: int
+) -> Iterator[tuple[str, os.stat_result | None, str]]:
+    for found in folder.entries():
+        path = above + found.name
+        try:
+            status = folder.lstat(found.name)
+        except FileNotFoundError:
+            continue
+        yield path, status, ""
+        if not stat.S_ISDIR(status.st_mode):
+            continue
+        if depth == DEEPEST or status.st_dev != device:
+            yield path, None, "it lies too deep" if depth == DEEPEST else "another file system lies there"
+            continue
+        try:
+            with folder.folder(found.name) as inner:
+                yield from _below(inner, f"{path}/", device, depth + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield path, None, error.strerror or "it does not open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,25 +366,6 @@ def _files(folder: Folder, root: Path, parts: tuple[str, ...], key: str, names: 
             seen[name] = folder.lstat(name)
     if seen:
         yield Files(root, parts, key, seen)
-
-
-def _gather(folder: Folder, above: str, seen: dict[str, os.stat_result], device: int, depth: int) -> bool:
-    """Add what is below an open folder; whether all of it was looked at. What is mounted is not entered."""
-    complete = True
-    for name in sorted(found.name for found in islice(folder.entries(), MOST_FILES + 1)):
-        if len(seen) > MOST_FILES:
-            return False
-        with suppress(FileNotFoundError):
-            status = seen[above + name] = folder.lstat(name)
-            if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
-                try:
-                    with folder.folder(name) as inner:
-                        complete &= depth > 0 and _gather(inner, f"{above}{name}/", seen, device, depth - 1)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    complete = False
-    return complete
 
 
 def _follows(folder: Folder, sign: Sequence[re.Pattern[str]], *, empty: bool) -> bool:

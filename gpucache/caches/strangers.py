@@ -1,24 +1,24 @@
-"""What lies in a cache and is none of its owner's: counted, and the first of it named. Pure."""
+"""Names in a cache, counted, and the first of them told: strangers, links, what is empty. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpucache.units import shown
 
-_NAMED = 3
-
 
 @dataclass(slots=True)
-class Strangers:
+class Tally:
     """Names, in constant memory; as text the first of them in order and how many more there are."""
 
+    named: int = 3
+    """How many are told by name."""
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
         """Count one more."""
         self.count += 1
-        self.first = sorted([*self.first, name])[:_NAMED]
+        self.first = sorted([*self.first, name])[: self.named]
 
     def __str__(self) -> str:
         more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
@@ -27,7 +27,7 @@ class Strangers:
 
 def listed(names: Iterable[str]) -> str:
     """The first names in order and how many more there are, in constant memory; empty for none."""
-    found = Strangers()
+    found = Tally()
     for name in names:
         found.add(name)
     return str(found)

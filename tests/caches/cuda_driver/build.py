@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from gpucache.caches.cuda_driver.cache import CudaDriverCache
+from gpucache.caches.cuda_driver import SYSTEM
+from gpucache.caches.interface import Cache
 from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
 
 SECOND_NS = 10**9
@@ -37,21 +38,19 @@ def tree(root: Path, binaries: int = 3, size: int = 100, mtime_ns: int = OLD) ->
     return root
 
 
-def opened(
-    root: Path, *, limit: int | None = None, enabled: bool = True, clock: int = NOW
-) -> CudaDriverCache:
+def opened(root: Path, *, limit: int | None = None, enabled: bool = True, clock: int = NOW) -> Cache:
     """The cache at a root, at some time of day."""
     location = Location("cuda", str(root), "CUDA_CACHE_PATH", enabled=enabled, limit_bytes=limit)
-    return CudaDriverCache(location, lambda: clock)
+    return SYSTEM.open(location, lambda: clock)
 
 
-def only(cache: CudaDriverCache) -> CacheEntry:
+def only(cache: Cache) -> CacheEntry:
     """The one entry."""
     (entry,) = cache.scan()
     return entry
 
 
-def told(cache: CudaDriverCache) -> dict[FindingKind, str]:
+def told(cache: Cache) -> dict[FindingKind, str]:
     """What is worth knowing of the whole, by kind."""
     return {finding.kind: finding.detail for one in cache.leftovers() for finding in one.findings}
 

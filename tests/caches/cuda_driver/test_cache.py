@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.cuda_driver.clearing import clear
-from gpucache.caches.cuda_driver.tree import DEEPEST, STRANGERS_COUNTED, survey
+from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
+from gpucache.caches.layout import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.policy import Limits
 from gpucache.errors import FormatError, UsageError

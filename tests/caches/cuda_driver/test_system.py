@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.cuda_driver import SYSTEM, system
+from gpucache.caches import cuda_driver
+from gpucache.caches.cuda_driver import SYSTEM
 from gpucache.caches.mounts import Mount
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
@@ -81,7 +82,7 @@ def test_a_relative_home_is_named_as_what_decided() -> None:
 def test_a_shared_place_is_complained_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs on other machines wait for its index."""
     mount = Mount(str(tmp_path), "nfs4", frozenset())
-    monkeypatch.setattr(system, "mounts", lambda: (mount,))
+    monkeypatch.setattr(cuda_driver, "mounts", lambda: (mount,))
     assert any("'index'" in one for one in _location({"CUDA_CACHE_PATH": str(tmp_path)}).problems)
 
 
