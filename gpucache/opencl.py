@@ -24,7 +24,6 @@ from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, fo
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, look_up
-from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import CacheMissError, CompileError, SourceError
@@ -32,6 +31,7 @@ from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
 from gpucache.library.joined import Part
+from gpucache.library.missed import discard, leave, note_lacking
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 

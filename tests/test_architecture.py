@@ -66,6 +66,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "manifest",
             "probe",
             "backends.interface",
+            "backends.registry",
             "caches.interface",
             "store.interface",
         }
@@ -78,7 +79,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
         {"leaves", "settings", "assembly", "engine", "backends", "caches.interface", "store.interface"}
     ),
     "exports": frozenset({"leaves", "caches", "backends"}),
-    "library": frozenset({"leaves", "settings", "assembly", "engine"}),
+    "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cli": _CLI,

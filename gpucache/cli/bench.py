@@ -13,7 +13,7 @@ from gpucache.cli.streams import complain
 
 if TYPE_CHECKING:
     from gpucache.engine.bench import Extent
-    from gpucache.engine.warm import WarmItem
+    from gpucache.engine.warm.plan import WarmItem
     from gpucache.model import Device
     from gpucache.outcomes import BenchCase
 

@@ -94,11 +94,12 @@ def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: boo
         if asked:
             opened.require_own(option)
     if load or rebuild:
-        from gpucache import jobs
+        from gpucache.assembly import backends
+        from gpucache.engine.trials import load_trial, rebuild_trial
 
         for own in opened.owns:
             if load:
-                trials[own.cache.location().root].append(jobs.load_trial(own.cache))
+                trials[own.cache.location().root].append(load_trial(own.cache))
             if rebuild:
-                trials[own.cache.location().root].append(jobs.rebuild_trial(own.cache, devices))
+                trials[own.cache.location().root].append(rebuild_trial(own.cache, devices, backends()))
     return trials

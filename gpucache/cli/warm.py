@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from gpucache.cli.warm_command import warm_command
 
 if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
-    from gpucache.engine.warm import WarmItem
+    from gpucache.engine.warm.plan import WarmItem
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey, Device
     from gpucache.outcomes import WarmOutcome
@@ -178,8 +179,9 @@ def _warm_misses(
     """
     from gpucache.assembly import backends, open_store
     from gpucache.cli.machines import machine
-    from gpucache.engine.missed import forget_built, plan_missed
     from gpucache.engine.targets import select_target
+    from gpucache.engine.warm.plan import plan_missed
+    from gpucache.engine.warm.run import forget_built
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import WarmResult
 
@@ -262,7 +264,7 @@ def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
 def machine_for(specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None = None) -> Machine:
     """The machine to plan for; of this one no other driver is asked than the programs need."""
     from gpucache.assembly import backends
-    from gpucache.engine.warm import needed_backends
+    from gpucache.engine.warm.plan import needed_backends
 
     return machine(profile, needed_backends(specs, targets, backends()))
 
@@ -272,7 +274,7 @@ def plan(
 ) -> "list[WarmItem]":
     """What would be built."""
     from gpucache.assembly import backends
-    from gpucache.engine.warm import plan_warm
+    from gpucache.engine.warm.plan import plan_warm
 
     return plan_warm(specs, devices, targets, backends())
 
@@ -287,12 +289,14 @@ def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bound
 
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers
-    from gpucache.engine.warm import Named, Progress, count, interrupted, run_warm, settled
+    from gpucache.engine.warm.plan import Named
+    from gpucache.engine.warm.run import Progress, count, interrupted, run_warm, settled
+    from gpucache.engine.warm.work import build_job
     from gpucache.host.interrupts import disarm
-    from gpucache.jobs import worker_build
     from gpucache.render.progress import display
 
-    layers = open_layers(how.settings, shared=how.shared, command="gpucache warm")
+    opened = partial(open_layers, how.settings, shared=how.shared, command="gpucache warm")
+    layers = opened()
     outcomes: list[WarmOutcome] = []
     running: list[Named] = []
     with display(quiet=given().quiet or given().json) as bar:
@@ -307,7 +311,7 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
             backends(),
             layers,
             environment,
-            worker_build(how.settings, shared=how.shared),
+            partial(build_job, opened),
             _bounds(items, how.jobs, how.timeout),
             check=how.check,
             retry_poisoned=how.retry,

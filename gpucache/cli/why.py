@@ -15,7 +15,7 @@ from gpucache.cli.machines import Machine, machine
 from gpucache.cli.programs import Named, read_programs
 
 if TYPE_CHECKING:
-    from gpucache.engine.warm import WarmItem
+    from gpucache.engine.warm.plan import WarmItem
     from gpucache.outcomes import CacheEntry, EntryReport
 
 
@@ -85,7 +85,7 @@ def _directory() -> str | None:
 
 def _planned(asked: Asked, here: Machine, named: Named) -> "list[WarmItem]":
     from gpucache.assembly import backends
-    from gpucache.engine.warm import plan_warm
+    from gpucache.engine.warm.plan import plan_warm
 
     return plan_warm(read_programs(named), here.devices, asked.targets, backends())
 

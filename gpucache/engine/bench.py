@@ -21,7 +21,7 @@ from gpucache.engine.load import measure_load
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.samples import SampleJob
 from gpucache.engine.verdicts import NO_PAIR, NOT_REACHED, interrupted_after
-from gpucache.engine.warm import Job, WarmItem
+from gpucache.engine.warm.plan import Job, WarmItem
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
 from gpucache.model import BuildRequest, Toolchain

@@ -102,7 +102,8 @@ def build(
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
         journal(layers, prepared, miss)
-        return Built(compile_(), miss, None, note=why_not_kept(layers, miss))
+        note, told = why_not_kept(layers, miss)
+        return Built(compile_(), miss, None, note=note, told_by_miss=told)
     with store.single_flight(prepared.key, 0) as alone:
         if alone:
             return _published_meanwhile(layers, prepared, useless) or _build(
@@ -133,7 +134,7 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
             f"the compiler read {name_some(artifact.uncovered)}, which the key does not cover; "
             f"{prepared.request.name_headers}"
         )
-        return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen)
+        return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen, told_by_miss=True)
     if artifact.refusal is not None:
         return Built(artifact, miss, None, note=f"{artifact.refusal}, so it was not kept")
     changed = _changed(
@@ -250,10 +251,12 @@ def journal(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = Fal
         layers.target.journal(to_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
 
 
-def why_not_kept(layers: Layers, miss: Miss) -> str:
-    """Why nothing is kept of a miss, in one sentence."""
+def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:
+    """Why nothing is kept of a miss, in one sentence, and whether the miss says so itself."""
     if miss.verdict in (Verdict.UNCACHEABLE, Verdict.NOT_CONSULTED):
-        return miss.detail
+        return miss.detail, True
     if layers.read_only:
-        return "GPUCACHE_READ_ONLY is set, so it was not kept"
-    return layers.unusable or "the cache cannot be written, so it was not kept"
+        return "GPUCACHE_READ_ONLY is set, so it was not kept", False
+    if layers.unusable:  # an explanation names every root that could not be asked
+        return layers.unusable, miss.verdict not in (Verdict.REJECTED, Verdict.INCOMPLETE)
+    return "the cache cannot be written, so it was not kept", False

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpucache.caches.interface import Cache, Wanted
-from gpucache.engine.warm import WarmItem
+from gpucache.engine.warm.plan import WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import Answer, Hit, Layer, LayerState, Reach, Served

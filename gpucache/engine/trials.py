@@ -1,15 +1,18 @@
 """Trying an entry for real: load it on its device, or compile it again and compare. Always in a child."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gpucache.backends.interface import Backend
+from gpucache.backends.registry import load_backend
 from gpucache.caches.interface import Rebuildable
 from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.prepare import prepare
-from gpucache.engine.verify import Trial
-from gpucache.engine.warm import Job
+from gpucache.engine.verify import Trial, Try
+from gpucache.engine.warm.plan import Job
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
@@ -22,6 +25,16 @@ R = TypeVar("R")
 
 _ALONE = Bounds(jobs=1, timeout_s=300.0, fresh=True)
 _LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
+
+
+def load_trial(cache: Rebuildable) -> Try:
+    """What ``verify --load`` does with an entry."""
+    return partial(try_load, cache, _load, _load_other)
+
+
+def rebuild_trial(cache: Rebuildable, devices: Sequence[Device], backends: Mapping[str, Backend]) -> Try:
+    """What ``verify --rebuild`` does with an entry."""
+    return partial(try_rebuild, cache, devices, backends, os.environ, _rebuild)
 
 
 def try_load(
@@ -131,3 +144,23 @@ def _in_child(function: Callable[[J], R], item: J) -> R | Died | BaseException:
             return answer.value
         return answer if isinstance(answer, Died) else answer.error
     return Died("the worker gave no answer")
+
+
+def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:
+    artifact, target = item
+    return load_backend(target.backend).load(artifact, target)
+
+
+def _load_other(target: Target) -> tuple[str, ...]:
+    """Build and load a program that does nothing."""
+    backend = load_backend(target.backend)
+    kind = 'extern "C" __global__' if backend.language is Language.CUDA_CPP else "kernel"
+    program = Program("empty", backend.language, f"{kind} void empty() {{}}\n".encode())
+    request = BuildRequest(program, target, artifact_kind=backend.artifact_kind(target))
+    compilation = backend.plan(request, backend.toolchain(target), os.environ)
+    return backend.load(backend.compile(request, compilation), target)
+
+
+def _rebuild(job: Job) -> Artifact:
+    backend = load_backend(job.request.target.backend)
+    return backend.compile(job.request, backend.plan(job.request, job.toolchain, os.environ))

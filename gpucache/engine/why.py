@@ -13,7 +13,7 @@ from gpucache.engine.nearest import record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
 from gpucache.engine.trials import request_of
-from gpucache.engine.warm import Backends, WarmItem
+from gpucache.engine.warm.plan import Backends, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.keys import difference
 from gpucache.model import BuildRequest, Device

@@ -156,7 +156,7 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
         miss.verdict.value,
         miss.detail,
         compile_ns // 1_000_000,
-        f" ({outcome.note})" if not warned and outcome.note not in miss.detail else "",
+        f" ({outcome.note})" if outcome.note and not (warned or outcome.told_by_miss) else "",
         f"; {HOW_TO_WARM}" if noted else "",
     )
     if warned:

@@ -77,6 +77,8 @@ class Plain:
     """Whether ``gpucache warm --misses`` can build it for the next start."""
     note: str
     """Why it was left alone, in one sentence."""
+    told_by_miss: bool = False
+    """Whether the miss says that already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +91,7 @@ class Built:
     """The key it was published under; None where it was not published."""
     note: str = ""
     """Why it was not published, in one sentence; empty where it was."""
+    told_by_miss: bool = False
+    """Whether the miss says that already."""
     publish_failed: bool = False
     """Whether that is because the cache could not be written."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.engine import missed
-from gpucache.engine.missed import forget_built
+from gpucache.engine.warm import run as running
+from gpucache.engine.warm.run import forget_built
 from gpucache.keys import digest
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
 from gpucache.store import DirectoryStore
@@ -115,7 +115,7 @@ def test_what_is_noted_meanwhile_is_built_too(
         for one in first:
             store.note_missed(replace(one, key=CacheKey(digest(b"more" + one.request.program.source))))
 
-    monkeypatch.setattr(missed, "forget_built", forget_and_note)
+    monkeypatch.setattr(running, "forget_built", forget_and_note)
     results = [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]
     assert sorted(results) == ["built", "failed", "failed", "hit"]
 

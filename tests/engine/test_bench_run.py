@@ -12,7 +12,7 @@ from gpucache.engine import bench
 from gpucache.engine.bench import Extent, Prepare, Timed, Workers, run_bench
 from gpucache.engine.pool import Bounds
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.warm import WarmItem
+from gpucache.engine.warm.plan import WarmItem
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Miss, Sample, Verdict
 

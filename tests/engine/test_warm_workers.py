@@ -5,6 +5,7 @@ What workers run is given as text, as they cannot import a test module.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.pool import Bounds
-from gpucache.engine.warm import Build, Job, Progress, WarmItem, plan_warm, run_warm
-from gpucache.jobs import worker_build
+from gpucache.engine.warm.plan import Job, WarmItem, plan_warm
+from gpucache.engine.warm.run import Build, Progress, run_warm
+from gpucache.engine.warm.work import build_job
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
@@ -65,7 +67,7 @@ class Warming:
 
     def __call__(self, items: Sequence[WarmItem], text: str, **options: Any) -> dict[str, WarmOutcome]:
         """Outcomes by program; ``text`` is what workers do for the program ``bad.cu``."""
-        real = worker_build(self._settings, shared=False)
+        real = partial(build_job, partial(open_layers, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         layers = open_layers(self._settings)
         run = run_warm(items, backends(), layers, {}, build, Bounds(jobs=2), progress=self._watch, **options)

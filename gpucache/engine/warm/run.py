@@ -1,55 +1,23 @@
-"""Fill the cache before it is needed: every program for every target and variant.
+"""A run of ``warm``: what is there is a hit in this process, the rest is compiled in workers.
 
-Owns the plan (pure), and the run: what is there is a hit in this process, the rest is compiled in
-workers, retried once when a worker dies, then kept on the poison list.
+Owns what becomes of each item: a worker that dies is tried once more, and its item is then kept on the
+poison list; an interrupted run says what it did not reach. Must not know how anything is compiled.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from time import time_ns
 
-from gpucache.backends.interface import Backend
-from gpucache.checks import include_dirs
 from gpucache.engine.explain import explain, is_poisoned, process_record
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import LOG_LIMIT, check_required, find
 from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
-from gpucache.engine.targets import default_devices, select_target
+from gpucache.engine.warm.plan import Backends, Job, Named, WarmItem
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.manifest import ProgramSpec
-from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
+from gpucache.model import CacheKey
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
-from gpucache.store.interface import Event
-
-Backends = Mapping[str, Backend]
-
-
-@dataclass(frozen=True, slots=True)
-class WarmItem:
-    """One build to be made, or the reason why it cannot be tried."""
-
-    program: str
-    target: str
-    variant: str = ""
-    request: BuildRequest | None = None
-    toolchain: Toolchain | None = None
-    skipped: str = ""
-
-    @property
-    def name(self) -> "Named":
-        """What tells it from the others."""
-        return self.program, self.target, self.variant
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a worker is handed: plain values."""
-
-    request: BuildRequest
-    toolchain: Toolchain
-    wait_s: float
+from gpucache.store.interface import EntryStore, Event, MissedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +26,14 @@ class Progress:
 
     done: int
     total: int
-    running: tuple["Named", ...]
+    running: tuple[Named, ...]
 
 
 Build = Callable[[Job], Hit | Built]
-Named = tuple[str, str, str]
-"""An item by program, target and variant."""
-
-
-def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
-    """The backends whose devices a plan needs to know, so that no other driver is asked."""
-    languages = {_backend(spec.program.language, backends).name for spec in specs}
-    named = (text.partition(":")[0] for spec in specs for text in targets or spec.targets)
-    return sorted(languages | {name for name in named if name in backends})
 
 
 def interrupted(
-    items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome], running: Collection["Named"]
+    items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome], running: Collection[Named]
 ) -> list[WarmOutcome]:
     """An outcome for every item that a run was stopped before, or at."""
     settled = {(one.program, one.target, one.variant) for one in outcomes}
@@ -122,71 +81,6 @@ def settled(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
             reason=f"it was {was}, and {why}",
             verdict=Verdict.EVICTED,
         )
-
-
-def plan_warm(
-    specs: Iterable[ProgramSpec], devices: Sequence[Device], targets: Sequence[str], backends: Backends
-) -> list[WarmItem]:
-    """Every build of every program; ``targets`` from the command line win over the manifest's.
-
-    Raises TargetError or NoDeviceError for a target that cannot be meant.
-    """
-    return [item for spec in specs for item in _items(spec, devices, targets or spec.targets, backends)]
-
-
-def _items(
-    spec: ProgramSpec, devices: Sequence[Device], targets: Sequence[str], backends: Backends
-) -> Iterator[WarmItem]:
-    backend = _backend(spec.program.language, backends)
-    selected = [select_target(text, devices) for text in targets]
-    chosen = [device for device in selected if device.backend == backend.name]
-    if not targets:
-        chosen = default_devices(devices, backend.name)
-    if not chosen:
-        yield WarmItem(spec.program.name, "", skipped=_why_none(backend.name, devices, targets))
-    for device in chosen:
-        for defines in spec.variants:
-            yield _item(spec, device, defines, backend)
-
-
-def _backend(language: StrEnum, backends: Backends) -> Backend:
-    return next(backend for backend in backends.values() if backend.language is language)
-
-
-def _item(
-    spec: ProgramSpec, device: Device, defines: Sequence[tuple[str, str]], backend: Backend
-) -> WarmItem:
-    if device.target is None or device.toolchain is None:
-        return WarmItem(spec.program.name, device.name, skipped=device.detail)
-    written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
-    variant = spec.variant(defines)
-    request = BuildRequest(
-        program=spec.program,
-        target=device.target,
-        options=(*spec.options, *written),
-        include_dirs=(*spec.include_dirs, *include_dirs(spec.program.source, spec.checks)),
-        artifact_kind=backend.artifact_kind(device.target),
-        name_expressions=spec.name_expressions,
-        local_sizes=spec.local_sizes,
-        headers=spec.headers,
-        cwd=spec.directory,
-        variant=variant,
-        checks=spec.checks,
-    )
-    return WarmItem(spec.program.name, str(device.target), variant, request, device.toolchain)
-
-
-def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:
-    if targets:
-        return f"none of the targets asked for is {backend}'s; add --target {backend}:..."
-    if backend == "cuda":
-        return (
-            "no CUDA device is here; name an architecture, such as --target cuda:sm_90, to build without one"
-        )
-    reasons = "; ".join(device.detail for device in devices if device.backend == backend)
-    return (
-        reasons or "no OpenCL device is here; 'pip install gpucache[embedded]' brings one that needs no GPU"
-    )
 
 
 def run_warm(
@@ -391,3 +285,15 @@ def _job(item: WarmItem, bounds: Bounds) -> Job:
         raise ValueError("an item that is skipped has no job")
     # Half of the time may go by waiting for whoever builds the same, half is for building it here.
     return Job(item.request, item.toolchain, bounds.timeout_s / 2)
+
+
+def forget_built(store: EntryStore, missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]) -> None:
+    """Remove the notes of what is in the cache now."""
+    there = {
+        (outcome.program, outcome.target, outcome.variant)
+        for outcome in outcomes
+        if outcome.result in (WarmResult.BUILT, WarmResult.HIT)
+    }
+    for one in missed:
+        if (one.request.program.name, str(one.request.target), one.key.short) in there:
+            store.forget_missed(one.key)

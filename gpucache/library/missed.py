@@ -2,23 +2,19 @@
 
 A compiler that builds late (PoCL) compiles every kernel when it is asked for binaries: seconds where the
 program took milliseconds, and in the caller's process a crash takes the program with it. So the
-library asks it for none. Owns what is noted of such a miss, and what ``warm`` makes of a note. Must not
-know how a program is built.
+library asks it for none. Owns what is noted of such a miss. Must not know how a program is built.
 """
 
 import os
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpucache.backends.interface import Backend
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import journal, why_not_kept
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.warm import WarmItem
-from gpucache.model import BuildRequest, Device
-from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict, WarmOutcome, WarmResult
-from gpucache.store.interface import EntryStore, MissedRequest
+from gpucache.model import BuildRequest
+from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict
+from gpucache.store.interface import MissedRequest
 
 Variables = tuple[tuple[str, str], ...]
 LATE = "this compiler is slow to give a binary to keep, so the program was built as without a cache"
@@ -31,10 +27,10 @@ def leave(
 
     ``environment`` are the variables that reach the compiler.
     """
-    noted = Noted.NONE
+    noted, told = Noted.NONE, False
     why = LATE if prepared.compilation.late else ""
     if layers.target is None or miss.verdict is Verdict.UNCACHEABLE:
-        why = why_not_kept(layers, miss)
+        why, told = why_not_kept(layers, miss)
     elif prepared.compilation.late:
         rejected = miss.verdict is Verdict.REJECTED
         noted = layers.target.note_missed(_missed(layers, prepared, environment, rejected=rejected))
@@ -44,7 +40,7 @@ def leave(
                 f"{layers.target.root} cannot be written, or the request is larger than 8 MiB"
             )
     journal(layers, prepared, miss, noted=noted.is_kept)
-    return Plain(miss, compile_ns, noted, why)
+    return Plain(miss, compile_ns, noted, why, told)
 
 
 def note_lacking(layers: Layers, prepared: Prepared, found: Hit, environment: Variables = ()) -> Noted:
@@ -62,29 +58,6 @@ def discard(layers: Layers, found: Hit, why: str) -> None:
         store.quarantine(scanned, why)
 
 
-def plan_missed(
-    missed: Sequence[MissedRequest],
-    devices: Sequence[Device],
-    backends: Mapping[str, Backend],
-    environ: Mapping[str, str],
-    local_sizes: Sequence[tuple[int, ...]] = (),
-) -> list[WarmItem]:
-    """Every noted request as it would be asked for now, for some more local sizes; shown by its key."""
-    return [_item(one, devices, backends, environ, tuple(local_sizes)) for one in missed]
-
-
-def forget_built(store: EntryStore, missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]) -> None:
-    """Remove the notes of what is in the cache now."""
-    there = {
-        (outcome.program, outcome.target, outcome.variant)
-        for outcome in outcomes
-        if outcome.result in (WarmResult.BUILT, WarmResult.HIT)
-    }
-    for one in missed:
-        if (one.request.program.name, str(one.request.target), one.key.short) in there:
-            store.forget_missed(one.key)
-
-
 def _missed(
     layers: Layers, prepared: Prepared, environment: Variables, *, rejected: bool = False
 ) -> MissedRequest:
@@ -99,28 +72,3 @@ def _elsewhere(prepared: Prepared) -> BuildRequest:
     if request.searches_cwd and any(file.startswith(here) for file in prepared.closure.files):
         request = replace(request, options=(f"-I{request.cwd}", *request.options))
     return replace(request, searches_cwd=False)
-
-
-def _item(
-    one: MissedRequest,
-    devices: Sequence[Device],
-    backends: Mapping[str, Backend],
-    environ: Mapping[str, str],
-    local_sizes: tuple[tuple[int, ...], ...],
-) -> WarmItem:
-    request, variant = one.request, one.key.short
-    name, target = request.program.name, str(request.target)
-    device = next((row for row in devices if row.target == request.target and row.toolchain), None)
-    if device is None or device.toolchain is None:
-        return WarmItem(name, target, variant, skipped="its target is not here")
-    now = backends[request.target.backend].environment(device.toolchain, environ)
-    if now != one.environment:
-        changed = ", ".join(sorted({label for label, _ in set(now) ^ set(one.environment)}))
-        return WarmItem(
-            name,
-            target,
-            variant,
-            skipped=f"it was wanted with another {changed}; set it as the program has it",
-        )
-    request = replace(request, local_sizes=tuple(dict.fromkeys((*request.local_sizes, *local_sizes))))
-    return WarmItem(name, target, variant, request, device.toolchain)

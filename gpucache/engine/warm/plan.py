@@ -1,0 +1,150 @@
+"""What is to be built: every program for every target and variant, or what programs missed. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from gpucache.backends.interface import Backend
+from gpucache.checks import include_dirs
+from gpucache.engine.targets import default_devices, select_target
+from gpucache.manifest import ProgramSpec
+from gpucache.model import BuildRequest, Device, Toolchain
+from gpucache.store.interface import MissedRequest
+
+Backends = Mapping[str, Backend]
+Named = tuple[str, str, str]
+"""An item by program, target and variant."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmItem:
+    """One build to be made, or the reason why it cannot be tried."""
+
+    program: str
+    target: str
+    variant: str = ""
+    request: BuildRequest | None = None
+    toolchain: Toolchain | None = None
+    skipped: str = ""
+
+    @property
+    def name(self) -> Named:
+        """What tells it from the others."""
+        return self.program, self.target, self.variant
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is handed: plain values."""
+
+    request: BuildRequest
+    toolchain: Toolchain
+    wait_s: float
+
+
+def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
+    """The backends whose devices a plan needs to know, so that no other driver is asked."""
+    languages = {_backend(spec.program.language, backends).name for spec in specs}
+    named = (text.partition(":")[0] for spec in specs for text in targets or spec.targets)
+    return sorted(languages | {name for name in named if name in backends})
+
+
+def plan_warm(
+    specs: Iterable[ProgramSpec], devices: Sequence[Device], targets: Sequence[str], backends: Backends
+) -> list[WarmItem]:
+    """Every build of every program; ``targets`` from the command line win over the manifest's.
+
+    Raises TargetError or NoDeviceError for a target that cannot be meant.
+    """
+    return [item for spec in specs for item in _items(spec, devices, targets or spec.targets, backends)]
+
+
+def plan_missed(
+    missed: Sequence[MissedRequest],
+    devices: Sequence[Device],
+    backends: Backends,
+    environ: Mapping[str, str],
+    local_sizes: Sequence[tuple[int, ...]] = (),
+) -> list[WarmItem]:
+    """Every noted request as it would be asked for now, for some more local sizes; shown by its key."""
+    return [_missed_item(one, devices, backends, environ, tuple(local_sizes)) for one in missed]
+
+
+def _items(
+    spec: ProgramSpec, devices: Sequence[Device], targets: Sequence[str], backends: Backends
+) -> Iterator[WarmItem]:
+    backend = _backend(spec.program.language, backends)
+    selected = [select_target(text, devices) for text in targets]
+    chosen = [device for device in selected if device.backend == backend.name]
+    if not targets:
+        chosen = default_devices(devices, backend.name)
+    if not chosen:
+        yield WarmItem(spec.program.name, "", skipped=_why_none(backend.name, devices, targets))
+    for device in chosen:
+        for defines in spec.variants:
+            yield _item(spec, device, defines, backend)
+
+
+def _backend(language: StrEnum, backends: Backends) -> Backend:
+    return next(backend for backend in backends.values() if backend.language is language)
+
+
+def _item(
+    spec: ProgramSpec, device: Device, defines: Sequence[tuple[str, str]], backend: Backend
+) -> WarmItem:
+    if device.target is None or device.toolchain is None:
+        return WarmItem(spec.program.name, device.name, skipped=device.detail)
+    written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
+    variant = spec.variant(defines)
+    request = BuildRequest(
+        program=spec.program,
+        target=device.target,
+        options=(*spec.options, *written),
+        include_dirs=(*spec.include_dirs, *include_dirs(spec.program.source, spec.checks)),
+        artifact_kind=backend.artifact_kind(device.target),
+        name_expressions=spec.name_expressions,
+        local_sizes=spec.local_sizes,
+        headers=spec.headers,
+        cwd=spec.directory,
+        variant=variant,
+        checks=spec.checks,
+    )
+    return WarmItem(spec.program.name, str(device.target), variant, request, device.toolchain)
+
+
+def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:
+    if targets:
+        return f"none of the targets asked for is {backend}'s; add --target {backend}:..."
+    if backend == "cuda":
+        return (
+            "no CUDA device is here; name an architecture, such as --target cuda:sm_90, to build without one"
+        )
+    reasons = "; ".join(device.detail for device in devices if device.backend == backend)
+    return (
+        reasons or "no OpenCL device is here; 'pip install gpucache[embedded]' brings one that needs no GPU"
+    )
+
+
+def _missed_item(
+    one: MissedRequest,
+    devices: Sequence[Device],
+    backends: Backends,
+    environ: Mapping[str, str],
+    local_sizes: tuple[tuple[int, ...], ...],
+) -> WarmItem:
+    request, variant = one.request, one.key.short
+    name, target = request.program.name, str(request.target)
+    device = next((row for row in devices if row.target == request.target and row.toolchain), None)
+    if device is None or device.toolchain is None:
+        return WarmItem(name, target, variant, skipped="its target is not here")
+    now = backends[request.target.backend].environment(device.toolchain, environ)
+    if now != one.environment:
+        changed = ", ".join(sorted({label for label, _ in set(now) ^ set(one.environment)}))
+        return WarmItem(
+            name,
+            target,
+            variant,
+            skipped=f"it was wanted with another {changed}; set it as the program has it",
+        )
+    request = replace(request, local_sizes=tuple(dict.fromkeys((*request.local_sizes, *local_sizes))))
+    return WarmItem(name, target, variant, request, device.toolchain)

@@ -1,0 +1,45 @@
+"""What a worker of ``warm`` does with one item: look for it once more, explain the miss, build, publish."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from gpucache.backends.interface import Backend
+from gpucache.backends.registry import load_backend
+from gpucache.engine.explain import explain
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import build, find
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.uncovered import uncovered
+from gpucache.engine.warm.plan import Job
+from gpucache.engine.witness import WITNESS
+from gpucache.model import Artifact
+from gpucache.outcomes import Built, Hit
+
+
+def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
+    """A hit, or what was built; ``open_layers`` opens them in the worker."""
+    backend = load_backend(job.request.target.backend)
+    layers = open_layers()
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
+    found = find(layers, prepared, whole=True)
+    if isinstance(found, Hit):
+        return found
+    miss = explain(layers, prepared, found)
+    if found.incomplete is not None:
+        sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
+        prepared = prepare(
+            backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ, layers
+        )
+    return build(layers, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
+
+
+def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
+    """Compile, and say what of the files that were read the key does not cover, where somebody looks."""
+    compile_ = partial(backend.compile, prepared.request, prepared.compilation)
+    artifact, opened = WITNESS.watch(compile_)
+    if opened is None:
+        return artifact
+    own = partial(backend.own_files, prepared.compilation.inputs.toolchain)
+    return replace(artifact, uncovered=uncovered(opened, prepared.closure.files, own))
