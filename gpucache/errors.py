@@ -17,14 +17,37 @@
 A message is one sentence that names the thing and the remedy. This module imports nothing of ours.
 """
 
+from enum import IntEnum
+
 _LOG_LINES = 20
 _LOG_CHARACTERS = 4000
+
+
+class ExitCode(IntEnum):
+    """What the process says of the whole, each with its meaning."""
+
+    meaning: str
+
+    DONE = 0, "done"
+    UNEXPECTED = 1, "unexpected: a defect of gpucache"
+    USAGE = 2, "usage: what was asked for cannot be meant"
+    FINDINGS = 3, "findings, failures, or with --check misses"
+    NOTHING_ATTEMPTED = 4, "nothing could be attempted: no usable device, compiler or process"
+    CACHE_UNUSABLE = 5, "the cache cannot be used"
+    INTERRUPTED = 130, "interrupted"
+
+    def __new__(cls, code: int, meaning: str) -> "ExitCode":
+        """A code with what it means."""
+        one = int.__new__(cls, code)
+        one._value_ = code
+        one.meaning = meaning
+        return one
 
 
 class GpucacheError(Exception):
     """Base of all; never raised itself."""
 
-    exit_code = 1
+    exit_code = ExitCode.UNEXPECTED
 
     @property
     def message(self) -> str:
@@ -35,7 +58,7 @@ class GpucacheError(Exception):
 class UsageError(GpucacheError):
     """What was asked for cannot be meant."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class TargetError(UsageError):
@@ -60,7 +83,7 @@ class CompileError(GpucacheError):
     As text it is the message and how the log begins.
     """
 
-    exit_code = 3
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message, log)
@@ -81,7 +104,7 @@ class KernelCheckError(GpucacheError):
     check of a header or a macro, whose line is of another file.
     """
 
-    exit_code = 3
+    exit_code = ExitCode.FINDINGS
 
     def __init__(
         self,
@@ -112,28 +135,28 @@ class KernelCheckError(GpucacheError):
 class CacheMissError(GpucacheError):
     """``GPUCACHE_REQUIRE`` is set and the cache missed; names program, target and verdict."""
 
-    exit_code = 3
+    exit_code = ExitCode.FINDINGS
 
 
 class FormatError(GpucacheError):
     """An entry whose bytes are not what its format says."""
 
-    exit_code = 3
+    exit_code = ExitCode.FINDINGS
 
 
 class NoDeviceError(GpucacheError):
     """Nothing could be attempted: no usable device or compiler."""
 
-    exit_code = 4
+    exit_code = ExitCode.NOTHING_ATTEMPTED
 
 
 class WorkersError(GpucacheError):
     """No worker process can be started."""
 
-    exit_code = 4
+    exit_code = ExitCode.NOTHING_ATTEMPTED
 
 
 class CacheUnusableError(GpucacheError):
     """The cache root cannot be used."""
 
-    exit_code = 5
+    exit_code = ExitCode.CACHE_UNUSABLE

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from gpucache.errors import ExitCode
 from gpucache.outcomes import (
     Arm,
     CacheEntry,
@@ -11,7 +12,6 @@ from gpucache.outcomes import (
     EvictOutcome,
     EvictPlan,
     EvictSummary,
-    ExitCode,
     Finding,
     FindingKind,
     Kept,

@@ -17,11 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. An interrupt ends it in one sentence from its first moment on."""
     code = _run(arguments)
     if arguments is None:  # this is the whole process
-        from gpucache.cli.entry import INTERRUPTED
+        from gpucache.errors import ExitCode
         from gpucache.host import interrupts
 
         interrupts.ignore()
-        if code == INTERRUPTED:
+        if code == ExitCode.INTERRUPTED:
             _leave(code)
     return code
 

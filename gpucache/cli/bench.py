@@ -10,6 +10,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import BuildCommand, Number, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
+from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
     from gpucache.engine.bench import Extent
@@ -150,7 +151,6 @@ def _programs(
     file: Path | None,
 ) -> None:
     from gpucache.cli.warm import machine_for, plan
-    from gpucache.outcomes import ExitCode
 
     specs = read_programs(named)
     devices = machine_for(specs, targets).devices
@@ -228,7 +228,7 @@ def _finish(
 ) -> None:
     """Show, export and judge what was measured, and leave."""
     from gpucache.engine.verdicts import below
-    from gpucache.outcomes import BenchVerdict, ExitCode
+    from gpucache.outcomes import BenchVerdict
     from gpucache.render import exports, timings
 
     short = () if fail_below is None else tuple(below(cases, fail_below))

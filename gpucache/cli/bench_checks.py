@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import machine
+from gpucache.errors import ExitCode
 from gpucache.model import Language
 
 RUNS = 15
@@ -14,7 +15,7 @@ def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> 
     from gpucache.engine.checked import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.examples import checks_path
     from gpucache.jobs import time_checks
-    from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, ExitCode, summarise_checked
+    from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
     from gpucache.render import checked
     from gpucache.render.progress import display
     from gpucache.sources import load_program

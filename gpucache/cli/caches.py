@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from gpucache.cli.globals import given, leave
 from gpucache.cli.streams import complain
-from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache, Rebuildable
@@ -55,7 +55,6 @@ class Opened:
 
 def finish(opened: Opened, code: int) -> None:
     """End a verb; folders of our own entries that could not be listed are told, and exit 5 for none worse."""
-    from gpucache.outcomes import ExitCode
 
     unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
     for sentence in unread:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.errors import UsageError
+from gpucache.errors import ExitCode, UsageError
 
 
 @click.command()
@@ -34,7 +34,6 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         return
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
-    from gpucache.outcomes import ExitCode
     from gpucache.probe import ask
     from gpucache.probe.profile import save_profile
     from gpucache.render import tables

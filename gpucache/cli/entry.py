@@ -16,10 +16,9 @@ from gpucache.cli import streams
 from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
 from gpucache.cli.group import VERBS, gpucache
-from gpucache.errors import CompileError, GpucacheError
+from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, refusals
 
-INTERRUPTED = 130
 COMMANDED = ("warm", "bench")
 NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache warm -- ./app'"
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupts.arm()
     own, command, wrong = _split(own)
     if wrong:
-        return _fail(own, wrong, 2)
+        return _fail(own, wrong, ExitCode.USAGE)
     try:
         _tell_unknown_variables(own)
         code = gpucache.main(
@@ -64,7 +63,7 @@ def interrupted(arguments: Sequence[str], so_far: str = "") -> int:
     """The end of a command that Ctrl-C or a signal ended, and how far it came; the exit code."""
     interrupts.disarm()
     told = "; ".join(filter(None, ("interrupted", so_far)))
-    return _fail(_split(list(arguments))[0], told, INTERRUPTED)
+    return _fail(_split(list(arguments))[0], told, ExitCode.INTERRUPTED)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
@@ -102,7 +101,7 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
         return error.exit_code
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "gpucache"
-    return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", 2)
+    return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", ExitCode.USAGE)
 
 
 def _fail(own: Sequence[str], message: str, code: int) -> int:
@@ -121,18 +120,18 @@ def _failed(own: Sequence[str], error: OSError) -> int:
     """What the operating system refused, which is no defect of ours wherever it names a reason."""
     if unwritten := streams.refusal():
         why = f"{refusals.reason(unwritten)}); {refusals.remedy(unwritten)}"
-        return _fail([], f"the answer could not be written ({why} and ask again", 1)
+        return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except OSError:
-        return _fail(own, "the current folder is gone; go to another one", 2)
+        return _fail(own, "the current folder is gone; go to another one", ExitCode.USAGE)
     if not refusals.is_of_the_machine(error):
         return _unexpected(own, error)
-    return _fail(own, refusals.told(error), 1)
+    return _fail(own, refusals.told(error), ExitCode.UNEXPECTED)
 
 
 def _unexpected(own: Sequence[str], error: Exception) -> int:
-    code = _fail(own, f"unexpected {type(error).__name__}: {error}", 1)
+    code = _fail(own, f"unexpected {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
     if os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
         import traceback
 

@@ -12,7 +12,7 @@ from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, o
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.cli.streams import complain
-from gpucache.errors import UsageError
+from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def evict(
     from gpucache.engine.evict import joined, run_evict
     from gpucache.engine.policy import Limits
     from gpucache.errors import CacheUnusableError
-    from gpucache.outcomes import ExitCode, summarise_evict
+    from gpucache.outcomes import summarise_evict
     from gpucache.render import tables
 
     opened = open_named(cache, systems=False)

@@ -13,9 +13,9 @@ import click
 
 from gpucache.cli import completion, formats, manual
 from gpucache.cli.group import gpucache
+from gpucache.errors import ExitCode
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
-OUT_OF_DATE = 3
 _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"}
 
 
@@ -29,7 +29,7 @@ def generate(check: bool) -> None:
     for path in (*changed, *strays):
         click.echo(f"{path.relative_to(top).as_posix()} {'is out of date' if check else 'written'}")
     if check:
-        raise click.exceptions.Exit(OUT_OF_DATE if changed or strays else 0)
+        raise click.exceptions.Exit(ExitCode.FINDINGS if changed or strays else ExitCode.DONE)
     for path, text in changed.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -7,6 +7,7 @@ import click
 from gpucache import __version__
 from gpucache.cli import completion
 from gpucache.cli.globals import global_options
+from gpucache.errors import ExitCode
 
 VERBS = {
     "devices": "List devices and compilers as targets.",
@@ -19,18 +20,7 @@ VERBS = {
 }
 """Every verb with its help in one line, in the order in which they are used."""
 
-EXIT_STATUS = {
-    0: "done",
-    1: "unexpected: a defect of gpucache",
-    2: "usage: what was asked for cannot be meant",
-    3: "findings, failures, or with --check misses",
-    4: "nothing could be attempted: no usable device, compiler or process",
-    5: "the cache cannot be used",
-    130: "interrupted",
-}
-EXIT_CODES = "\b\nExit codes:\n" + "".join(
-    f"  {code:<4} {meaning}\n" for code, meaning in EXIT_STATUS.items()
-)
+EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
 
 
 class Verbs(click.Group):

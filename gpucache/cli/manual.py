@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import click
 
 from gpucache.cli import roff
-from gpucache.cli.group import EXIT_STATUS
 from gpucache.cli.usage import EXAMPLES, WORDS, Example
+from gpucache.errors import ExitCode
 from gpucache.settings import ENVIRONMENT
 
 FORMATS = (("gpucache-manifest", 5), ("gpucache-json", 5))
@@ -82,7 +82,7 @@ def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
         *_words(str(context.info_name)),
         *_examples(EXAMPLES.get(str(context.info_name), ())),
         roff.heading("EXIT STATUS"),
-        *roff.listing((str(code), meaning) for code, meaning in EXIT_STATUS.items()),
+        *roff.listing((str(code.value), code.meaning) for code in ExitCode),
         *_surroundings(context),
         *roff.see_also([page for page in every if page[0] != name]),
     ]

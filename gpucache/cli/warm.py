@@ -14,6 +14,7 @@ from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
+from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
@@ -91,7 +92,7 @@ def warm(
     run added is told; --root is then its GPUCACHE_DIR.
     """
     from gpucache.errors import UsageError
-    from gpucache.outcomes import ExitCode, WarmResult, summarise_warm
+    from gpucache.outcomes import WarmResult, summarise_warm
     from gpucache.render import tables
 
     if profile is not None and not check:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
+from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
     from gpucache.caches.surroundings import KnownCaches
@@ -18,7 +19,6 @@ def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
     from gpucache.caches.surroundings import KnownCaches
     from gpucache.engine.settling import summarise_settle
-    from gpucache.outcomes import ExitCode
     from gpucache.render import timings
 
     around = KnownCaches(given().environment())

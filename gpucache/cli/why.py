@@ -13,6 +13,7 @@ from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.programs import Named, read_programs
+from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
     from gpucache.engine.warm.plan import WarmItem
@@ -55,7 +56,6 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, here_caches, open_layers
     from gpucache.engine.stack import with_layers
     from gpucache.engine.why import why
-    from gpucache.outcomes import ExitCode
     from gpucache.render.why import answers
 
     here = machine(asked.profile)
@@ -149,7 +149,6 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 def _reach(opened: Opened, asked: Asked) -> None:
     from gpucache.errors import UsageError
-    from gpucache.outcomes import ExitCode
     from gpucache.render.caches import reaches
 
     if asked.what or asked.named.anything or asked.targets:

@@ -33,7 +33,6 @@ from gpucache.outcomes.evictions import (
     Removal,
     summarise_evict,
 )
-from gpucache.outcomes.exits import ExitCode
 from gpucache.outcomes.exports import Exported
 from gpucache.outcomes.growth import Growth, Held, Snapshot
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
@@ -79,7 +78,6 @@ __all__ = [
     "EvictOutcome",
     "EvictPlan",
     "EvictSummary",
-    "ExitCode",
     "Exported",
     "Finding",
     "FindingKind",

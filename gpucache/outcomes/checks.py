@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpucache.outcomes.exits import ExitCode
+from gpucache.errors import ExitCode
 
 
 class FindingKind(StrEnum):

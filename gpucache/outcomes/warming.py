@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucache.outcomes.exits import ExitCode
+from gpucache.errors import ExitCode
 from gpucache.outcomes.lookups import Verdict
 
 

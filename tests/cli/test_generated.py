@@ -14,10 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from gpucache import errors, manifest, settings
-from gpucache.cli import completion, generate, main, manual
-from gpucache.cli.group import EXIT_STATUS, gpucache
+from gpucache.cli import completion, generate, main, manual, roff
+from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
-from gpucache.outcomes import ExitCode
 from gpucache.probe import last
 from gpucache.render import answers
 from gpucache.store import layout
@@ -250,11 +249,14 @@ def test_completion_scripts_are_sound(command: tuple[str, ...], script: str) -> 
 
 def test_the_documented_exit_codes_are_the_ones_in_use() -> None:
     """Help and man pages name every exit code, and every exception of ours ends with one of them."""
-    assert set(EXIT_STATUS) == {code.value for code in ExitCode}
+    page = generate.pages()["gpucache.1"]
+    for code in errors.ExitCode:
+        assert f"  {code.value:<4} {code.meaning}\n" in str(gpucache.epilog)
+        assert f"\\fB{code.value}\\fR\n{roff.filled(code.meaning)}\n" in page
     raised = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GpucacheError)
     ]
-    assert {kind.exit_code for kind in raised} <= set(EXIT_STATUS)
+    assert all(isinstance(kind.exit_code, errors.ExitCode) for kind in raised)
 
 
 def test_the_documented_variables_are_the_ones_read() -> None:
