@@ -187,7 +187,8 @@ class Batch(AnyBatch[ObjectCode, Any]):
 
     The arguments are those of ``compile_program``, and hold for all sources. ``add`` gives a ``Routine``;
     nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
-    ``compile_program`` does, then.
+    ``compile_program`` does, then. A ``CheckedStream`` launches kernels of ``routine.program``; a failed
+    check names the source that it stands in.
     """
 
     refused = CompileError
@@ -200,8 +201,9 @@ class Batch(AnyBatch[ObjectCode, Any]):
         include_path: Sequence[str | Path] = (),
         artifact_kind: str | None = None,
         headers: Sequence[str | Path] = (),
+        checks: str = "none",
     ) -> None:
-        super().__init__()
+        super().__init__(checks)
         self._build = partial(
             compile_program,
             target=target,
@@ -209,6 +211,7 @@ class Batch(AnyBatch[ObjectCode, Any]):
             include_path=include_path,
             artifact_kind=artifact_kind,
             headers=headers,
+            checks=checks,
         )
 
     def add(

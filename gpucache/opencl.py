@@ -285,7 +285,7 @@ class Batch(AnyBatch[Any, Any]):
 
     The arguments are those of ``build_program``, and hold for all sources. ``add`` gives a ``Routine``;
     nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
-    ``build_program`` does, then.
+    ``build_program`` does, then. A failed check names the source that it stands in.
     """
 
     refused = cl.Error
@@ -299,8 +299,9 @@ class Batch(AnyBatch[Any, Any]):
         include_path: Sequence[str | Path] = (),
         local_sizes: Sequence[Sequence[int] | int] = (),
         headers: Sequence[str | Path] = (),
+        checks: str = "none",
     ) -> None:
-        super().__init__()
+        super().__init__(checks)
         if not isinstance(context, cl.Context):
             raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
         self._build = partial(
@@ -311,6 +312,7 @@ class Batch(AnyBatch[Any, Any]):
             include_path=include_path,
             local_sizes=local_sizes,
             headers=headers,
+            checks=checks,
         )
 
     def add(self, source: str | bytes, *, name: str | None = None) -> Routine[Any, Any]:
@@ -323,4 +325,5 @@ class Batch(AnyBatch[Any, Any]):
 
     def kernel_of(self, program: Any, name: str) -> Any:
         """A new ``pyopencl.Kernel``, whose arguments no other thread sets."""
-        return cl.Kernel(program, name)
+        kernel = cl.Kernel(program, name)
+        return program.knowing(kernel) if isinstance(program, CheckedProgram) else kernel

@@ -10,8 +10,9 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from gpucache.checks import instrument
 from gpucache.engine.naming import UNNAMED, program_name
-from gpucache.errors import CacheMissError
+from gpucache.errors import CacheMissError, SourceError
 from gpucache.library import arguments, process
 from gpucache.library.joined import Apart, Part, join
 from gpucache.library.shared_build import SharedBuild
@@ -93,7 +94,8 @@ class Batch(ABC, Generic[Program, Kernel]):
     is built by itself when it is asked for. What is added later is built together with each other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checks: object) -> None:
+        self.checks = arguments.checks_mode(checks)
         self._open: _Together[Program, Kernel] = _Together()
 
     @property
@@ -132,8 +134,10 @@ class Batch(ABC, Generic[Program, Kernel]):
             return None
         expressions = tuple(dict.fromkeys(name for routine in routines for name in routine.expressions))
         try:
-            return self.build(Part(joined.name, joined.source), expressions)
-        except self.refused as error:
+            if len(routines) == 1 or instrument(joined.source, self.checks).whole:
+                return self.build(Part(joined.name, joined.source), expressions)
+            _leave_apart(together, "they have more checks than one failure table holds")
+        except (self.refused, SourceError) as error:
             if len(routines) == 1:
                 raise
             _leave_apart(together, f"they do not compile as one program ({_told(error)})")

@@ -34,13 +34,14 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         super().__init__(program._get_prg())
 
     def __getattr__(self, name: str) -> Any:
-        return self._known(super().__getattr__(name))
+        return self.knowing(super().__getattr__(name))
 
     def all_kernels(self) -> list[Any]:
         """Every kernel of the program."""
-        return [self._known(kernel) for kernel in super().all_kernels()]
+        return [self.knowing(kernel) for kernel in super().all_kernels()]
 
-    def _known(self, kernel: Any) -> Any:
+    def knowing(self, kernel: Any) -> Any:
+        """A kernel of the program, which now knows where it comes from."""
         kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
         return kernel
 
@@ -74,9 +75,9 @@ class CheckedQueue:
         """Launch a kernel with its own arguments, as ``kernel(queue, ...)`` does, and give back the event.
 
         ``kernel`` comes from the program that ``build_program`` gave, as ``program.name`` or from
-        ``program.all_kernels()``; argument types, where they are set, count the two hidden arguments in
-        front. In the mode ``sync`` this looks for a failure after the launch, and raises
-        ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
+        ``program.all_kernels()``, or from a ``Batch``; argument types, where they are set, count the two
+        hidden arguments in front. In the mode ``sync`` this looks for a failure after the launch, and
+        raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
         """
         origin = getattr(kernel, "gpucache", None)
         if origin is None or origin.num_args == len(args):
