@@ -53,7 +53,7 @@ def open_folder(root: Path, *parts: str) -> Folder:
 def opened(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_result]]:
     """Descriptor and status of a regular file; raises FormatError for anything else, OSError."""
     try:
-        fd = folder.open_file(name, _QUIET)
+        fd = folder.open_file(name, flags=_QUIET)
     except PermissionError:
         fd = folder.open_file(name)  # O_NOATIME is for the owner alone
     except OSError as error:

@@ -6,9 +6,10 @@ Must not know where in a file the JSON lies, nor how long it may be.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields as fields_of
-from typing import NoReturn, TypeVar
+from operator import itemgetter
+from typing import Any, NoReturn, TypeVar
 
 from gpucache.model import Check, Checks, EntryDetail, EntryHead, KeyField
 
@@ -28,26 +29,50 @@ def encode_head(head: EntryHead) -> bytes:
 
 def decode_head(data: bytes) -> EntryHead:
     """The head of its JSON; raises ValueError or RecursionError when it is not one."""
-    values = _object(data)
+    (
+        program,
+        target,
+        artifact_kind,
+        created_ns,
+        compile_ns,
+        payload_sha256,
+        language,
+        variant,
+        options,
+        local_sizes,
+        located,
+        lowered_names,
+        toolchain,
+        toolchain_identity,
+        failures,
+        place,
+        has_log,
+        checks,
+    ) = _HEAD(_DEFAULTS | _object(data))
+    if not (0 <= created_ns < _NUMBERS and 0 <= compile_ns < _NUMBERS):
+        raise ValueError("a whole number is out of range")
+    for name in lowered_names.values():
+        _of(str, name)
+    # By position, and not asking after what is empty: a hit takes microseconds.
     return EntryHead(
-        program=_of(str, values["program"]),
-        target=_of(str, values["target"]),
-        artifact_kind=_of(str, values["artifact_kind"]),
-        created_ns=_number(values["created_ns"]),
-        compile_ns=_number(values["compile_ns"]),
-        payload_sha256=_of(str, values["payload_sha256"]),
-        language=_of(str, values["language"]),
-        variant=_of(str, values["variant"]),
-        options=_texts(values["options"]),
-        local_sizes=tuple(_numbers(size) for size in _of(list, values["local_sizes"])),
-        located=_of(bool, values["located"]),
-        lowered_names={name: _of(str, low) for name, low in _of(dict, values["lowered_names"]).items()},
-        toolchain=_pairs(values["toolchain"]),
-        toolchain_identity=_texts(values["toolchain_identity"]),
-        failures=tuple(_check(_texts(row)) for row in _of(list, values["failures"])),
-        place=_of(str, values.get("place", "")),  # heads of before there were places have none
-        has_log=_of(bool, values.get("has_log", False)),  # nor do they tell of a log
-        checks=_of(str, values.get("checks", Checks.NONE.value)),
+        program,
+        target,
+        artifact_kind,
+        created_ns,
+        compile_ns,
+        payload_sha256,
+        language,
+        variant,
+        _texts(options) if options else (),
+        tuple(map(_size, local_sizes)) if local_sizes else (),
+        located,
+        lowered_names,
+        _pairs(toolchain) if toolchain else (),
+        _texts(toolchain_identity) if toolchain_identity else (),
+        tuple(map(_check, failures)) if failures else (),
+        place,
+        has_log,
+        checks,
     )
 
 
@@ -65,12 +90,12 @@ def encode_detail(detail: EntryDetail) -> bytes:
 
 def decode_detail(data: bytes) -> EntryDetail:
     """The detail of its JSON; raises ValueError or RecursionError when it is not one."""
-    values = _object(data)
+    key_fields, build_log, tool_version, provenance = _DETAIL(_object(data))
     return EntryDetail(
-        key_fields=tuple(KeyField(label, value) for label, value in _pairs(values["key_fields"])),
-        build_log=_of(str, values["build_log"]),
-        tool_version=_of(str, values["tool_version"]),
-        provenance=_pairs(values["provenance"]),
+        key_fields=tuple(KeyField(label, value) for label, value in _pairs(key_fields)),
+        build_log=build_log,
+        tool_version=tool_version,
+        provenance=_pairs(provenance),
     )
 
 
@@ -85,50 +110,95 @@ def _cut(log: str) -> str:
     return data[: BUILD_LOG_CAP - len(_CUT)].decode("utf-8", "ignore") + _CUT
 
 
-class _Fields(dict[str, object]):
-    def __missing__(self, name: str) -> NoReturn:
-        raise ValueError(f"the field {name} is missing")
-
-
-def _object(data: bytes) -> Mapping[str, object]:
-    return _Fields(_of(dict, json.loads(data, parse_constant=_refuse)))
+def _object(data: bytes) -> dict[str, Any]:
+    text = data.decode()
+    value, end = _DECODER.raw_decode(text)
+    if end != len(text):
+        raise ValueError("something follows its JSON")
+    return _of(dict, value)
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")
 
 
+class _Shape:
+    """Names with the exact kinds of their values; called with an object it gives these values in order."""
+
+    def __init__(self, **kinds: type) -> None:
+        self._get = itemgetter(*kinds)
+        self._kinds = tuple(kinds.values())
+
+    def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        try:
+            row: tuple[Any, ...] = self._get(values)
+        except KeyError as error:
+            raise ValueError(f"the field {error.args[0]} is missing") from None
+        # By exact type: True is an int to isinstance.
+        if tuple(map(type, row)) != self._kinds:
+            for kind, value in zip(self._kinds, row, strict=True):
+                _of(kind, value)
+        return row
+
+
 def _of(kind: type[_T], value: object) -> _T:
-    # By exact type: True is an int to isinstance.
     if type(value) is not kind:
         raise ValueError(f"{_NAMES[kind]} was expected, not {type(value).__name__}")
     return value
 
 
-def _number(value: object) -> int:
-    number = _of(int, value)
-    if not 0 <= number < 1 << 63:
-        raise ValueError("a whole number is out of range")
-    return number
-
-
-def _numbers(value: object) -> tuple[int, ...]:
-    return tuple(_number(item) for item in _of(list, value))
+def _size(value: object) -> tuple[int, ...]:
+    size = _of(list, value)
+    if not all(type(item) is int and 0 <= item < _NUMBERS for item in size):
+        raise ValueError("a whole number in range was expected")
+    return tuple(size)
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(_of(str, item) for item in _of(list, value))
+    texts = _of(list, value)
+    for text in texts:
+        if type(text) is not str:
+            _of(str, text)
+    return tuple(texts)
 
 
-def _check(row: Sequence[str]) -> Check:
-    line, message, *place = row
+def _check(value: object) -> Check:
+    line, message, *place = _texts(value)
     if len(place) not in (0, 2):  # tables of before they told of functions and files have neither
         raise ValueError("a row of the failure table was expected")
     return Check(int(line), message, *place)
 
 
-def _pairs(value: object) -> tuple[tuple[str, str], ...]:
-    pairs = [_texts(item) for item in _of(list, value)]
-    if any(len(pair) != 2 for pair in pairs):
-        raise ValueError("a pair was expected")
-    return tuple((pair[0], pair[1]) for pair in pairs)
+def _pairs(value: list[Any]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(map(_texts, value))
+    for pair in pairs:
+        if len(pair) != 2:
+            raise ValueError("a pair was expected")
+    return pairs  # type: ignore[return-value] # each was just seen to be one
+
+
+_NUMBERS = 1 << 63
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_HEAD = _Shape(
+    program=str,
+    target=str,
+    artifact_kind=str,
+    created_ns=int,
+    compile_ns=int,
+    payload_sha256=str,
+    language=str,
+    variant=str,
+    options=list,
+    local_sizes=list,
+    located=bool,
+    lowered_names=dict,
+    toolchain=list,
+    toolchain_identity=list,
+    failures=list,
+    place=str,
+    has_log=bool,
+    checks=str,
+)
+_DEFAULTS: dict[str, Any] = {"place": "", "has_log": False, "checks": Checks.NONE.value}
+"""What heads of before there were these fields mean."""
+_DETAIL = _Shape(key_fields=list, build_log=str, tool_version=str, provenance=list)

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
 from gpucache.host import refusals
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
@@ -28,6 +27,7 @@ from gpucache.store.interface import (
     Damage,
     Damaged,
     Event,
+    FileIdentity,
     Found,
     Leftover,
     MissedRequest,
@@ -77,8 +77,7 @@ class DirectoryStore:
         A newer format is absent, not damaged. Raises nothing for what lies on disk.
         """
         try:
-            with self._ground.open(*layout.entry_folder(key)) as folder:
-                return self._get(folder, key)
+            return self._get(key)
         except FileNotFoundError:
             return Absent()
         except CacheUnusableError as error:
@@ -129,8 +128,8 @@ class DirectoryStore:
         """The detail of an entry; None where there is none or it is not sound."""
         try:
             with (
-                self._ground.open(*layout.entry_folder(key)) as folder,
-                open_trusted(folder, layout.entry_name(key)) as (fd, status),
+                self._ground.open() as root,
+                open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
             ):
                 description = read_description(fd, status.st_size)
                 return description.detail() if description.header.key == key else None
@@ -184,9 +183,10 @@ class DirectoryStore:
         the last use. Absent where it is gone or could not be read. Raises nothing for what lies on disk.
         """
         try:
-            with self._place(scanned) as (folder, name), open_trusted(folder, name) as (fd, status):
+            place, name = self._place(scanned)
+            with self._ground.open() as root, open_trusted(root, *place, name) as (fd, status):
                 description, payload = read_sound(fd, status.st_size, scanned.key)
-                if not layout.fits(folder.path.name, name):
+                if not layout.fits(place[-1], name):
                     raise misplaced(description.header)
                 if digest(payload) != description.head.payload_sha256:
                     raise EntryFormatError(
@@ -237,7 +237,8 @@ class DirectoryStore:
         if scanned.head is None and not self.is_marked():
             return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
-            with self._place(scanned) as (folder, name):
+            place, name = self._place(scanned)
+            with self._ground.open(*place) as folder:
                 if scan.identity_of(folder.lstat(name)) != scanned.identity:
                     return Kept()
                 folder.unlink(name)
@@ -261,10 +262,10 @@ class DirectoryStore:
         if not self.is_marked():
             return False
         try:
-            with self._place(scanned) as (folder, name):
-                return self._quarantine.take(folder, name, scanned.identity, scanned.key, why)
-        except (OSError, CacheUnusableError):
+            place, name = self._place(scanned)
+        except FileNotFoundError:
             return False
+        return self._take(place, name, scanned.identity, scanned.key, why)
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
@@ -340,21 +341,29 @@ class DirectoryStore:
         """The last lines of the journal, newest first."""
         return self._journal.tail(count)
 
-    def _get(self, folder: Folder, key: CacheKey) -> Found | Absent | Damaged:
-        name = layout.entry_name(key)
-        with open_trusted(folder, name) as (fd, status):
+    def _get(self, key: CacheKey) -> Found | Absent | Damaged:
+        place, name = layout.entry_folder(key), layout.entry_name(key)
+        with self._ground.open() as root, open_trusted(root, *place, name) as (fd, status):
             try:
                 description, payload = read_sound(fd, status.st_size, key)
             except EntryFormatError as error:
                 if error.damage is Damage.UNSUPPORTED:
                     return Absent(f"the entry is not for this version: {error}")
                 why = f"{error.damage}: {error}"
-                moved = self._writable and self._quarantine.take(
-                    folder, name, scan.identity_of(status), key, why
-                )
+                moved = self._writable and self._take(place, name, scan.identity_of(status), key, why)
                 return Damaged(error.damage, error.detail, moved)
             self._touch(fd, status, description.head.created_ns)
         return Found(key, description.head, payload, self.root)
+
+    def _take(
+        self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
+    ) -> bool:
+        """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
+        try:
+            with self._ground.open(*place) as folder:
+                return self._quarantine.take(folder, name, identity, key, why)
+        except (OSError, CacheUnusableError):
+            return False
 
     def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
         """Write down a use, seldom enough that hits stay reads; a clock may have been put back since."""
@@ -365,15 +374,16 @@ class DirectoryStore:
             with suppress(OSError):
                 os.utime(fd, ns=(now_ns, now_ns))
 
-    @contextmanager
-    def _place(self, scanned: ScannedEntry) -> Iterator[tuple[Folder, str]]:
-        """The open folder and the name of a scanned file; raises OSError for a path that is not ours."""
+    def _place(self, scanned: ScannedEntry) -> tuple[tuple[str, ...], str]:
+        """The folder, as parts below the root, and the name of a scanned file.
+
+        Raises FileNotFoundError for a path that is not ours.
+        """
         try:
             *parts, name = scanned.path.relative_to(self.root.joinpath(*layout.ENTRIES)).parts
         except ValueError as error:
             raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
-        with self._ground.open(*layout.ENTRIES, *parts) as folder:
-            yield folder, name
+        return (*layout.ENTRIES, *parts), name
 
 
 def _is_read_only(place: Path) -> bool:

@@ -28,8 +28,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import xxhash
 
@@ -45,6 +44,10 @@ HEAD_CAP = 1 << 20
 DETAIL_CAP = 64 << 20
 TOTAL_CAP = 4 << 30
 HEADER = struct.Struct("<8sIIQQQQ32s16s16s")
+_HEAD_BYTES = 4 << 10
+"""Read at once by a scan: of nearly every entry its header and head."""
+_FRONT_BYTES = 16 << 10
+"""Read at once: of nearly every entry the whole description, of a small one all of it."""
 _CHECKED_BYTES = 80
 _ALIGNMENT = 64
 _T = TypeVar("_T")
@@ -62,8 +65,7 @@ class EntryFormatError(FormatError):
         return (type(self), (self.damage, self.detail))
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The fixed part of an entry, its lengths (in bytes) already within the caps and the file."""
 
     key: CacheKey
@@ -81,8 +83,7 @@ class Header:
         return _aligned(HEADER.size + self.head_bytes + self.detail_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """Header, head and detail whose checksum matches; the detail is parsed only when asked for."""
 
     header: Header
@@ -121,18 +122,24 @@ def encode(entry: Entry) -> bytes:
 
 def read_head(fd: int, size: int) -> tuple[Header, EntryHead]:
     """Header and head of an open file of ``size`` bytes, verified by no checksum; raises EntryFormatError."""
-    header = _header(_read(fd, 0, min(size, HEADER.size)), size)
-    return header, _parsed(description.decode_head, _read(fd, HEADER.size, header.head_bytes), "head")
+    front = _read(fd, 0, min(size, _HEAD_BYTES))
+    header = _header(front, size)
+    return header, _parsed(description.decode_head, _part(fd, front, HEADER.size, header.head_bytes), "head")
 
 
 def read_description(fd: int, size: int) -> Description:
     """Header, head and detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
-    header = _header(_read(fd, 0, min(size, HEADER.size)), size)
-    block = _read(fd, HEADER.size, header.payload_offset - HEADER.size)
+    return _description(fd, size, _read(fd, 0, min(size, _FRONT_BYTES)))
+
+
+def _description(fd: int, size: int, front: bytes) -> Description:
+    """The description of a file whose first bytes are read already."""
+    header = _header(front, size)
+    block = _part(fd, front, HEADER.size, header.payload_offset - HEADER.size)
     described = header.head_bytes + header.detail_bytes
     if _checksum(header.checked, block[:described]) != header.description_checksum:
         raise EntryFormatError(Damage.CORRUPT, "the checksum of its description does not match")
-    if any(block[described:]):
+    if block[described:].strip(b"\0"):
         raise EntryFormatError(Damage.CORRUPT, "the bytes before its payload are not zero")
     head = _parsed(description.decode_head, block[: header.head_bytes], "head")
     return Description(header, head, block[header.head_bytes : described])
@@ -143,8 +150,11 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
 
     Raises EntryFormatError: every single-byte change and every truncation is seen here.
     """
-    read = read_description(fd, size)
-    payload = read_payload(fd, read.header)
+    front = _read(fd, 0, min(size, _FRONT_BYTES))
+    read = _description(fd, size, front)
+    payload = _part(fd, front, read.header.payload_offset, read.header.payload_bytes)
+    if xxhash.xxh3_128_digest(payload) != read.header.payload_checksum:
+        raise EntryFormatError(Damage.CORRUPT, "the checksum of its payload does not match")
     if read.header.key != key:
         raise misplaced(read.header)
     return read, payload
@@ -155,18 +165,12 @@ def misplaced(header: Header) -> EntryFormatError:
     return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
 
 
-def read_payload(fd: int, header: Header) -> bytes:
-    """The payload, verified against its checksum; raises EntryFormatError."""
-    payload = _read(fd, header.payload_offset, header.payload_bytes)
-    if _checksum(payload) != header.payload_checksum:
-        raise EntryFormatError(Damage.CORRUPT, "the checksum of its payload does not match")
-    return payload
-
-
 def _header(data: bytes, size: int) -> Header:
     if size < HEADER.size:
         raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes, fewer than a header")
-    magic, version, head, detail, payload, total, zero, key, checksum, payload_checksum = HEADER.unpack(data)
+    magic, version, head, detail, payload, total, zero, key, checksum, payload_checksum = HEADER.unpack_from(
+        data
+    )
     if magic != MAGIC:
         raise EntryFormatError(Damage.CORRUPT, "it does not begin as an entry does")
     # Before the size: where another version keeps its size is not ours to know.
@@ -185,8 +189,17 @@ def _header(data: bytes, size: int) -> Header:
     return header
 
 
+def _part(fd: int, front: bytes, offset: int, count: int) -> bytes:
+    """Some bytes of a file whose first bytes are read already."""
+    if offset + count <= len(front):
+        return front[offset : offset + count]
+    return _read(fd, offset, count)
+
+
 def _read(fd: int, offset: int, count: int) -> bytes:
     """Exactly ``count`` bytes; in pieces, as one read gives at most 2 GiB."""
+    if hasattr(os, "pread") and len(whole := os.pread(fd, count, offset)) == count:
+        return whole
     pieces = []
     while count:
         if hasattr(os, "pread"):

@@ -11,10 +11,10 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
@@ -61,9 +61,13 @@ def check_root(path: Path) -> RootState:
 
 def open_root(path: Path) -> Folder:
     """The root, open and checked; raises FileNotFoundError where there is none, else CacheUnusableError."""
+    link = None
     try:
-        link = os.lstat(path)
-        folder = Folder.at(path)
+        try:
+            folder = Folder.at(path, follow=False)
+        except OSError:  # a link, or what the rest of this function tells
+            link = os.lstat(path)
+            folder = Folder.at(path)
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
@@ -86,11 +90,30 @@ def _unopened(path: Path, error: OSError) -> CacheUnusableError:
     return CacheUnusableError(f"the cache root {path} cannot be opened: {why}")
 
 
-@contextmanager
-def open_trusted(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_result]]:
-    """Descriptor and status of a file that may be believed; raises UntrustedFileError, other OSErrors."""
+class _Opened:
+    """A descriptor and its file's status; a context manager that closes it."""
+
+    __slots__ = ("_fd", "_status")
+
+    def __init__(self, fd: int, status: os.stat_result) -> None:
+        self._fd, self._status = fd, status
+
+    def __enter__(self) -> tuple[int, os.stat_result]:
+        return self._fd, self._status
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        give_back(self._fd)
+
+
+def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[int, os.stat_result]]:
+    """Descriptor and status of a file that may be believed; raises UntrustedFileError, other OSErrors.
+
+    The parts before the last are folders in the first one, none of them a link.
+    """
     try:
-        fd = folder.open_file(name)
+        fd = folder.open_file(*parts)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise UntrustedFileError(errno.EPERM, "it is a link") from error
@@ -102,9 +125,10 @@ def open_trusted(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_resul
         reason = distrust(status) if stat.S_ISREG(status.st_mode) else _NO_FILE
         if reason is not None:
             raise UntrustedFileError(errno.EPERM, reason)
-        yield fd, status
-    finally:
+    except BaseException:
         give_back(fd)
+        raise
+    return _Opened(fd, status)
 
 
 def distrust(status: os.stat_result) -> str | None:
@@ -128,10 +152,10 @@ def owned_by_us(status: os.stat_result) -> bool:
     return sys.platform == "win32" or status.st_uid == os.geteuid()
 
 
-def _require_root(path: Path, link: os.stat_result, status: os.stat_result) -> None:
+def _require_root(path: Path, link: os.stat_result | None, status: os.stat_result) -> None:
     if sys.platform == "win32":
         return
-    if stat.S_ISLNK(link.st_mode) and not owner_is_trusted(link):
+    if link is not None and stat.S_ISLNK(link.st_mode) and not owner_is_trusted(link):
         raise CacheUnusableError(
             f"the cache root {path} is a link that belongs to uid {link.st_uid}; {_ELSEWHERE}"
         )

@@ -1,0 +1,55 @@
+"""Run benchmarks by name; see ``--help``."""
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from tests.benchmarks.measure import Comparison, Effort, show
+
+ROUNDS = 15
+NAMES: Mapping[str, str] = {
+    "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
+}
+"""Every benchmark with what it measures; its module is called alike."""
+
+
+def load(name: str) -> Callable[[Effort], Iterator[Comparison]]:
+    """The function of a benchmark, which gives one comparison after the other."""
+    run: Callable[[Effort], Iterator[Comparison]]
+    run = import_module(f"tests.benchmarks.{name.replace('-', '_')}").run
+    return run
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is named, print a table for each question, and write all of it as JSON."""
+    told = "\n".join(f"  {name:12} {what}" for name, what in NAMES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=f"What gpucache costs beside its peers, in one run.\n\n{told}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="+", choices=[*NAMES, "all"], metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each side ({ROUNDS})")
+    parser.add_argument(
+        "--entries", type=int, nargs="+", default=[1_000], help="sizes of the cache for 'scale' (1000)"
+    )
+    parser.add_argument("--small", action="store_true", help="only see that it runs: least sizes, one call")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
+    given = parser.parse_args(arguments)
+    effort = Effort(given.rounds, given.small, given.entries)
+    found: list[dict[str, object]] = []
+    for name in NAMES if "all" in given.name else given.name:
+        for comparison in load(name)(effort):
+            show(comparison, sys.stdout)
+            found.append({"benchmark": name, **comparison.document()})
+    if given.json is not None:
+        machine = {"processor": platform.processor(), "system": platform.platform()}
+        given.json.write_text(json.dumps({**machine, "comparisons": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

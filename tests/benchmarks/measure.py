@@ -1,0 +1,189 @@
+"""Sides of one question, measured in turns in one run, so that a busy machine is busy for all of them.
+
+A side is a function that does its work once and gives a ``Sample``. Every round asks each side once, and
+each round begins with another one. What is told are medians of the rounds, quartiles as their spread, and
+the median of the ratios of one round: of ours, the first side, to each other.
+"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+CHECKOUT = Path(__file__).parents[2]
+_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is asked of a benchmark; ``small`` is for seeing that it runs at all."""
+
+    rounds: int
+    small: bool = False
+    entries: Sequence[int] = (1_000,)
+
+    def calls(self, count: int) -> int:
+        """How often to call what takes microseconds."""
+        return 1 if self.small else count
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one turn of a side took. CPU time is of the process and all that it waited for."""
+
+    wall_ns: int
+    cpu_ns: int
+    peak_bytes: int = 0
+    """Of resident memory; 0 where it was not a process of its own."""
+
+
+Side = Callable[[], Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All samples of one side, in the order of the rounds."""
+
+    name: str
+    samples: tuple[Sample, ...]
+
+    def ms(self, what: str) -> list[float]:
+        """``wall`` or ``cpu`` of every round in milliseconds."""
+        return [getattr(sample, f"{what}_ns") / 1e6 for sample in self.samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One question with what every side took, ours first; ``absent`` says which peer is not here."""
+
+    title: str
+    sides: tuple[Measured, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def ratios(self, side: Measured, what: str) -> list[float]:
+        """Ours divided by a side, round by round."""
+        pairs = zip(self.sides[0].ms(what), side.ms(what), strict=True)
+        return [ours / theirs for ours, theirs in pairs if theirs]
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` writes."""
+        return {
+            "title": self.title,
+            "absent": dict(self.absent),
+            "sides": [self._row(side) for side in self.sides],
+        }
+
+    def _row(self, side: Measured) -> dict[str, Any]:
+        row: dict[str, Any] = {"name": side.name, "peak_bytes": max(one.peak_bytes for one in side.samples)}
+        for what in ("wall", "cpu"):
+            row[f"{what}_ms"] = spread(side.ms(what)) | {"all": side.ms(what)}
+            if side is not self.sides[0] and (ratios := self.ratios(side, what)):
+                row[f"ours_to_it_{what}"] = spread(ratios)
+        return row
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and quartiles, and the least of all."""
+    low, median, high = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    )
+    return {"median": median, "low": low, "high": high, "least": min(values)}
+
+
+def compare(
+    title: str, sides: Mapping[str, Side], rounds: int, absent: Mapping[str, str] | None = None
+) -> Comparison:
+    """Ask all sides in turns, once each beforehand so that none pays for a first time."""
+    names = list(sides)
+    for side in sides.values():
+        side()
+    taken: dict[str, list[Sample]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            taken[name].append(sides[name]())
+    return Comparison(title, tuple(Measured(name, tuple(taken[name])) for name in names), absent or {})
+
+
+def calls(action: Callable[[], object], count: int) -> Side:
+    """The quickest of ``count`` calls in this process: what interrupts one of them is not counted."""
+
+    def side() -> Sample:
+        least = sys.maxsize
+        for _ in range(count):
+            began = time.perf_counter_ns()
+            action()
+            took = time.perf_counter_ns() - began
+            if took < least:
+                least = took
+        return Sample(least, least)
+
+    return side
+
+
+def process(
+    command: Sequence[str | Path], *, before: Callable[[], object] | None = None, **environment: str
+) -> Side:
+    """A whole process; what it prints is read and thrown away. ``before`` is not counted."""
+
+    def side() -> Sample:
+        if before is not None:
+            before()
+        began = time.perf_counter_ns()
+        with subprocess.Popen(
+            command, cwd=CHECKOUT, env={**os.environ, **environment}, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None
+            while child.stdout.read(1 << 20):
+                pass
+            _, status, used = os.wait4(child.pid, 0)
+            took = time.perf_counter_ns() - began
+            child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise RuntimeError(f"{' '.join(map(str, command))} ended with {child.returncode}")
+        return Sample(took, _cpu_ns(used), used.ru_maxrss * _PEAK_UNIT)
+
+    return side
+
+
+def _cpu_ns(used: resource.struct_rusage) -> int:
+    return round((used.ru_utime + used.ru_stime) * 1e9)
+
+
+def show(found: Comparison, to: TextIO) -> None:
+    """A comparison as a small table."""
+    print(found.title, file=to)
+    width = max(len(side.name) for side in found.sides)
+    alone = any(one.peak_bytes for side in found.sides for one in side.samples)
+    for side in found.sides:
+        row = f"  {side.name:{width}}  {_cell(side.ms('wall'))}"
+        if alone:
+            peak = max(one.peak_bytes for one in side.samples)
+            row += f"   cpu {_cell(side.ms('cpu'))}   peak {peak / 1e6:.0f} MB"
+        if side is not found.sides[0]:
+            row += f"   ours is {_times(found.ratios(side, 'wall'))} of it"
+            row += f", in CPU time {_times(found.ratios(side, 'cpu'))}" if alone else ""
+        print(row, file=to)
+    for name, why in found.absent.items():
+        print(f"  {name:{width}}  not here: {why}", file=to)
+    print(file=to, flush=True)
+
+
+def _cell(values: Sequence[float]) -> str:
+    told = spread(values)
+    unit, factor = ("us", 1000.0) if told["median"] < 1 else ("ms", 1.0)
+    median, low, high = (told[name] * factor for name in ("median", "low", "high"))
+    return f"{median:7.1f} {unit} ({low:.1f} to {high:.1f})"
+
+
+def _times(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "no measurable part"
+    told = spread(ratios)
+    return f"{told['median']:.2f}x ({told['low']:.2f} to {told['high']:.2f})"

@@ -1,0 +1,100 @@
+"""Opening a file some folders below an open one, in one step and folder by folder."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucache import folders
+from gpucache.folders import Folder, give_back
+from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no folders by descriptor")
+
+# A filter that ends the process for openat2, as strict ones do for every call that they do not know.
+_FILTERED = """
+import ctypes, struct, sys
+from pathlib import Path
+from gpucache.folders import Folder
+program = b"".join(struct.pack("=HBBI", *each) for each in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000)))
+kept = ctypes.create_string_buffer(program)
+given = struct.pack("=HxxxxxxQ", 4, ctypes.addressof(kept))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+if libc.prctl(22, 2, given) != 0:
+    sys.exit(f"no filter: {ctypes.get_errno()}")
+with Folder.at(Path(sys.argv[1])) as folder:
+    folder.open_file("a", "b", "file")
+"""
+
+
+@pytest.fixture(params=["in one step", "folder by folder"])
+def outer(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file two folders below, opened in either way."""
+    if request.param == "folder by folder":
+        monkeypatch.setattr(folders, "_openat2", lambda: None)
+    outer = tmp_path / "outer"
+    (outer / "a" / "b").mkdir(parents=True)
+    (outer / "a" / "b" / "file").write_bytes(b"here")
+    return outer
+
+
+def test_file_below_is_opened(outer: Path) -> None:
+    """The descriptor is that of the file."""
+    with Folder.at(outer) as folder:
+        fd = folder.open_file("a", "b", "file")
+    assert os.read(fd, 9) == b"here"
+    give_back(fd)
+
+
+@pytest.mark.parametrize("linked", ["a", "a/b", "a/b/file"])
+def test_no_link_on_the_way_is_followed(outer: Path, linked: str) -> None:
+    """Neither a folder nor the file may be a link, also one that stays inside."""
+    place = outer / linked
+    place.symlink_to(place.rename(place.with_name("moved")).name)
+    with Folder.at(outer) as folder, pytest.raises(OSError, match=r"."):
+        give_back(folder.open_file("a", "b", "file"))
+
+
+def test_nothing_above_is_reached(outer: Path) -> None:
+    """Two dots name no folder below."""
+    with Folder.at(outer / "a") as folder, pytest.raises(NotADirectoryError):
+        give_back(folder.open_file("..", "a", "b", "file"))
+
+
+def test_missing_file_is_missing(outer: Path) -> None:
+    """What is not there, or has no folder, is not found."""
+    with Folder.at(outer) as folder:
+        for parts in (("a", "b", "other"), ("a", "other", "file")):
+            with pytest.raises(FileNotFoundError):
+                folder.open_file(*parts)
+
+
+def test_no_descriptor_is_left_open(outer: Path) -> None:
+    """However it ends, only the descriptor that is returned stays open."""
+    before = len(list(Path("/dev/fd").iterdir()))
+    with Folder.at(outer) as folder:
+        give_back(folder.open_file("a", "b", "file"))
+        for parts in (("a", "b", "other"), ("a", "b", "file", "file")):
+            with pytest.raises(OSError, match=r"."):
+                folder.open_file(*parts)
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no such filters")
+def test_filter_of_calls_ends_no_process(outer: Path) -> None:
+    """Where a filter would end the process for the one step, it is not tried."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FILTERED, str(outer)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    if done.stderr.startswith("no filter"):
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
