@@ -1,81 +1,20 @@
 """What programs are called: a name for one without, and the names by which its builds are found. Pure."""
 
-import re
-from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 from gpucache.keys import digest
 from gpucache.model import Program
+from gpucache.payload.source import kernel_names
 
 UNNAMED = "unnamed"
 ALIAS = "alias of "
 """How a history begins that only says under which names builds are recorded."""
 _DIGITS = 16
-_READ_BYTES = 1_000_000
-_DECLARATIONS_TRIED = 64
-_DECLARATION_BYTES = 65_536
-_QUALIFIERS = (b"__kernel", b"kernel", b"__global__")
-_COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*", re.MULTILINE)
-_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)", re.MULTILINE)
-_ATTRIBUTES = (b"__attribute__", b"__launch_bounds__")
-_MACROS_FOLLOWED = 4
-_WORD = re.compile(rb"[A-Za-z_]\w*")
-_TOKEN = re.compile(rb"[A-Za-z_]\w*|[^\s\w]")
 
 
 def program_name(source: bytes) -> str:
-    """The name of the first kernel of a source, or ``unnamed``; for people, never part of a key.
-
-    Macros for a qualifier (``#define KERNEL __kernel``) and for a name (``#define KERNEL_NAME scan``) are
-    followed, whatever the conditionals around them say: the first definition counts.
-    """
-    text = _COMMENT.sub(b" ", source[:_READ_BYTES])
-    macros = {match[1]: match[2] for match in reversed(list(_DEFINE.finditer(text)))}
-    marks = {name for name, body in macros.items() if not set(_QUALIFIERS).isdisjoint(_WORD.findall(body))}
-    marks.update(_QUALIFIERS)
-    code = _DIRECTIVE.sub(b"", text)
-    qualified = re.finditer(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))), code)
-    for match in islice(qualified, _DECLARATIONS_TRIED):
-        found = _TOKEN.finditer(code, match.end(), match.end() + _DECLARATION_BYTES)
-        tokens = (token[0] for token in found)
-        name = _declared(tokens, marks, is_void=match[1] is not None)
-        if name is not None:
-            return _expanded(name, macros).decode("ascii")
-    return UNNAMED
-
-
-def _declared(tokens: Iterable[bytes], marks: Container[bytes], *, is_void: bool) -> bytes | None:
-    """The name that a declaration gives after its qualifier: what stands before its list of parameters.
-
-    Attributes have parentheses, too, but the declaration goes on after them.
-    """
-    word, name, depth = b"", b"", 0
-    for token in tokens:
-        if depth or (token == b"(" and word):
-            depth += (token == b"(") - (token == b")")
-            if not depth:
-                name = word if is_void and word not in (b"void", *_ATTRIBUTES) else b""
-        elif token in (b"{", b";") or token in _ATTRIBUTES:
-            if name or token in (b"{", b";"):
-                return name or None
-            word = token
-        elif token in marks or not (word or _WORD.match(token)):
-            return None
-        elif _WORD.match(token):
-            is_void |= token == b"void"
-            word, name = token, b""
-    return None
-
-
-def _expanded(name: bytes, macros: Mapping[bytes, bytes]) -> bytes:
-    for _ in range(_MACROS_FOLLOWED):
-        body = macros.get(name, b"").strip()
-        if not _WORD.fullmatch(body):
-            break
-        name = body
-    return name
+    """The name of the first kernel of a source, or ``unnamed``; for people, never part of a key."""
+    return next(kernel_names(source), UNNAMED)
 
 
 def source_mark(source: bytes) -> str:

@@ -4,24 +4,20 @@ Owns which caches lie below ours for each implementation, and what each of them 
 build. What a cache answers is its own to say; must not know its format.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from gpucache.caches.interface import Cache, Wanted
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import Answer, Hit, Layer, LayerState, Reach, Served
+from gpucache.payload.source import kernel_names
 
 Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are here; none where it has none."""
 Asked = Callable[[BuildRequest, Toolchain], Wanted]
 
-# Bounded everywhere, as a comment may hold thousands of words that begin like it.
-_KERNEL = re.compile(
-    rb"\b(?:__)?kernel\b[^;{}()]{0,512}?\bvoid\s{1,64}"
-    rb"(?:__attribute__\s{0,64}\(\(.{0,512}?\)\)\s{0,64})?(\w{1,512})\s{0,64}\("
-)
 _KERNELS = 64
 _DEVICE = (
     "platform name", "platform vendor", "platform version", "device vendor", "device name",
@@ -94,7 +90,7 @@ def _pyopencl(request: BuildRequest, toolchain: Toolchain) -> Wanted:
 
 
 def _pocl(request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG001 - all layers are asked alike
-    kernels = tuple(dict.fromkeys(_KERNEL.findall(request.program.source)))[:_KERNELS]
+    kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _KERNELS))
     sizes = ("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
     return {name: values for name, values in (("kernel", kernels), ("local-size", tuple(sizes))) if values}
 

@@ -29,7 +29,7 @@ from gpucache.engine import hygiene, naming
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
 from gpucache.outcomes import Location
-from gpucache.payload import bitcode, describe, elf, mangled
+from gpucache.payload import bitcode, describe, elf, mangled, source
 from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names
 from gpucache.probe import load_last
@@ -283,7 +283,8 @@ def _texts(_: Path) -> Bytes:
         return lambda data: read(data.decode("utf-8", "surrogateescape"))
 
     return Bytes(
-        samples, pickled.read_info, sources.kernels, sources.unfollowed, sources.as_written, logs.read_log,
+        samples, pickled.read_info, lambda data: list(source.kernel_names(data)), sources.unfollowed,
+        sources.as_written, logs.read_log,
         naming.program_name, naming.source_mark, text(mangled.readable), text(rocfft_names.decode),
         text(lambda name: hygiene.looks_like([name, name])), text(mounts.parse),
     )  # fmt: skip

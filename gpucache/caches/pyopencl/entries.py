@@ -22,6 +22,7 @@ from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.outcomes import CacheEntry, FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
+from gpucache.payload.source import kernel_names
 
 LARGEST_SOURCE_BYTES = 64 << 20
 LARGEST_BINARY_BYTES = 1 << 30
@@ -123,7 +124,7 @@ def _entry(folder: Folder, inner: Folder, key: str) -> CacheEntry:
     described = _described(inner)
     source, info = _source(inner), _info(inner)
     options = logged_options(info.log) if info else None
-    kernels = sources.kernels(source or b"")
+    kernels = tuple(kernel_names(source or b""))
     fields = [("source", digest(source))] if source is not None else []
     if options is not None:
         fields.append(("options", options))

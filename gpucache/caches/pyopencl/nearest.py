@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pyopencl import entries, sources
+from gpucache.caches.pyopencl import entries
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
 from gpucache.errors import FormatError
 from gpucache.keys import Difference
 from gpucache.payload.reading import printable
+from gpucache.payload.source import kernel_names
 
 _SOLVED = 64
 """Entries of the same source whose keys are tried."""
@@ -112,8 +113,8 @@ def _stored(folder: Path) -> Iterator[tuple[str, bytes, str | None]]:
 
 def _likeness(stored: bytes, wanted: bytes) -> float:
     """How many lines two sources share, from 0 to 1; 1 also where their first kernels have one name."""
-    kernels = sources.kernels(wanted)
-    if kernels and sources.kernels(stored)[:1] == kernels[:1]:
+    first = next(kernel_names(wanted), None)
+    if first is not None and next(kernel_names(stored), None) == first:
         return 1.0
     left, right = (source.splitlines()[:_LINES] for source in (stored, wanted))
     return float(SequenceMatcher(None, left, right, autojunk=False).quick_ratio())

@@ -1,4 +1,4 @@
-"""What a stored source says: the line PyOpenCL adds, the names of its kernels, its includes. Pure."""
+"""What a stored source says: the line PyOpenCL adds, and its includes. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -8,13 +8,6 @@ from gpucache.payload.reading import printable
 
 _ADDED = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
 _ADDED_BYTES = len("\n\n__constant int pyopencl_defeat_cache_ = 0;") + 32
-_ATTRIBUTES = (
-    rb"(?:__attribute__\s{0,8}+\(\((?:[^;{}()]{1,256}+|\([^;{}()]{0,256}+\)){0,32}+\)\)\s{0,64}+){0,8}+"
-)
-_KERNEL = re.compile(
-    rb"\b(?:__)?kernel\s{1,64}+" + _ATTRIBUTES + rb"void\s{1,64}+" + _ATTRIBUTES + rb"([A-Za-z_]\w{0,127}+)"
-    rb"\s{0,64}+\("
-)
 _SPACE = rb"[ \t\r\f\v]"
 # PyOpenCL's own, C_INCLUDE_RE, told line by line: with anything behind it an include is not seen.
 _FOLLOWED = re.compile(
@@ -32,8 +25,7 @@ _ANY = re.compile(
     re.MULTILINE,
 )
 _LIMIT = 1000
-"""Kernels and includes that are looked at."""
-_SEARCHED_BYTES = 1 << 20
+"""Includes that are looked at."""
 
 
 def as_written(stored: bytes) -> bytes:
@@ -45,12 +37,6 @@ def as_written(stored: bytes) -> bytes:
 def is_marked(stored: bytes) -> bool:
     """Whether a stored source ends with the line that PyOpenCL adds."""
     return len(as_written(stored)) < len(stored)
-
-
-def kernels(source: bytes) -> tuple[str, ...]:
-    """The names of its kernels in their order, as far as the first MiB has them."""
-    found = islice(_KERNEL.finditer(source, 0, _SEARCHED_BYTES), _LIMIT)
-    return tuple(dict.fromkeys(match[1].decode("ascii", "replace") for match in found))
 
 
 def followed(source: bytes) -> Iterator[bytes]:

@@ -22,23 +22,6 @@ def test_a_source_without_the_line_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (b"__kernel void show(int x) {}", ("show",)),
-        (b"kernel\nvoid  show (int x) {}", ("show",)),
-        (b"kernel __attribute__((reqd_work_group_size(1, 1, 1))) void show(int x) {}", ("show",)),
-        (b"kernel void __attribute__((vec_type_hint(int))) show(int x) {}", ("show",)),
-        (b"kernel void a() {} kernel void b() {} kernel void c() {}", ("a", "b", "c")),
-        (b"kernel void a(); kernel void a() {}", ("a",)),
-        (b"void show() {} int mykernel void_(", ()),
-    ],
-)
-def test_kernels_are_found(source: bytes, expected: tuple[str, ...]) -> None:
-    """Kernels are found in either spelling, with attributes on either side, each once."""
-    assert sources.kernels(source) == expected
-
-
-@pytest.mark.parametrize(
     "line",
     [
         b'#include "a.h" // why',
@@ -73,5 +56,4 @@ def test_includes_that_pyopencl_sees() -> None:
 def test_any_text_is_read(parts: list[bytes]) -> None:
     """Text of the words that are looked for never raises."""
     source = b"".join(parts) * 50
-    assert isinstance(sources.kernels(source), tuple)
     assert isinstance(sources.unfollowed(source), tuple)

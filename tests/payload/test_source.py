@@ -1,11 +1,14 @@
-"""Names of programs, from sources of any shape."""
+"""The names of kernels, from sources of any shape."""
 
 import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpucache.engine.naming import program_name
+from gpucache.engine.naming import UNNAMED, program_name
+from gpucache.payload.source import kernel_names
 from tests.patience import PATIENCE_S
 
 
@@ -24,8 +27,8 @@ from tests.patience import PATIENCE_S
 )
 def test_a_name_is_soon_found_or_not(source: str) -> None:
     """A declaration of many attributes that never becomes a kernel ends without trying every split."""
-    asked = f"assert program_name(({source}).encode()) == 'unnamed'"
-    script = f"from gpucache.engine.naming import program_name; {asked}"
+    asked = f"assert list(kernel_names(({source}).encode())) == []"
+    script = f"from gpucache.payload.source import kernel_names; {asked}"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)
 
 
@@ -39,7 +42,9 @@ def test_a_name_is_soon_found_or_not(source: str) -> None:
 )
 def test_a_name_stands_behind_attributes(attributes: str) -> None:
     """A kernel is named whatever attributes stand before its type."""
-    assert program_name(f"__kernel {attributes} void solve(__global float *a) {{}}".encode()) == "solve"
+    assert list(kernel_names(f"__kernel {attributes} void solve(__global float *a) {{}}".encode())) == [
+        "solve"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +69,53 @@ def test_a_name_stands_behind_attributes(attributes: str) -> None:
         ),
         ("// the __kernel void old(int a) {}\n/* kernel void older() {} */ kernel void solve() {}", "solve"),
         ("#define MAKE(T) \\\n __kernel void add_##T(T a) {}\nkernel void solve() {}", "solve"),
-        ("#define MAKE(T) __kernel void add_##T(T a) {}\nMAKE(int)", "unnamed"),
+        ("#define MAKE(T) __kernel void add_##T(T a) {}\nMAKE(int)", UNNAMED),
         ("template<class T> __global__ void __launch_bounds__(128, 2) solve(T *a) {}", "solve"),
         ('extern "C" __global__ void solve(int *a);\n', "solve"),
-        ("static void run(void (*kernel)(int), int x) { kernel(x); }", "unnamed"),
+        ("static void run(void (*kernel)(int), int x) { kernel(x); }", UNNAMED),
         ("int kernel = 4; __global__ void solve(int a) {}", "solve"),
-        ("kernel void solve(", "unnamed"),
+        ("kernel void solve(", UNNAMED),
     ],
 )
 def test_a_kernel_is_named_as_real_programs_write_it(source: str, name: str) -> None:
     """Attributes, macros for qualifiers and names, comments and templates do not hide a kernel's name."""
     assert program_name(source.encode()) == name
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (b"__kernel void show(int x) {}", ["show"]),
+        (b"kernel\nvoid  show (int x) {}", ["show"]),
+        (b"kernel __attribute__((reqd_work_group_size(1, 1, 1))) void show(int x) {}", ["show"]),
+        (b"kernel void __attribute__((vec_type_hint(int))) show(int x) {}", ["show"]),
+        (b"kernel void a() {} kernel void b() {} kernel void c() {}", ["a", "b", "c"]),
+        (b"kernel void a(); kernel void a() {}", ["a"]),
+        (b"void show() {} int mykernel void_(", []),
+        (b"kernel void a() {} // kernel void b() {}\n#define K kernel\nK void c() {}", ["a", "c"]),
+        (b"__global__ void a(int x); __device__ int b(); __global__ void c() {}", ["a", "c"]),
+    ],
+)
+def test_all_kernels_are_found(source: bytes, expected: list[str]) -> None:
+    """Kernels are found in every spelling, with attributes on either side, each once."""
+    assert list(kernel_names(source)) == expected
+
+
+def test_many_kernels_are_found_and_bounded() -> None:
+    """A generated source of thousands gives the first thousand, and a name is cut."""
+    source = b"".join(b"kernel void k%d(global int *a) { a[0] = 1; }\n" % number for number in range(3000))
+    assert list(kernel_names(source)) == [f"k{number}" for number in range(1000)]
+    assert next(kernel_names(b"kernel void " + b"k" * 5000 + b"() {}")) == "k" * 512
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"kernel ", b"void ", b"__attribute__((", b"))", b"(", b"#include ", b'"', b"\n", b"{"]
+        )
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read(parts: list[bytes]) -> None:
+    """Text of the words that are looked for never raises."""
+    assert all(kernel_names(b"".join(parts) * 50))

@@ -1,0 +1,83 @@
+"""Source text of kernels, OpenCL C and CUDA C++ alike: the names of the kernels that it declares.
+
+Text is not compiled, so conditionals are not followed, and a kernel that a macro makes is not seen. Work is
+bounded, as a source may hold thousands of words that begin like a declaration.
+"""
+
+import re
+from collections.abc import Container, Iterator, Mapping
+
+_READ_BYTES = 1_000_000
+_KERNELS = 1000
+_FAILURES = 64
+"""Qualifiers that begin no declaration of a kernel, after which no more are tried."""
+_DECLARATION_BYTES = 65_536
+_NAME_BYTES = 512
+_QUALIFIERS = (b"__kernel", b"kernel", b"__global__")
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*", re.MULTILINE)
+_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)", re.MULTILINE)
+_ATTRIBUTES = (b"__attribute__", b"__launch_bounds__")
+_MACROS_FOLLOWED = 4
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_TOKEN = re.compile(rb"[A-Za-z_]\w*|[^\s\w]")
+
+
+def kernel_names(source: bytes) -> Iterator[str]:
+    """The names of the kernels of a source, each once, in their order; reads no further than asked for.
+
+    Macros for a qualifier (``#define KERNEL __kernel``) and for a name (``#define KERNEL_NAME scan``) are
+    followed, whatever the conditionals around them say: the first definition counts.
+    """
+    text = _COMMENT.sub(b" ", source[:_READ_BYTES])
+    macros = {match[1]: match[2] for match in reversed(list(_DEFINE.finditer(text)))}
+    marks = {name for name, body in macros.items() if not set(_QUALIFIERS).isdisjoint(_WORD.findall(body))}
+    marks.update(_QUALIFIERS)
+    code = _DIRECTIVE.sub(b"", text)
+    qualified = re.compile(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))))
+    seen: set[str] = set()
+    place = failures = 0
+    while failures < _FAILURES and len(seen) < _KERNELS and (match := qualified.search(code, place)):
+        place = match.end()
+        declared = _declared(code, place, marks, is_void=match[1] is not None)
+        if declared is None:
+            failures += 1
+            continue
+        name, place = declared
+        shown = _expanded(name, macros)[:_NAME_BYTES].decode("ascii")
+        if shown not in seen:
+            seen.add(shown)
+            yield shown
+
+
+def _declared(code: bytes, start: int, marks: Container[bytes], *, is_void: bool) -> tuple[bytes, int] | None:
+    """The name that stands before the parameters of a declaration, from its qualifier on, and its end.
+
+    Attributes have parentheses, too, but the declaration goes on after them.
+    """
+    word, name, depth = b"", b"", 0
+    for match in _TOKEN.finditer(code, start, start + _DECLARATION_BYTES):
+        token = match[0]
+        if depth or (token == b"(" and word):
+            depth += (token == b"(") - (token == b")")
+            if not depth:
+                name = word if is_void and word not in (b"void", *_ATTRIBUTES) else b""
+        elif token in (b"{", b";") or token in _ATTRIBUTES:
+            if name or token in (b"{", b";"):
+                return (name, match.end()) if name else None
+            word = token
+        elif token in marks or not (word or _WORD.match(token)):
+            return None
+        elif _WORD.match(token):
+            is_void |= token == b"void"
+            word, name = token, b""
+    return None
+
+
+def _expanded(name: bytes, macros: Mapping[bytes, bytes]) -> bytes:
+    for _ in range(_MACROS_FOLLOWED):
+        body = macros.get(name, b"").strip()
+        if not _WORD.fullmatch(body):
+            break
+        name = body
+    return name
