@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -296,6 +296,7 @@ def test_the_beginning_of_a_key_finds_its_entries(name: str, tmp_path: Path) -> 
     for digits in (*((0, 1) if name != OWN else ()), 2, 4, 8, len(keys[0])):
         prefix = keys[0][:digits]
         assert {one.key for one in cache.find(prefix)} == {key for key in keys if key.startswith(prefix)}
+    assert not cache.find("zz") and not cache.find(f"{keys[0]}0")
 
 
 @every_system
@@ -335,6 +336,18 @@ def test_an_entry_that_vanished_since_the_scan(name: str, tmp_path: Path) -> Non
         cache.extract(first)
     kept = cache.remove(first, "--all")
     assert kept == (Kept() if name in _GONE_OR_CHANGED else GONE)
+
+
+@every_system
+def test_an_entry_of_another_cache_is_a_mistake(name: str, tmp_path: Path) -> None:
+    """What another cache scanned can be neither checked nor removed here."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    stranger = CacheEntry("another", first.key, first.path, 0, 0, 0)
+    with pytest.raises(TypeError):
+        cache.remove(stranger, "--all")
+    if not example.whole:
+        with pytest.raises(TypeError):
+            cache.check(stranger)
 
 
 @every_system
@@ -487,28 +500,59 @@ def test_an_unknown_field_is_refused_with_those_there_are(name: str, tmp_path: P
     assert all(field in str(refused.value) for field in load_system(name).wanted)
 
 
-_ENVIRONS: tuple[dict[str, str], ...] = (
-    {},
-    {"HOME": ""},
-    {"HOME": "me"},
-    {"XDG_CACHE_HOME": "me"},
-    {"PATH": "/usr/bin"},
-)
+def _all_asked(name: str, environ: Mapping[str, str]) -> list[tuple[list[str], list[str]]]:
+    """Of every place that an environment names, the problems and the keys of the entries."""
+    told = []
+    for location in load_system(name).locations(environ):
+        assert location.cache == name and location.decided_by
+        with suppress(CacheUnusableError):
+            keys = [entry.key for entry in _asked(load_system(name).open(location))]
+            told.append((list(location.problems), keys))
+    return told
+
+
+def _environs(name: str, place: str) -> list[dict[str, str]]:
+    """Environments in which one variable alone leads a system's programs to a place."""
+    isolation = load_system(name).isolation(Path("/private")).environment
+    variables = (variable for variable, value in isolation if value.startswith("/private"))
+    return [{variable: place} for variable in dict.fromkeys(("HOME", "XDG_CACHE_HOME", *variables))]
 
 
 @every_other
-@pytest.mark.parametrize("environ", _ENVIRONS)
 def test_an_environment_without_a_home_raises_nothing(
-    name: str, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is a place with its problems, or none; whatever there is can be asked everything."""
+    """There is a place with its problems, or none; also where a variable is empty or names no whole path."""
     monkeypatch.chdir(tmp_path)
-    system = load_system(name)
-    for location in system.locations(environ):
-        assert location.cache == name and location.decided_by
-        with suppress(CacheUnusableError):
-            _asked(system.open(location))
-    assert system.nowhere and system.title
+    for environ in ({}, {"PATH": "/usr/bin"}, *_environs(name, ""), *_environs(name, "me")):
+        _all_asked(name, environ)
+    assert load_system(name).nowhere and load_system(name).title
+
+
+@every_other
+def test_a_current_folder_that_is_gone_raises_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places that are named from there are told as they stand."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for environ in _environs(name, "me"):
+        _all_asked(name, environ)
+    for environ in _environs(name, str(tmp_path)):
+        _all_asked(name, {"HOME": "me", **environ})
+
+
+@needs_root
+@every_other
+def test_an_environment_that_names_what_may_not_be_entered(name: str, tmp_path: Path) -> None:
+    """The places it names are told with what is wrong with them, whether anything is there or not."""
+    tmp_path.chmod(0o700)
+    environs = _environs(name, f"{tmp_path}/place")
+    told = json.loads(as_nobody(lambda: json.dumps([_all_asked(name, environ) for environ in environs])))
+    for problems, keys in (one for places in told for one in places):
+        assert any("cannot be looked at" in one or "cannot be read" in one for one in problems), problems
+        assert not keys
 
 
 @every_other

@@ -31,14 +31,14 @@ def refusal(root: Path, environ: Mapping[str, str]) -> str:
         if root.exists() and not root.is_dir():
             return f"{root} is no folder, and a cache of libsycl is one; {_REMEDY}"
         blocked = next((one for one in root.parents if one.exists() and not one.is_dir()), None)
+        real = os.path.realpath(root)
+        homes = {os.path.realpath(one) for one in (environ.get("HOME"), _home()) if one}
     except (OSError, ValueError):
         return ""  # ``unreadable`` says so
     if blocked is not None:
         return f"{blocked} is no folder, so there can be none in it; {_REMEDY}"
-    real = os.path.realpath(root)
     if real == os.path.realpath("/"):
         return f"{root} is the root of the machine, which is not searched for a cache; {_REMEDY}"
-    homes = {os.path.realpath(one) for one in (environ.get("HOME"), _home()) if one}
     if real in homes:
         return f"{root} is the home folder, which is not searched for a cache; {_REMEDY}"
     return ""

@@ -1,7 +1,6 @@
 """Caches laid by the rules of cuda.core, and what lies in them against those rules."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,19 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.cuda_core import SYSTEM
-from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.outcomes import FindingKind, Kept, Location, Verdict
+from gpucache.errors import FormatError, UsageError
+from gpucache.outcomes import FindingKind, Verdict
 from tests.caches.cuda_core.build import HOUR_NS, PTX, kinds, lay, only, opened, place, temporary
 
 _NOW = 2 * 10**18
 _NAMES = st.sampled_from(["ab", "AB", "abc", "0f", "entries", "x" * 62, "0" * 62, "A" * 62, "\udcff", "é"])
 _PAYLOADS = st.binary(max_size=80) | st.integers(0, len(PTX)).map(lambda cut: PTX[:cut])
-
-
-def test_a_cache_that_does_not_exist_has_nothing(tmp_path: Path) -> None:
-    """And raises nothing."""
-    cache = opened(tmp_path / "none")
-    assert not list(cache.scan()) and not cache.find("ab") and not list(cache.leftovers())
 
 
 def test_a_location_counts_as_enabled_once_it_is_there(tmp_path: Path) -> None:
@@ -53,14 +46,6 @@ def test_a_relative_variable_is_complained_of() -> None:
     (location,) = SYSTEM.locations({"XDG_CACHE_HOME": "caches", "HOME": "/nowhere"})
     assert Path(location.root).is_absolute()
     assert any("set an absolute path" in problem for problem in location.problems)
-
-
-def test_what_is_no_folder_does_not_open(tmp_path: Path) -> None:
-    """With the remedy in the sentence."""
-    path = tmp_path / "file"
-    path.write_bytes(b"")
-    with pytest.raises(CacheUnusableError, match="name the folder"):
-        SYSTEM.open(Location("cuda.core", str(path), "--cache", enabled=True))
 
 
 @pytest.mark.parametrize(
@@ -119,17 +104,6 @@ def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path
     (tmp_path / folder).chmod(0o775)
     [checked] = opened(tmp_path).leftovers()
     assert kinds(checked) == [FindingKind.UNTRUSTED] and checked.entry == str(tmp_path / folder)
-
-
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="giving files away needs root")
-def test_an_entry_of_another_user_is_untrusted_and_left_to_its_owner(tmp_path: Path) -> None:
-    """Repair removes only what is one's own."""
-    path = place(tmp_path, b"key", PTX)
-    os.chown(path, 12345, 12345)
-    cache = opened(tmp_path)
-    checked = cache.check(only(cache))
-    assert kinds(checked) == [FindingKind.UNTRUSTED]
-    assert not cache.repair(checked, only(cache)).findings[0].repaired and path.exists()
 
 
 @pytest.mark.parametrize("parts", [("entries",), ("entries", "ab"), ("tmp",)])
@@ -192,52 +166,12 @@ def test_strange_files_beside_entries_are_told_and_left(tmp_path: Path) -> None:
     assert [kinds(one) for one in found] == [[FindingKind.LEFTOVER]] * 2
 
 
-def test_an_entry_that_changed_since_the_scan_stays(tmp_path: Path) -> None:
-    """Another process may have compiled it anew."""
-    path = place(tmp_path, b"key", PTX)
-    cache = opened(tmp_path)
-    entry = only(cache)
-    path.unlink()
-    assert "removed" in (cache.remove(entry, "--all") or Kept("")).reason
-    path.write_bytes(PTX + b"\n")
-    assert cache.remove(entry, "--all") == Kept() and path.exists()
-
-
-def test_an_entry_that_is_gone_does_not_count_as_checked(tmp_path: Path) -> None:
-    """It is neither sound nor wrong."""
-    path = place(tmp_path, b"key", PTX)
-    cache = opened(tmp_path)
-    entry = only(cache)
-    path.unlink()
-    assert not cache.check(entry).counts
-    with pytest.raises(FormatError):
-        cache.report(entry)
-
-
-def test_a_broken_entry_is_not_extracted(tmp_path: Path) -> None:
-    """The error names what is wrong."""
-    place(tmp_path, b"key", PTX[:-3])
-    with pytest.raises(FormatError, match="corrupt"):
-        opened(tmp_path).extract(only(opened(tmp_path)))
-
-
 def test_a_report_says_that_the_key_is_opaque(tmp_path: Path) -> None:
     """Besides what the binary is."""
     place(tmp_path, b"key", PTX)
     report = opened(tmp_path).report(only(opened(tmp_path)))
     assert ("architecture", "compute_90") in report.payload
     assert any("not stored" in field.value for field in report.key_fields)
-
-
-@pytest.mark.parametrize("digits", [1, 2, 3, 10, 64])
-def test_the_beginning_of_a_key_finds_its_entries(digits: int, tmp_path: Path) -> None:
-    """And those alone."""
-    for index in range(40):
-        place(tmp_path, bytes([index]), PTX)
-    cache = opened(tmp_path)
-    keys = {one.key for one in cache.scan()}
-    prefix = min(keys)[:digits]
-    assert {one.key for one in cache.find(prefix)} == {key for key in keys if key.startswith(prefix)}
 
 
 def test_without_a_key_the_answer_is_that_keys_are_opaque(tmp_path: Path) -> None:

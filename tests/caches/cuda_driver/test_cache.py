@@ -13,7 +13,7 @@ from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.layout import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.policy import Limits
-from gpucache.errors import FormatError, UsageError
+from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
 from tests.caches.cuda_driver.build import (
     HOUR_NS,
@@ -186,15 +186,6 @@ def test_folders_of_any_depth_end_the_walk(tmp_path: Path) -> None:
     assert dict(only(cache).fields)["files"] == "4"
 
 
-def test_nothing_is_repaired(tmp_path: Path) -> None:
-    """What the driver needs is not documented."""
-    tree(tmp_path / "jit")
-    (tmp_path / "jit" / "index").unlink()
-    cache = opened(tmp_path / "jit")
-    [checked] = cache.leftovers()
-    assert cache.repair(checked, None) == checked and not checked.findings[0].repaired
-
-
 def test_an_opaque_entry_is_not_extracted(tmp_path: Path) -> None:
     """Its report says why."""
     cache = opened(tree(tmp_path / "jit"))
@@ -208,12 +199,6 @@ def test_no_key_is_explained(enabled: bool, verdict: Verdict, tmp_path: Path) ->
     """They are opaque, or not asked for."""
     [reach] = opened(tmp_path, enabled=enabled).explain({})
     assert reach.verdict is verdict and not reach.hit
-
-
-def test_a_field_is_refused(tmp_path: Path) -> None:
-    """There is none."""
-    with pytest.raises(UsageError, match="no field 'source'"):
-        list(opened(tmp_path).explain({"source": (b"x",)}))
 
 
 def _home(root: Path) -> None:
@@ -344,16 +329,6 @@ def test_what_is_written_while_it_is_emptied_stays(tmp_path: Path) -> None:
     young = binary(tmp_path / "jit", 2, 100, NOW + SECOND_NS)
     assert not clear(tmp_path / "jit", NOW).count
     assert [path for path in (tmp_path / "jit").rglob("*") if path.is_file()] == [young]
-
-
-def test_one_that_is_gone_stays_gone(tmp_path: Path) -> None:
-    """It neither counts as checked nor as removed."""
-    cache = opened(tree(tmp_path / "jit"))
-    entry = only(cache)
-    (tmp_path / "jit").rename(tmp_path / "moved")
-    assert not cache.check(entry).counts
-    kept = cache.remove(entry, "--all")
-    assert kept is not None and "removed since the scan" in kept.reason
 
 
 @given(paths=st.lists(st.tuples(st.lists(_PART, min_size=1, max_size=4), st.integers(0, 3)), max_size=8))

@@ -8,9 +8,8 @@ import pytest
 from gpucache.caches import cuda_driver
 from gpucache.caches.cuda_driver import SYSTEM
 from gpucache.caches.mounts import Mount
-from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
-from tests.caches.cuda_driver.build import file, only, tree
+from tests.caches.cuda_driver.build import file, tree
 
 
 def _location(environ: Mapping[str, str]) -> Location:
@@ -109,18 +108,3 @@ def test_other_trees_are_not_recognised(paths: tuple[str, ...], tmp_path: Path) 
         file(tmp_path, path)
     assert not SYSTEM.recognises(tmp_path)
     assert not SYSTEM.recognises(tmp_path / "none")
-
-
-def test_a_location_opens_there_or_not(tmp_path: Path) -> None:
-    """One that is there has its entry."""
-    place = Location("cuda", str(tmp_path / "jit"), "--cache", enabled=True)
-    assert not list(SYSTEM.open(place).scan())
-    tree(tmp_path / "jit")
-    assert only(SYSTEM.open(place)).path == str(tmp_path / "jit")
-
-
-def test_what_is_no_folder_does_not_open(tmp_path: Path) -> None:
-    """With the remedy in the sentence."""
-    path = file(tmp_path, "file")
-    with pytest.raises(CacheUnusableError, match="name the folder"):
-        SYSTEM.open(Location("cuda", str(path), "--cache", enabled=True))

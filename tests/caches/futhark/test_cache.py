@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucache.caches.futhark import SYSTEM
 from gpucache.errors import CacheUnusableError, FormatError
-from gpucache.outcomes import CacheEntry, Checked, FindingKind, Kept, Location
+from gpucache.outcomes import Checked, FindingKind, Location
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
 
 _PARTIAL = ".futhark-0123456789abcdef.gpucache-tmp"
@@ -55,13 +55,6 @@ def test_times_of_an_entry(file: Path) -> None:
     assert (only_entry(file).created_ns, only_entry(file).last_used_ns) == (3_000, 5_000)
     os.utime(file, ns=(1_000, 3_000))
     assert only_entry(file).last_used_ns == 3_000
-
-
-def test_looking_leaves_the_access_time_alone(file: Path) -> None:
-    """Neither a scan nor a check counts as use."""
-    os.utime(file, ns=(1_000, 3_000))
-    _check(file)
-    assert file.stat().st_atime_ns == 1_000
 
 
 def test_a_folder_holds_its_cache_files(file: Path) -> None:
@@ -124,18 +117,6 @@ def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
         list(open_cache(tmp_path / "file" / "foo.cache").scan())
 
 
-def test_entries_are_found_by_their_key(file: Path) -> None:
-    """A few digits select, others do not."""
-    cache = open_cache(file)
-    assert [entry.key for entry in cache.find(KEY.hex()[:6])] == [KEY.hex()]
-    assert cache.find("zz") == []
-
-
-def test_a_sound_file_has_no_finding(file: Path) -> None:
-    """Nothing is wrong with what Futhark wrote."""
-    assert _check(file) == Checked(KEY.hex())
-
-
 @pytest.mark.parametrize("size", range(0, 48 + len(PTX), 7))
 def test_every_truncation_is_found(file: Path, size: int) -> None:
     """A file cut anywhere is truncated."""
@@ -184,14 +165,6 @@ def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
     assert _kinds(_check(_write(file.parent / "prog.cache", file_bytes()))) == []
 
 
-def test_a_file_that_vanished_is_not_counted(file: Path) -> None:
-    """A file that its program removed meanwhile is no finding."""
-    cache, entry = open_cache(file), only_entry(file)
-    file.unlink()
-    checked = cache.check(entry)
-    assert (checked.counts, checked.findings) == (False, ())
-
-
 def test_a_report_has_the_header_and_the_payload(file: Path) -> None:
     """The whole key, and the part of it that Futhark compares."""
     report = open_cache(file).report(only_entry(file))
@@ -226,23 +199,6 @@ def test_the_payload_comes_out(file: Path) -> None:
     _write(file, file_bytes(payload=PTX[:-2]))
     with pytest.raises(FormatError, match="broken"):
         open_cache(file).extract(only_entry(file))
-
-
-def test_a_removed_file_is_gone(file: Path) -> None:
-    """Nothing else is."""
-    cache = open_cache(file)
-    assert cache.remove(only_entry(file), "test") is None
-    assert not file.exists()
-    assert (file.parent / "foo.fut").exists()
-    assert cache.settle() == ()
-
-
-def test_a_file_that_changed_is_kept(file: Path) -> None:
-    """A program that wrote it since the scan keeps it."""
-    entry = only_entry(file)
-    _write(file, file_bytes() + b"longer")
-    assert open_cache(file).remove(entry, "test") == Kept()
-    assert file.exists()
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"FUTHARK1" + bytes(60)])
@@ -305,13 +261,6 @@ def test_nothing_else_is_removed_as_a_leftover(file: Path) -> None:
     for path in (file, file.parent / "foo.fut", file.parent / "x" / ".." / _PARTIAL):
         assert cache.repair(Checked(str(path), counts=False), None).findings == ()
     assert file.exists()
-
-
-def test_an_entry_of_another_cache_is_a_mistake(file: Path) -> None:
-    """What another cache scanned cannot be checked here."""
-    stranger = CacheEntry("sycl", "k", "p", 0, 0, 0)
-    with pytest.raises(TypeError):
-        open_cache(file).check(stranger)
 
 
 @given(st.binary(max_size=100) | st.binary(max_size=80).map(lambda rest: file_bytes()[:40] + rest))

@@ -13,12 +13,6 @@ from gpucache.outcomes import FindingKind
 from tests.caches.pocl import build
 
 
-def test_a_cache_that_is_not_there_has_nothing(tmp_path: Path) -> None:
-    """Where PoCL has made nothing yet there are no entries and no leftovers."""
-    cache = build.cache(tmp_path / "absent")
-    assert (list(cache.scan()), cache.find("00"), list(cache.leftovers())) == ([], [], [])
-
-
 def test_a_program_is_an_entry(tmp_path: Path) -> None:
     """Kernels, target, size and times of a program are told."""
     build.program(tmp_path, kernels=["vecadd", "twice", "rev"])
@@ -113,30 +107,6 @@ def test_an_extraction_gives_the_bitcode(tmp_path: Path) -> None:
     for ask in (cache.extract, cache.report):
         with pytest.raises(FormatError, match="verify"):
             ask(entry)
-
-
-def test_a_program_that_is_gone_raises_format_error(tmp_path: Path) -> None:
-    """What was removed since the scan is said to be gone."""
-    folder = build.program(tmp_path)
-    cache = build.cache(tmp_path)
-    [entry] = cache.scan()
-    folder.rename(tmp_path / "elsewhere")
-    for ask in (cache.extract, cache.report):
-        with pytest.raises(FormatError, match="cannot be read"):
-            ask(entry)
-    assert not cache.check(entry).counts
-
-
-def test_reading_leaves_all_times_alone(tmp_path: Path) -> None:
-    """A scan, a check and a report change no time that eviction goes by."""
-    build.program(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    cache = build.cache(tmp_path)
-    for entry in cache.scan():
-        cache.check(entry)
-        cache.report(entry)
-    list(cache.leftovers())
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_spirv_alone_is_a_program_too(tmp_path: Path) -> None:

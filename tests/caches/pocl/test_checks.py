@@ -25,13 +25,6 @@ def _kernel(folder: Path, name: str = "vecadd") -> Path:
     return folder / name / build.SMALL / f"{name}.so"
 
 
-def test_a_sound_program_has_no_findings(tmp_path: Path) -> None:
-    """What PoCL left whole is called sound, and counts."""
-    build.program(tmp_path, kernels=["vecadd", "twice"])
-    checked = _check(tmp_path)
-    assert (checked.findings, checked.notes, checked.counts) == ((), (), True)
-
-
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
@@ -185,16 +178,3 @@ def test_asking_twice_finds_it_done(tmp_path: Path) -> None:
     checked = cache.check(entry)
     assert cache.repair(checked, entry).findings[0].repaired
     assert cache.repair(checked, entry).findings[0].repaired
-
-
-def test_a_program_that_was_built_again_meanwhile_is_not_removed(tmp_path: Path) -> None:
-    """What was wrong at the check and is sound at the repair stays."""
-    folder = build.program(tmp_path)
-    (folder / "program.bc").write_bytes(b"")
-    cache = build.cache(tmp_path)
-    [entry] = cache.scan()
-    checked = cache.check(entry)
-    (folder / "program.bc").write_bytes(build.bitcode())
-    cache.repair(checked, entry)
-    assert (folder / "program.bc").read_bytes() == build.bitcode()
-    assert _kernel(folder).exists()

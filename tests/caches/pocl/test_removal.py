@@ -44,16 +44,6 @@ def test_a_program_that_was_used_since_the_scan_stays(tmp_path: Path) -> None:
     assert folder.exists()
 
 
-def test_a_program_that_was_replaced_since_the_scan_stays(tmp_path: Path) -> None:
-    """Another program file in its place is another program."""
-    folder = build.program(tmp_path)
-    cache = build.cache(tmp_path)
-    [entry] = cache.scan()
-    (folder / "new").write_bytes(build.bitcode())
-    (folder / "new").replace(folder / "program.bc")
-    assert cache.remove(entry, "test") == Kept()
-
-
 @pytest.mark.parametrize(("age_ns", "stays"), [(59 * 10**9, True), (61 * 10**9, False)])
 def test_a_program_of_this_minute_stays(tmp_path: Path, age_ns: int, stays: bool) -> None:
     """What was used within the last minute may be about to be read, and is kept with the reason."""
@@ -79,15 +69,6 @@ def test_a_program_with_a_users_file_in_its_folder_stays(name: str, tmp_path: Pa
     assert kept is not None and name in kept.reason and kept.reason == entry.stays
     assert not any(one.repaired for one in cache.repair(cache.check(entry), entry).findings)
     assert (folder / name).read_text() == "dear diary"
-
-
-def test_what_is_gone_already_is_said_to_be_so(tmp_path: Path) -> None:
-    """Two evictions at once end well."""
-    build.program(tmp_path)
-    cache = build.cache(tmp_path)
-    [entry] = cache.scan()
-    assert cache.remove(entry, "test") is None
-    assert cache.remove(entry, "test") == Kept("it was removed since the scan", gone=True)
 
 
 def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> None:

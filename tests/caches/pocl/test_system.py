@@ -91,12 +91,6 @@ def test_a_place_that_cannot_be_written_means_no_programs(
         assert any(words in problem for problem in location.problems)
 
 
-def test_an_absent_place_opens_empty(tmp_path: Path) -> None:
-    """A cache that PoCL has not made yet is opened and holds nothing."""
-    [location] = SYSTEM.locations({"POCL_CACHE_DIR": str(tmp_path / "new")})
-    assert list(SYSTEM.open(location).scan()) == []
-
-
 def test_opening_tells_the_problems_of_a_named_place(tmp_path: Path) -> None:
     """A place that somebody named is looked at, too."""
     tmp_path.chmod(0o777)
@@ -148,14 +142,6 @@ def test_other_folders_are_not_recognised(tmp_path: Path, make: Callable[[Path],
     """Empty folders, names without programs, links and other people's files are no cache."""
     make(tmp_path)
     assert not SYSTEM.recognises(tmp_path)
-
-
-def test_files_and_nothing_are_not_recognised(tmp_path: Path) -> None:
-    """What is no folder raises nothing."""
-    (tmp_path / "file").touch()
-    assert not SYSTEM.recognises(tmp_path / "file")
-    assert not SYSTEM.recognises(tmp_path / "absent")
-    assert not SYSTEM.recognises(Path("\0"))
 
 
 def test_isolation_moves_the_cache_and_turns_it_on(tmp_path: Path) -> None:

@@ -36,17 +36,6 @@ def test_an_entry_as_it_is_scanned(root: Path, key: str) -> None:
     assert entry.size_bytes >= 3 * 512
 
 
-def test_a_sound_entry(root: Path, key: str) -> None:
-    """A sound entry has no finding and gives its binary; looking at it leaves its access time alone."""
-    folder = write(root, key)
-    os.utime(folder / "binary", (300, 200))
-    cache = opened(root)
-    checked = cache.check(only(cache))
-    assert (checked.findings, checked.notes, checked.counts) == ((), (), True)
-    assert cache.extract(only(cache)) == binary()
-    assert (folder / "binary").stat().st_atime == 300
-
-
 def test_a_report(root: Path, key: str, tmp_path: Path) -> None:
     """A report has the source, each header with what became of it, and the log."""
     same, changed = header(tmp_path / "a.h", b"a"), header(tmp_path / "b.h", b"b")
@@ -246,24 +235,6 @@ def test_what_lies_among_the_entries(root: Path) -> None:
     assert checked.findings[0].kind is FindingKind.LEFTOVER
     assert cache.repair(checked, None) == checked
     assert (root / "notes.txt").exists()
-
-
-def test_an_entry_that_is_gone(root: Path, key: str) -> None:
-    """An entry that was removed since the scan is noted, and not counted as sound."""
-    write(root, key)
-    cache = opened(root)
-    entry = only(cache)
-    assert cache.remove(entry, "test") is None
-    checked = cache.check(entry)
-    assert (checked.findings, checked.counts) == ((), False)
-    assert "removed" in checked.notes[0]
-
-
-def test_entries_are_found_by_their_first_digits(root: Path, key: str) -> None:
-    """The first digits of a key give the entries that have them."""
-    write(root, key)
-    write(root, "f" * 32)
-    assert [entry.key for entry in opened(root).find(key[:4])] == [key]
 
 
 def test_a_binary_of_a_gigabyte_is_not_looked_into(root: Path, key: str) -> None:

@@ -24,15 +24,6 @@ def _locked(root: Path, age_s: int) -> Path:
     return lock
 
 
-def test_an_entry_is_removed_whole(root: Path, key: str) -> None:
-    """A removal takes one entry's folder, leaves the others, and gives the lock back."""
-    write(root, key)
-    write(root, "f" * 32)
-    cache = opened(root)
-    assert cache.remove(cache.find(key)[0], "test") is None
-    assert [path.name for path in root.iterdir()] == ["f" * 32]
-
-
 @pytest.mark.parametrize("name", ["binary", "info"])
 def test_an_entry_that_changed_stays(root: Path, key: str, name: str) -> None:
     """An entry that was written again since the scan is not removed."""
@@ -195,19 +186,6 @@ def test_a_repair_that_is_held_up_says_why(root: Path, key: str) -> None:
     (finding,) = cache.repair(found, entry).findings
     assert not finding.repaired
     assert "lock is held" in finding.detail
-
-
-def test_a_repair_of_what_was_mended_since_does_nothing(root: Path, key: str) -> None:
-    """An entry that PyOpenCL wrote anew since the check is left alone."""
-    folder = write(root, key)
-    sound = (folder / "binary").read_bytes()
-    (folder / "binary").write_bytes(b"")
-    cache = opened(root)
-    entry = only(cache)
-    found = cache.check(entry)
-    (folder / "binary").write_bytes(sound)
-    assert cache.repair(found, entry) == found
-    assert folder.exists()
 
 
 def test_what_is_called_like_the_lock_and_holds_something_stays(root: Path, key: str) -> None:

@@ -31,13 +31,6 @@ from tests.caches.rocfft.build import (
 _PLAIN_TABLE = f"CREATE TABLE cache_v1 ({', '.join(COLUMNS)})"
 
 
-def test_nothing_is_wrong_with_a_sound_database(tmp_path: Path) -> None:
-    """A database as rocFFT makes it has no finding, nor has any of its rows."""
-    path = database(tmp_path / "c.db", [row(), row(arch="gfx942")])
-    assert file_findings(path) == []
-    assert row_findings(path) == []
-
-
 def test_junk_is_corrupt(tmp_path: Path) -> None:
     """A file that is no database is a finding that says what becomes of the program."""
     (tmp_path / "c.db").write_bytes(b"junk" * 1000)

@@ -83,14 +83,6 @@ def test_the_key_is_of_the_framed_primary_key(tmp_path: Path) -> None:
     assert entry.key == hashlib.sha256(framed).hexdigest()
 
 
-def test_entries_are_found_by_the_beginning_of_their_key(tmp_path: Path) -> None:
-    """Four digits of a key select its entry alone."""
-    cache = opened(database(tmp_path / "c.db", ROWS))
-    entry = next(iter(cache.scan()))
-    assert cache.find(entry.key[:12]) == [entry]
-    assert cache.find("0" * 64) == []
-
-
 def test_all_rows_of_a_large_table_are_read(tmp_path: Path) -> None:
     """A table of many more rows than are read at once is read whole, each row once."""
     rows = [row(f"kernel_{number}") for number in range(1000)]
@@ -121,15 +113,6 @@ def test_unsound_code_is_not_extracted(tmp_path: Path) -> None:
     cache = opened(database(tmp_path / "c.db", [row(data=code("gfx908"))]))
     with pytest.raises(FormatError, match="gfx908"):
         cache.extract(next(cache.scan()))
-
-
-def test_a_missing_or_empty_file_has_no_entries(tmp_path: Path) -> None:
-    """Neither a file that is not there nor one of no bytes has entries or findings."""
-    (tmp_path / "empty.db").touch()
-    for name in ("missing.db", "empty.db"):
-        assert read_all(tmp_path / name) == 0
-        assert not list(opened(tmp_path / name).leftovers())
-    assert [entry.name for entry in tmp_path.iterdir()] == ["empty.db"]
 
 
 def test_a_database_without_the_table_has_no_entries(tmp_path: Path) -> None:
@@ -301,14 +284,6 @@ def test_a_locked_database_is_not_said_to_be_damaged(tmp_path: Path, monkeypatch
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(CacheUnusableError, match="locked"):
             list(opened(path).scan())
-
-
-def test_an_entry_of_another_cache_is_refused(tmp_path: Path) -> None:
-    """Handing over somebody else's entry is a mistake of the caller."""
-    path = database(tmp_path / "c.db", ROWS)
-    entry = next(opened(path).scan())
-    with pytest.raises(TypeError):
-        opened(path).check(type(entry)("other", "k", "p", 1, 1, 1))
 
 
 def test_a_log_of_a_file_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from gpucache.caches.rocfft.names import decode
 from gpucache.outcomes import Location
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
+from tests.unprivileged import as_nobody, needs_root
 
 
 def where(environ: dict[str, str]) -> list[tuple[str, str]]:
@@ -70,6 +71,14 @@ def test_system_databases_lie_beside_the_library(library: Path, variable: str) -
             "rocfft/rocfft_kernel_cache_gfx942.db",
         )
     ]
+
+
+@needs_root
+def test_a_library_in_a_folder_that_may_not_be_entered_has_no_database(library: Path, tmp_path: Path) -> None:
+    """Whether it is there cannot be known, and nothing raises."""
+    tmp_path.chmod(0o700)
+    environ = {"LD_LIBRARY_PATH": str(library), "ROCM_PATH": str(library.parent)}
+    assert as_nobody(lambda: str(len(SYSTEM.locations(environ)))) == "0"
 
 
 def test_a_database_without_the_library_is_not_the_systems(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ from tests.caches.sycl.build import (
 )
 
 _INTEL = b"Intel(R) OpenCL/Some CPU/OpenCL 3.0/1"
-
-
-def test_a_sound_entry_has_no_findings(tmp_path: Path) -> None:
-    """Hashes, frames, binary and place all fit."""
-    put(tmp_path)
-
-    assert told(tmp_path) == []
 
 
 def _trailing_source(folder: Path) -> None:
@@ -296,29 +288,6 @@ def test_kernel_compiler_entries_cannot_be_held_against_their_key(tmp_path: Path
     assert "stores no key" in first.notes[0]
     assert first.findings == ()
     assert [finding.kind for finding in second.findings] == ["truncated", "superseded"]
-
-
-def test_what_was_removed_meanwhile_is_a_note(tmp_path: Path) -> None:
-    """It is not counted."""
-    folder = put(tmp_path)
-    cache = opened(tmp_path)
-    (entry,) = cache.scan()
-    for path in folder.iterdir():
-        path.unlink()
-
-    checked = cache.check(entry)
-
-    assert (checked.findings, checked.counts, len(checked.notes)) == ((), False, 1)
-
-
-def test_checking_leaves_the_cache_as_it_is(tmp_path: Path) -> None:
-    """Bytes, names and access times."""
-    folder = put(tmp_path, replace(Made(), compiled=b"x"))
-    os.utime(folder / "0.src", ns=(1, 1))
-
-    told(tmp_path)
-
-    assert (folder / "0.src").stat().st_atime_ns == 1
 
 
 def test_a_folder_at_rest_is_listed_once_for_all_its_copies(

@@ -134,18 +134,6 @@ def test_a_lock_on_the_one_that_would_move_keeps_it(tmp_path: Path) -> None:
     assert len(names(folder)) == 3
 
 
-def test_a_changed_entry_stays(tmp_path: Path) -> None:
-    """It was written anew since the scan."""
-    folder = put(tmp_path)
-    cache = opened(tmp_path)
-    (entry,) = cache.scan()
-    (folder / "0.bin").unlink()
-    (folder / "0.bin").write_bytes(Made(compiled=spirv("new")).binary)
-
-    assert cache.remove(entry, "a test") is not None
-    assert (folder / "0.bin").exists()
-
-
 def test_what_is_gone_is_kept_with_a_reason(tmp_path: Path) -> None:
     """Removing twice is no error."""
     put(tmp_path)

@@ -65,28 +65,6 @@ def test_an_access_time_of_the_file_counts_where_it_tells_of_a_read(tmp_path: Pa
     assert entry.last_used_ns == later
 
 
-def test_a_scan_leaves_access_times_alone(tmp_path: Path) -> None:
-    """Or it would keep everything from being evicted."""
-    folder = put(tmp_path)
-    os.utime(folder / "0.bin", ns=(NOW_NS, NOW_NS))
-
-    list(opened(tmp_path).scan())
-
-    assert (folder / "0.bin").stat().st_atime_ns == NOW_NS
-
-
-def test_entries_are_found_by_the_first_digits(tmp_path: Path) -> None:
-    """The key begins with the hash of the image."""
-    put(tmp_path, Made(image=spirv("a")))
-    put(tmp_path, Made(image=spirv("b")))
-    cache = opened(tmp_path)
-    keys = [entry.key for entry in cache.scan()]
-
-    assert [[entry.key for entry in cache.find(key[:6])] for key in keys] == [[key] for key in keys]
-    assert [entry.key for entry in cache.find(keys[0])] == [keys[0]]
-    assert cache.find(keys[0] + "1") == []
-
-
 def test_a_number_behind_the_digits_names_one_entry(tmp_path: Path) -> None:
     """Behind all of them, as inspect prints the key, or some."""
     folder = put(tmp_path)
@@ -143,13 +121,6 @@ def test_a_linked_file_is_not_read(tmp_path: Path) -> None:
     assert "is a link" in str(entry.damage)
 
 
-def test_a_root_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
-    """And nothing else to say."""
-    cache = opened(tmp_path / "none")
-
-    assert (list(cache.scan()), list(cache.leftovers()), cache.settle()) == ([], [], [])
-
-
 def test_kernel_compiler_entries_are_opaque(tmp_path: Path) -> None:
     """They have no .src."""
     folder = kernel_folder(tmp_path)
@@ -188,15 +159,6 @@ def test_a_report_of_kernel_compiler_says_what_is_unknown(tmp_path: Path) -> Non
     assert "not stored by a kernel_compiler binary" in cache.report(entry).key_fields[0].value
 
 
-def test_extract_gives_the_binary(tmp_path: Path) -> None:
-    """Without the frame around it."""
-    put(tmp_path)
-    cache = opened(tmp_path)
-    (entry,) = cache.scan()
-
-    assert cache.extract(entry) == Made().payload
-
-
 def test_extract_refuses_what_is_not_sound(tmp_path: Path) -> None:
     """The reason is told."""
     put(tmp_path, replace(Made(), compiled=spirv("k")[:-2]))
@@ -205,17 +167,6 @@ def test_extract_refuses_what_is_not_sound(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match="is not sound: its binary is broken"):
         cache.extract(entry)
-
-
-def test_what_is_gone_is_a_format_error(tmp_path: Path) -> None:
-    """Another program may remove it at any time."""
-    folder = put(tmp_path)
-    cache = opened(tmp_path)
-    (entry,) = cache.scan()
-    (folder / "0.bin").unlink()
-
-    with pytest.raises(FormatError, match="changed or is gone"):
-        cache.report(entry)
 
 
 def test_a_long_device_string_is_cut_for_showing(tmp_path: Path) -> None:

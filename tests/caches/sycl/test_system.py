@@ -6,9 +6,8 @@ import pytest
 
 from gpucache.caches.sycl import SYSTEM
 from gpucache.caches.sycl.environment import SyclLocation
-from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
-from tests.caches.sycl.build import kernel_folder, put
+from tests.caches.sycl.build import kernel_folder
 
 
 def _at(environ: dict[str, str]) -> Location:
@@ -125,13 +124,6 @@ def test_tracing_covers_disk_memory_and_kernel_compiler() -> None:
     assert SYSTEM.tracing == {"SYCL_CACHE_TRACE": "7"}
 
 
-def test_a_folder_of_hashes_with_entries_is_recognised(tmp_path: Path) -> None:
-    """By its form, whatever its name."""
-    put(tmp_path)
-
-    assert SYSTEM.recognises(tmp_path)
-
-
 def test_kernel_compiler_alone_is_recognised(tmp_path: Path) -> None:
     """Its folder has a name of its own."""
     kernel_folder(tmp_path)
@@ -156,11 +148,3 @@ def test_other_folders_and_files_are_not_recognised(tmp_path: Path) -> None:
     assert not any(
         SYSTEM.recognises(path) for path in (tmp_path, tmp_path / "file", tmp_path / "none", Path("a\0b"))
     )
-
-
-def test_a_file_cannot_be_opened_as_a_cache(tmp_path: Path) -> None:
-    """The error names it."""
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(CacheUnusableError, match="is no folder"):
-        SYSTEM.open(Location("sycl", str(tmp_path / "file"), "--cache", enabled=True))
