@@ -34,9 +34,9 @@ _CLI = frozenset(
         "manifest",
         "probe",
         "engine",
+        "bench",
         "render",
         "assembly",
-        "jobs",
         "exports",
         "caches.surroundings",
         "examples",
@@ -71,12 +71,12 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "store.interface",
         }
     ),
+    "bench": frozenset({"leaves", "engine", "backends.interface", "caches.surroundings"}),
+    # The processes of starts put their parts together from plain values.
+    "bench.samples": frozenset({"leaves", "settings", "assembly", "engine", "backends"}),
     "render": frozenset({"model", "outcomes", "units"}),
     "assembly": frozenset(
         {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
-    ),
-    "jobs": frozenset(
-        {"leaves", "settings", "assembly", "engine", "backends", "caches.interface", "store.interface"}
     ),
     "exports": frozenset({"leaves", "caches", "backends"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),

@@ -46,7 +46,8 @@ class Plain:
 PLAIN = (
     Plain(OWN, "GPUCACHE_DIR", "~cache/gpucache", "v1/entries"),
     Plain("intel-neo", "NEO_CACHE_DIR", "~cache/neo_compiler_cache"),
-    Plain("mesa", "MESA_SHADER_CACHE_DIR", "~cache/mesa_shader_cache"),
+    # Mesa's database notes in its index when an entry was last used.
+    Plain("mesa", "MESA_SHADER_CACHE_DIR", "~cache/mesa_shader_cache", rewritten="*mesa_cache.idx"),
     Plain("amd-comgr", "AMD_COMGR_CACHE_DIR", "~cache/comgr"),
     Plain("miopen", "MIOPEN_CUSTOM_CACHE_DIR", "~cache/miopen"),
     Plain("triton", "TRITON_CACHE_DIR", ".triton/cache"),
@@ -172,6 +173,10 @@ class KnownCaches:
                 if not name.endswith(_NO_ENTRIES)
             }
         return held
+
+    def place_of(self, name: str, environ: Mapping[str, str]) -> str:
+        """Where the programs of a system keep their cache in an environment; empty for nowhere."""
+        return next((location.root for location in load_system(name).locations(environ)), "")
 
     def root_of(self, path: Path) -> Path | None:
         """The root of the known cache that a folder lies in; None for any other folder."""

@@ -1,5 +1,6 @@
 """``gpucache bench``: start-up with and without the cache."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,7 @@ from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
-    from gpucache.engine.bench import Extent
-    from gpucache.engine.warm.plan import WarmItem
+    from gpucache.bench.plan import Extent, Planned
     from gpucache.model import Device
     from gpucache.outcomes import BenchCase
 
@@ -124,40 +124,44 @@ def bench(
         from gpucache.cli.fingerprint import check_export
 
         check_export(file)
+    from gpucache.bench.plan import Extent
+
     if given().command:
         _refuse_beside_command(bool(named.anything or targets or against), as_is=as_is)
-        from gpucache.cli.bench_command import bench_command
+        from gpucache.bench.commands import Command
+        from gpucache.caches.surroundings import KnownCaches
 
-        case = bench_command(
-            runs=runs or PAIRS,
-            budget=budget,
-            timeout=timeout,
-            prepare=prepare,
-            same_output=same_output,
-            as_is=as_is,
-        )
-        _finish([case], fail_below, file, None)
+        around = KnownCaches(given().environment())
+        command = Command(given().command, around, timeout, prepare or "", same_output, as_is)
+        _finish(_run([command.plan()], Extent(runs, budget)), fail_below, file, None)
         return
     _refuse_without_command(bool(prepare or same_output or as_is))
-    _programs(named, targets, _extent(runs, budget, against), timeout, fail_below, file)
+    _programs(named, targets, against, Extent(runs, budget), timeout, fail_below, file)
 
 
 def _programs(
     named: Named,
     targets: tuple[str, ...],
+    against: tuple[str, ...],
     extent: "Extent",
     timeout: float,
     fail_below: float | None,
     file: Path | None,
 ) -> None:
+    from gpucache.assembly import backends
+    from gpucache.bench.sources import Sources
     from gpucache.cli.warm import machine_for, plan
+    from gpucache.engine.pool import Bounds
+    from gpucache.outcomes import Arm
 
     specs = read_programs(named)
     devices = machine_for(specs, targets).devices
     items = plan(specs, targets, devices)
     nothing = bool(items) and all(item.request is None for item in items)
+    peers = tuple(Arm(name) for name in dict.fromkeys(against))
+    sources = Sources(Bounds(timeout_s=timeout), backends(), os.environ, peers)
     _finish(
-        _run(items, extent, timeout), fail_below, file, devices,
+        _run(list(sources.plan(items)), extent), fail_below, file, devices,
         otherwise=ExitCode.NOTHING_ATTEMPTED if nothing else None,
     )  # fmt: skip
 
@@ -192,28 +196,17 @@ def _refuse_without_command(asked: bool) -> None:
         raise UsageError("--prepare, --same-output and --as-is are for a command; give one after '--'")
 
 
-def _extent(runs: int | None, budget: float | None, against: tuple[str, ...]) -> "Extent":
-    from gpucache.engine.bench import Extent
-    from gpucache.outcomes import Arm
-
-    return Extent(runs, budget, tuple(Arm(name) for name in dict.fromkeys(against)))
-
-
-def _run(items: "list[WarmItem]", extent: "Extent", timeout: float) -> "list[BenchCase]":
-    from gpucache.assembly import backends
-    from gpucache.engine.bench import run_bench
-    from gpucache.engine.pool import Bounds
-    from gpucache.jobs import bench_workers
+def _run(plan: "Sequence[Planned]", extent: "Extent") -> "list[BenchCase]":
+    from gpucache.bench.run import run_bench
     from gpucache.render.progress import display
 
     cases: list[BenchCase] = []
     with display(quiet=given().quiet or given().json) as bar:
 
         def progress(sentence: str) -> None:
-            bar.show(len(cases), len(items), sentence)
+            bar.show(len(cases), len(plan), sentence)
 
-        bounds = Bounds(timeout_s=timeout)
-        for case in run_bench(items, bench_workers(), bounds, backends(), extent, progress=progress):
+        for case in run_bench(plan, extent, progress=progress):
             cases.append(case)
     return cases
 
@@ -227,7 +220,7 @@ def _finish(
     otherwise: int | None = None,
 ) -> None:
     """Show, export and judge what was measured, and leave."""
-    from gpucache.engine.verdicts import below
+    from gpucache.bench.compare import below
     from gpucache.outcomes import BenchVerdict
     from gpucache.render import exports, timings
 

@@ -12,9 +12,9 @@ RUNS = 15
 
 def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     """Time the suite that comes with gpucache on each OpenCL device, and leave."""
-    from gpucache.engine.checked import BACKEND, CheckedJob, plan_checked, run_checked
+    from gpucache.bench.checked import BACKEND, CheckedJob, plan_checked, run_checked
+    from gpucache.bench.samples import time_checks
     from gpucache.examples import checks_path
-    from gpucache.jobs import time_checks
     from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
     from gpucache.render import checked
     from gpucache.render.progress import display

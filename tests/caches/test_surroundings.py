@@ -112,6 +112,15 @@ def test_what_a_hit_rewrites_is_no_entry(tmp_path: Path) -> None:
     assert list(held["jax"]) == ["jit_f-1-cache"]
 
 
+def test_mesas_index_is_no_entry(tmp_path: Path) -> None:
+    """Mesa's database notes there when an entry was last used; a new one makes the database larger."""
+    for name in ("mesa_cache.db", "mesa_cache.idx"):
+        (tmp_path / "part0").mkdir(exist_ok=True)
+        (tmp_path / "part0" / name).write_bytes(b"MESA_DB")
+    held = snapshot({"MESA_SHADER_CACHE_DIR": str(tmp_path)}, private=False)
+    assert list(held["mesa"]) == ["part0/mesa_cache.db"]
+
+
 def test_a_known_cache_that_is_filled_again_is_another(tmp_path: Path) -> None:
     """Entries of the same key and size are told apart by the time they were written."""
     environment = {"SYCL_CACHE_DIR": str(tmp_path), "SYCL_CACHE_PERSISTENT": "1"}

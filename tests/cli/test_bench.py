@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.engine import bench
+from gpucache.bench import sources
+from gpucache.bench.commands import Command
+from gpucache.bench.plan import Extent, Planned
+from gpucache.bench.samples import build_once
+from gpucache.bench.sources import Sources
 from gpucache.engine.pool import Bounds
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio
 
@@ -28,7 +33,7 @@ CUBIN = ("--runs", "1", "--target", "cuda:sm_90")
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """What others do on this machine meanwhile is no part of these tests."""
-    monkeypatch.setattr("gpucache.engine.bench.measure_load", lambda: lambda: 0.0)
+    monkeypatch.setattr("gpucache.bench.run.measure_load", lambda: lambda: 0.0)
 
 
 def _case(answer: Answer) -> Any:
@@ -64,7 +69,7 @@ def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: 
     assert all(not sample["hit"] and sample["growth"][0]["cache"] == "pocl" for sample in cold)
     assert all(sample["hit"] and sample["growth"] == [] for sample in warm)
     assert case["growth"][0]["entries"] > 0
-    assert case["redirects"]["POCL_CACHE_DIR"] == "pocl"
+    assert case["redirects"]["POCL_CACHE_DIR"] == "DIR/pocl"
     assert not root.exists()
 
 
@@ -95,16 +100,16 @@ def test_without_a_cuda_device_nothing_is_loaded(run: Run, write: Write, nvrtc: 
 @pytest.fixture
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once a program was built its entry is damaged, before any start is made."""
-    real = bench.one
+    real = sources.one
 
     def damaging(function: Any, item: Any, bounds: Bounds) -> Any:
         answer = real(function, item, bounds)
-        if isinstance(item, bench.Prepare):
+        if function is build_once:
             for entry in Path(item.root).rglob("*.gpc"):
                 entry.write_bytes(entry.read_bytes()[:-1])
         return answer
 
-    monkeypatch.setattr(bench, "one", damaging)
+    monkeypatch.setattr(sources, "one", damaging)
 
 
 def test_a_cache_that_does_not_answer_degrades_the_case(
@@ -185,7 +190,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[BenchCase]:
     def answer(*_: object, **__: object) -> Iterator[BenchCase]:
         yield from cases
 
-    monkeypatch.setattr("gpucache.engine.bench.run_bench", answer)
+    monkeypatch.setattr("gpucache.bench.run.run_bench", answer)
     return cases
 
 
@@ -216,17 +221,25 @@ def test_the_extent_reaches_the_run(
     run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs, budget and peers are handed on as given, each peer once; without a word they are left open."""
-    seen: list[bench.Extent] = []
+    seen: list[Extent] = []
+    peers: list[tuple[Arm, ...]] = []
 
-    def note(*arguments: Any, **_: object) -> list[BenchCase]:
-        seen.append(arguments[4])
+    def note(_: object, extent: Extent, **__: object) -> list[BenchCase]:
+        seen.append(extent)
         return []
 
-    monkeypatch.setattr("gpucache.engine.bench.run_bench", note)
+    def plan(made_of: Sources, _: object) -> list[object]:
+        peers.append(made_of.against)
+        return []
+
+    monkeypatch.setattr(Sources, "plan", plan)
+
+    monkeypatch.setattr("gpucache.bench.run.run_bench", note)
     command = ("bench", write({"p.cu": VECTOR}), "--target", nvrtc)
     run(*command)
     run(*command, "--runs", "7", "--budget", "30", *("--against", "driver") * 2, "--against", "cuda.core")
-    assert seen == [bench.Extent(), bench.Extent(7, 30.0, (Arm.DRIVER, Arm.CUDA_CORE))]
+    assert seen == [Extent(), Extent(7, 30.0)]
+    assert peers == [(), (Arm.DRIVER, Arm.CUDA_CORE)]
 
 
 def test_an_export_holds_figures_samples_and_the_machine(
@@ -242,7 +255,7 @@ def test_an_export_holds_figures_samples_and_the_machine(
     assert {"gpucache", "Python", "platform", "CPU", "devices", "toolchains", "redirects"} <= set(machine)
     assert "NVRTC version" in machine["toolchains"]["cuda:sm_90"]
     assert "cuda:sm_80" not in machine["devices"]
-    assert machine["redirects"]["CUDA_CACHE_PATH"] == "cuda"
+    assert machine["redirects"]["CUDA_CACHE_PATH"] == "DIR/ComputeCache"
     assert str(file) in answer.err
 
 
@@ -263,8 +276,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> Any:
         raise AssertionError("something was measured")
 
-    monkeypatch.setattr("gpucache.engine.bench.run_bench", refuse)
-    monkeypatch.setattr("gpucache.cli.bench_command.bench_command", refuse)
+    monkeypatch.setattr("gpucache.bench.run.run_bench", refuse)
 
 
 @pytest.mark.parametrize(
@@ -323,16 +335,19 @@ def test_a_command_is_judged_and_exported_like_a_program(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: Any
 ) -> None:
     """What a command comes to goes through the same gate and into the same file."""
-    asked: dict[str, Any] = {}
+    asked: list[tuple[int, Command]] = []
 
-    def measured(**plan: Any) -> BenchCase:
-        asked.update(plan)
-        return BenchCase("./app -x", "", BenchVerdict.FASTER, ratio=Ratio(3, 2, 4))
+    def measured(plan: Sequence[Planned], extent: Extent, **_: object) -> Iterator[BenchCase]:
+        command = getattr(plan[0].begin, "__self__", None)
+        assert isinstance(command, Command)
+        asked.append((extent.least, command))
+        yield replace(plan[0].case, verdict=BenchVerdict.FASTER, ratio=Ratio(3, 2, 4))
 
-    monkeypatch.setattr("gpucache.cli.bench_command.bench_command", measured)
+    monkeypatch.setattr("gpucache.bench.run.run_bench", measured)
     file = tmp_path / "app.json"
     answer = run("bench", "--as-is", "--fail-below", "2.5", "--export", file, "--", "./app", "-x")
-    assert (answer.code, asked["runs"], asked["as_is"], asked["same_output"]) == (3, 5, True, False)
+    ((pairs, command),) = asked
+    assert (answer.code, pairs, command.as_is, command.same_output) == (3, 5, True, False)
     assert "./app -x is 2.00 times as fast" in answer.err
     assert json.loads(file.read_text(encoding="utf-8"))["outcomes"][0]["program"] == "./app -x"
 

@@ -89,4 +89,4 @@ def test_a_program_loads_nothing_of_the_verbs() -> None:
     command = [sys.executable, "-c", "import sys, gpucache.library.process; print(*sys.modules)"]
     modules = {*subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()}
     assert not modules & {*BEFORE_ANY_WORK, "click", "asyncio", "statistics", "importlib.metadata"}
-    assert not modules & {"gpucache.jobs", "gpucache.engine.bench", "gpucache.engine.warm"}
+    assert not modules & {"gpucache.bench", "gpucache.engine.warm"}

@@ -6,7 +6,7 @@ its first start filled a cache of its own and no later one did. Must not know ho
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucache.engine.statistics import paired_ratio
+from gpucache.bench.compare import paired_ratio
 from gpucache.model import Target
 from gpucache.outcomes import Arm, ArmResult, Sample, Spread
 
@@ -37,14 +37,14 @@ def notes(wanted: Iterable[Arm], target: Target) -> Iterator[str]:
 def results(
     arms: Iterable[Arm], first: Sequence[Sample], samples: Sequence[Sample], cold_ns: Sequence[int]
 ) -> Iterator[ArmResult]:
-    """Each peer beside the cold starts of its pairs; nothing for one that failed."""
+    """Each arm beside the cold starts of its pairs; nothing for one that failed."""
     for arm in arms:
         own = [sample for sample in samples if sample.arm is arm]
         if not own or len(own) != len(cold_ns) or any(sample.error for sample in own):
             continue
         durations = [sample.total_ns for sample in own]
         ratio = paired_ratio(cold_ns, durations)
-        yield ArmResult(arm, Spread.of(durations), ratio, _doubt(arm, first, own))
+        yield ArmResult(arm, Spread.of(durations), ratio, _doubt(arm, first, own) if arm in PEERS else "")
 
 
 def failures(arms: Iterable[Arm], samples: Iterable[Sample]) -> Iterator[str]:

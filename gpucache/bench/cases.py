@@ -1,19 +1,30 @@
 """Samples folded into a case: medians, paired ratios, the verdict, and what else is worth knowing.
 
-Pure. Owns the notes and the break-even. Must not know how samples were taken.
+Pure. Owns the notes and the break-even, of sources and of commands alike. Must not know how samples were
+taken.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 
-from gpucache.engine import peers
-from gpucache.engine.samples import PHASES
-from gpucache.engine.statistics import paired_ratio
-from gpucache.engine.verdicts import Evidence, judge
+from gpucache.bench import peers
+from gpucache.bench.compare import Evidence, judge, paired_ratio
+from gpucache.engine.elsewhere import Clues
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 from gpucache.units import format_duration
 
+PHASES = (
+    "process start",
+    "context",
+    "key",
+    "lookup",
+    "compile",
+    "load",
+    "kernels",
+    "first launch",
+)
+"""The parts of a start of a source, in their order; a command is timed as a whole."""
 PAIR = (Arm.COLD, Arm.WARM)
 NO_LAUNCH = (
     "this compiler builds late and no local size is declared, so the cost at first launch is not known; "
@@ -30,40 +41,51 @@ Row = tuple[str, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that was found out about one program on one target."""
+    """All that was found out about one program on one target, or about one command."""
 
-    first: tuple[Sample, ...]
-    """A start of each arm that is not counted, which fills the caches of those that are warm."""
+    first: tuple[Sample, ...] = ()
+    """Starts of each arm that are not counted, which fill the caches of those that are warm."""
     samples: tuple[Sample, ...] = ()
     """The counted ones, in the order they were taken."""
     late: bool = False
     """Whether the compiler goes on compiling at first launches."""
     warming_ns: int | None = None
-    """What building once cost."""
+    """What filling the caches cost; None where that is not known."""
+    wrote: bool = False
+    """Whether a run that filled the caches wrote into one; what the first cold start wrote counts, too."""
+    clues: Clues = field(default_factory=Clues)
+    """What was seen of caches elsewhere."""
+    doubt: str = ""
+    """Why figures are not believed that nothing else speaks against; empty for no reason."""
+    same_output: bool = False
+    """Whether all starts must print the same."""
     foreign_load: float = 0.0
     against: tuple[Arm, ...] = ()
-    """The peers that took part."""
+    """The arms beside the pair that took part."""
     notes: tuple[str, ...] = ()
 
 
 def fold(case: BenchCase, measured: Measured) -> BenchCase:
-    """The case of what was measured; the first failed cold or warm start makes it failed."""
+    """The case of what was measured; the first start that failed and is no peer's makes it failed."""
     taken = measured.samples or measured.first
     case = replace(case, samples=taken)
     cold, warm = _of(Arm.COLD, taken), _of(Arm.WARM, taken)
-    pair = tuple(sample for sample in taken if sample.arm in PAIR)
-    if not measured.samples or any(sample.error for sample in pair):
-        verdict, reason = judge(pair, None, Evidence())
+    own = tuple(sample for sample in taken if sample.arm not in peers.PEERS)
+    if not measured.samples or any(sample.error for sample in own):
+        verdict, reason = judge(own, None, Evidence())
         return replace(case, verdict=verdict, reason=reason, notes=measured.notes)
     cold_ns, warm_ns = _totals(cold), _totals(warm)
-    unknown = measured.late and not all(_has("first launch", sample) for sample in pair)
+    unknown = measured.late and not all(_has("first launch", sample) for sample in own)
     ratio = None if unknown else paired_ratio(cold_ns, warm_ns)
+    clues = replace(measured.clues, cold_ns=tuple(sample.cpu_ns for sample in cold))
     evidence = Evidence(
         foreign_load=measured.foreign_load,
-        cold_writes=any(sample.growth for sample in _of(Arm.COLD, measured.first)),
+        cold_writes=measured.wrote or any(sample.growth for sample in _of(Arm.COLD, measured.first)),
+        same_output=measured.same_output,
+        elsewhere=clues.reason or measured.doubt,
         no_ratio=NO_LAUNCH if unknown else "",
     )
-    verdict, reason = judge(pair, ratio, evidence)
+    verdict, reason = judge(own, ratio, evidence)
     case = replace(
         case,
         verdict=verdict,
@@ -90,7 +112,7 @@ def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
 
 def _notes(case: BenchCase, measured: Measured) -> Iterator[str]:
     yield from _first_run(case, measured)
-    if not any(_has("kernels", sample) for sample in measured.samples):
+    if case.phases and not any(_has("kernels", sample) for sample in measured.samples):
         yield NOT_LOADED
     yield from _slow(case)
     yield from measured.notes

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gpucache.backends.interface import Launch
+from gpucache.bench.cases import PHASES
+from gpucache.bench.samples import StartJob, take_sample
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.samples import PHASES, SampleJob, take_sample
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
 from gpucache.outcomes import Arm, Sample
@@ -78,7 +79,7 @@ class Start:
     session: FakeSession = field(default_factory=FakeSession)
 
     def __call__(self, arm: Arm, began_ns: int = 10, **more: Any) -> Sample:
-        job = SampleJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
+        job = StartJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
         backend: Any = FakeBackend(self.ready, self.session)
         return take_sample(job, backend, self.layers, {}, began_ns)
 
@@ -178,6 +179,6 @@ def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
             inputs=replace(warm.ready.compilation.inputs, options=("-DOTHER=1",)),
         ),
     )
-    job = SampleJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
+    job = StartJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
     sample = take_sample(job, backend, warm.layers, {}, 0)
     assert sample.missed.startswith("key-changed: ") and "-DOTHER=1" in sample.missed

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine import bench
-from gpucache.engine.bench import Extent, Prepare, Timed, Workers, run_bench
+from gpucache.bench import run as running
+from gpucache.bench import sources
+from gpucache.bench.plan import Extent
+from gpucache.bench.run import run_bench
+from gpucache.bench.samples import StartJob
+from gpucache.bench.sources import Sources, Workers
 from gpucache.engine.pool import Bounds
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
@@ -26,20 +30,19 @@ class Starts:
 
     build: Any = BUILT
     failing: frozenset[Arm] = frozenset()
-    prepared: list[Prepare] = field(default_factory=list)
-    asked: list[Timed] = field(default_factory=list)
+    prepared: list[StartJob] = field(default_factory=list)
+    asked: list[StartJob] = field(default_factory=list)
 
     def workers(self) -> Workers:
         return Workers(self.build_once, lambda _: (), self.sample)
 
-    def build_once(self, wanted: Prepare) -> Any:
+    def build_once(self, wanted: StartJob) -> Any:
         self.prepared.append(wanted)
         return self.build
 
-    def sample(self, timed: Timed) -> Sample:
-        self.asked.append(timed)
-        job = timed.job
-        folder = Path(dict(job.environment)["POCL_CACHE_DIR"] or "")
+    def sample(self, job: StartJob) -> Sample:
+        self.asked.append(job)
+        folder = Path(dict(job.environment)["MESA_SHADER_CACHE_DIR"] or "")
         if not (folder / "program").exists():
             (folder / "program").write_bytes(b"compiled")
         if job.arm in self.failing:
@@ -48,7 +51,7 @@ class Starts:
 
     @property
     def arms(self) -> list[Arm]:
-        return [timed.job.arm for timed in self.asked]
+        return [job.arm for job in self.asked]
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +61,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def call(function: Callable[[Any], Any], item: Any, _: Bounds) -> Any:
         return function(item)
 
-    monkeypatch.setattr(bench, "one", call)
-    monkeypatch.setattr(bench, "measure_load", lambda: lambda: 0.0)
+    monkeypatch.setattr(sources, "one", call)
+    monkeypatch.setattr(running, "measure_load", lambda: lambda: 0.0)
 
 
 @pytest.fixture
@@ -67,11 +70,14 @@ def run(ready: Callable[..., Prepared]) -> Callable[..., BenchCase]:
     """Bench one program with these starts."""
     made = ready()
 
-    def one(starts: Starts, extent: Extent = DEFAULT, item: WarmItem | None = None) -> BenchCase:
+    def one(
+        starts: Starts, extent: Extent = DEFAULT, item: WarmItem | None = None, against: tuple[Arm, ...] = ()
+    ) -> BenchCase:
         toolchain = made.compilation.inputs.toolchain
         wanted = WarmItem("show", "cuda:compute_90", "T=int", made.request, toolchain)
         backends = {"cuda": load_backend("cuda")}
-        (case,) = run_bench([item or wanted], starts.workers(), Bounds(), backends, extent)
+        made_of = Sources(Bounds(), backends, {}, against, starts.workers())
+        (case,) = run_bench(made_of.plan([item or wanted]), extent)
         return case
 
     return one
@@ -105,14 +111,14 @@ def test_every_cold_start_has_empty_folders_that_go(run: Run) -> None:
     starts = Starts()
     case = run(starts)
     folders = {
-        arm: [dict(timed.job.environment)["POCL_CACHE_DIR"] for timed in starts.asked if timed.job.arm is arm]
+        arm: [dict(job.environment)["MESA_SHADER_CACHE_DIR"] for job in starts.asked if job.arm is arm]
         for arm in (Arm.COLD, Arm.WARM)
     }
     assert (len(set(folders[Arm.COLD])), len(set(folders[Arm.WARM]))) == (6, 1)
     assert {len(sample.growth) for sample in case.samples if sample.arm is Arm.COLD} == {1}
     assert {sample.growth for sample in case.samples if sample.arm is Arm.WARM} == {()}
     assert case.verdict is BenchVerdict.FASTER
-    assert [(one.cache, one.entries, one.size_bytes) for one in case.growth] == [("pocl", 1, 8)]
+    assert [(one.cache, one.entries, one.size_bytes) for one in case.growth] == [("mesa", 1, 8)]
     assert not any(Path(folder or "").exists() for folder in folders[Arm.COLD])
 
 
@@ -120,7 +126,7 @@ def test_a_process_is_asked_for_just_before_each_start(run: Run) -> None:
     """Each start is told when it was asked for, later than the one before."""
     starts = Starts()
     run(starts)
-    instants = [timed.job.asked_ns for timed in starts.asked]
+    instants = [job.asked_ns for job in starts.asked]
     assert instants == sorted(instants) and instants[0] > 0
 
 
@@ -136,7 +142,7 @@ def test_a_failed_start_ends_the_case(run: Run, arm: Arm) -> None:
 def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
     """The others go on without it, and a note says why it is missing."""
     starts = Starts(failing=frozenset({Arm.CUDA_CORE}))
-    case = run(starts, Extent(against=(Arm.CUDA_CORE, Arm.DRIVER, Arm.PYOPENCL)))
+    case = run(starts, against=(Arm.CUDA_CORE, Arm.DRIVER, Arm.PYOPENCL))
     assert starts.arms.count(Arm.CUDA_CORE) == 1
     assert starts.arms.count(Arm.DRIVER) == 6
     assert [one.arm for one in case.arms] == [Arm.DRIVER]
@@ -147,9 +153,9 @@ def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
 def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
     """Cold and warm starts load what a peer needs, too; only the peer has a folder for it."""
     starts = Starts()
-    run(starts, Extent(runs=1, against=(Arm.CUDA_CORE,)))
-    assert {timed.job.peers for timed in starts.asked} == {("cuda.core",)}
-    assert {timed.job.arm for timed in starts.asked if timed.job.peer_folder} == {Arm.CUDA_CORE}
+    run(starts, Extent(runs=1), against=(Arm.CUDA_CORE,))
+    assert {job.peers for job in starts.asked} == {("cuda.core",)}
+    assert {job.arm for job in starts.asked if job.peer_folder} == {Arm.CUDA_CORE}
 
 
 def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
@@ -158,15 +164,16 @@ def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
     """Ctrl-C in the second counted round leaves one pair; the other programs are told of."""
     made, starts = ready(), Starts()
 
-    def sample(timed: Timed) -> Sample:
+    def sample(job: StartJob) -> Sample:
         if len(starts.asked) == 5:
             raise KeyboardInterrupt
-        return starts.sample(timed)
+        return starts.sample(job)
 
     toolchain = made.compilation.inputs.toolchain
     item = WarmItem("show", "cuda:compute_90", "", made.request, toolchain)
     workers = replace(starts.workers(), sample=sample)
-    cases = list(run_bench([item, item], workers, Bounds(), {"cuda": load_backend("cuda")}, DEFAULT))
+    made_of = Sources(Bounds(), {"cuda": load_backend("cuda")}, {}, workers=workers)
+    cases = list(run_bench(made_of.plan([item, item]), DEFAULT))
     assert all(case.interrupted and case.verdict is BenchVerdict.UNDECIDED for case in cases)
     assert cases[0].cold is not None and cases[0].cold.runs == 1
     assert "it was interrupted after 1 pair of starts" in cases[0].notes
@@ -205,7 +212,8 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             now[0] += 10
             return now[0]
 
-    monkeypatch.setattr(bench, "time", Clock)
+    for module in (running, sources):
+        monkeypatch.setattr(module, "time", Clock)
     yield now
 
 
@@ -231,7 +239,7 @@ def test_a_budget_is_filled(run: Run, seconds: list[float]) -> None:
 )
 def test_a_run_ends_after_so_many_pairs(extent: Extent, pairs: int) -> None:
     """At ten seconds a round: never fewer than asked for, and no pair that the budget does not hold."""
-    taken = next(number for number in range(100) if extent.is_enough(number, 10.0 * (number + 1)))
+    taken = next(number for number in range(100) if extent.is_enough(number, number + 1, 10.0 * (number + 1)))
     assert taken == pairs
 
 
@@ -239,4 +247,4 @@ def test_starts_look_where_the_program_was_built(run: Run) -> None:
     """What builds once is given the root that every start looks in."""
     starts = Starts()
     run(starts, Extent(runs=1))
-    assert {timed.root for timed in starts.asked} == {starts.prepared[0].root}
+    assert {job.root for job in starts.asked} == {starts.prepared[0].root}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucache.engine.verdicts import LOADED, NARROW, Evidence, below, judge
+from gpucache.bench.compare import LOADED, NARROW, Evidence, below, judge
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Growth, Ratio, Sample
 
 WROTE = (Growth("pocl", 3, 100),)

@@ -1,42 +1,39 @@
-"""One start of a program, timed phase by phase, in the process that it is called in.
+"""What a fresh process does for bench: build a program once, start it, or time the suite of checks.
 
-Owns the order of a start. Cold is what a program without any cache does: build from source, create
-kernels, launch. Warm asks the cache: key, lookup, load, create kernels, launch; where the cache misses it
-says so and builds, keeping nothing, so that every warm start finds what was prepared. Peers build as a
-program does that uses their cache. Bench calls it in a fresh process for every sample.
+Owns the order of a start, which is timed phase by phase in the process that it is called in. Cold is what a
+program without any cache does: build from source, create kernels, launch. Warm asks the cache: key, lookup,
+load, create kernels, launch; where the cache misses it says so and builds, keeping nothing, so that every
+warm start finds what was prepared. Peers build as a program does that uses their cache.
 """
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from gpucache.assembly import open_layers
 from gpucache.backends.interface import Backend, Launch, Session
+from gpucache.backends.registry import load_backend
+from gpucache.bench.checked import CheckedJob, Durations
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import look_up
+from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import prepare
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Toolchain
-from gpucache.outcomes import Arm, Hit, Sample, Verdict
-
-PHASES = (
-    "process start",
-    "context",
-    "key",
-    "lookup",
-    "compile",
-    "load",
-    "kernels",
-    "first launch",
-)
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
+from gpucache.outcomes import Arm, Built, Hit, Sample, Verdict
+from gpucache.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class SampleJob:
-    """What a sample is of: plain values, handed to a fresh process."""
+class StartJob:
+    """What is built or started: plain values, handed to a fresh process."""
 
     request: BuildRequest
     toolchain: Toolchain
+    root: str = ""
+    """Of the benchmark's own cache."""
     launches: tuple[Launch, ...] = ()
     arm: Arm = Arm.COLD
     environment: tuple[tuple[str, str | None], ...] = ()
@@ -63,8 +60,49 @@ class _Timer:
         self.phases.pop()
 
 
+def build_once(job: StartJob) -> Hit | Built:
+    """Build a program into the benchmark's own cache."""
+    backend = load_backend(job.request.target.backend)
+    layers = _layers(job)
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
+    return get_or_build(layers, prepared, lambda: backend.compile(job.request, prepared.compilation))
+
+
+def find_launches(job: StartJob) -> tuple[Launch, ...]:
+    """The first launches that its starts make."""
+    backend = load_backend(job.request.target.backend)
+    return backend.launches(job.request, backend.plan(job.request, job.toolchain, os.environ))
+
+
+def start_once(job: StartJob) -> Sample:
+    """Start it among the caches of a job's environment."""
+    began_ns = time.time_ns()
+    for name, value in job.environment:
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    backend = load_backend(job.request.target.backend)
+    return take_sample(job, backend, _layers(job), os.environ, began_ns)
+
+
+def time_checks(job: CheckedJob) -> Durations:
+    """Time the suite of ``bench --checks`` on one OpenCL device, in every mode."""
+    from gpucache.backends.opencl import suite
+
+    backend = load_backend(job.request.target.backend)
+    requests = [replace(job.request, checks=mode) for mode in Checks]
+    builds = [(request, backend.plan(request, job.toolchain, os.environ)) for request in requests]
+    return suite.measure(job.request.target, builds, job.runs)
+
+
+def _layers(job: StartJob) -> Layers:
+    """The benchmark's own cache, without a memory layer."""
+    return open_layers(Settings(root=Path(job.root), root_origin="bench"))
+
+
 def take_sample(
-    job: SampleJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
+    job: StartJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
 ) -> Sample:
     """Start the program once; what goes wrong is its error. ``began_ns`` is when this process began."""
     # A clock that was set back meanwhile does not make a start shorter.
@@ -89,7 +127,7 @@ def take_sample(
 
 
 def _from_cache(
-    job: SampleJob,
+    job: StartJob,
     backend: Backend,
     layers: Layers,
     environ: Mapping[str, str],

@@ -3,12 +3,17 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gpucache.engine import bench_command as engine
-from gpucache.engine.bench_command import CommandPlan, bench_command
+from gpucache.bench import commands
+from gpucache.bench import run as running
+from gpucache.bench.commands import Command
+from gpucache.bench.plan import Extent
+from gpucache.bench.run import run_bench
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample
 from tests.surroundings import OneCache
 
@@ -34,14 +39,21 @@ def _bench(
 ) -> BenchCase:  # fmt: skip
     around = OneCache({**os.environ, "PLACE": str(tmp_path / "own"), **environ}, root=root)
     command = argv or (sys.executable, "-c", _APP)
-    plan = CommandPlan(command, 3, 60.0, same_output=same_output, as_is=as_is)
-    return bench_command(plan, around, tmp_path / "bench")
+    plan = Command(command, around, 60.0, same_output=same_output, as_is=as_is).plan()
+    (case,) = run_bench([plan], Extent(3))
+    return case
 
 
 @pytest.fixture(autouse=True)
 def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "measure_load", lambda: lambda: 0.0)
     (tmp_path / "bench").mkdir()
-    monkeypatch.setattr(engine, "measure_load", lambda: lambda: 0.0)
+
+    @contextmanager
+    def place(_: str) -> Iterator[Path]:
+        yield tmp_path / "bench"
+
+    monkeypatch.setattr(running, "scratch", place)
 
 
 def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
@@ -89,7 +101,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
     """It was full before the benchmark began, so that only an empty home folder shows what it saves."""
     (tmp_path / ".app").mkdir()
     (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
-    monkeypatch.setattr("gpucache.engine.bench_command.shutil.which", lambda _: None)
+    monkeypatch.setattr("gpucache.engine.elsewhere.shutil.which", lambda _: None)
     case = _bench(tmp_path, argv=(sys.executable, "-c", _SPLIT), HOME=str(tmp_path))
     assert case.verdict is BenchVerdict.DEGRADED
     assert "below the home folder in ~/.app: with an empty one it used" in case.reason
@@ -133,7 +145,7 @@ def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
 
 def test_a_loaded_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that were taken while others used the cores are not believed."""
-    monkeypatch.setattr(engine, "measure_load", lambda: lambda: 0.6)
+    monkeypatch.setattr(running, "measure_load", lambda: lambda: 0.6)
     case = _bench(tmp_path)
     assert case.verdict is BenchVerdict.DEGRADED and "60 %" in case.reason
 
@@ -151,6 +163,14 @@ def test_a_failing_command_is_not_averaged(tmp_path: Path) -> None:
     assert case.cold is None and case.ratio is None
 
 
+def test_a_start_that_fails_ends_the_case(tmp_path: Path) -> None:
+    """No further start is made once a cold one failed, and what the runs before it showed stays."""
+    fails = "import os; assert 'cold' not in os.environ['PLACE'], 'no room';" + _APP
+    case = _bench(tmp_path, argv=(sys.executable, "-c", fails))
+    assert case.verdict is BenchVerdict.FAILED and "no room" in case.reason
+    assert len(case.samples) <= 2 and case.samples[-1].arm is Arm.COLD
+
+
 def test_the_users_own_caches_can_stand_beside(tmp_path: Path) -> None:
     """The as-is arm runs among the user's own caches, which no other arm touched before."""
     case = _bench(tmp_path, as_is=True)
@@ -166,14 +186,14 @@ def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
 
 def _interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int) -> BenchCase:
     """A case whose user presses Ctrl-C at a start, counted from the first that is measured."""
-    real, begun = engine._Bench._sample, iter(range(99))
+    real, begun = commands.Command._start, iter(range(99))
 
-    def start(self: engine._Bench, arm: Arm, number: int) -> Sample:
+    def start(self: Command, place: Path, arm: Arm, number: int) -> Sample:
         if next(begun) == started:
             raise KeyboardInterrupt
-        return real(self, arm, number)
+        return real(self, place, arm, number)
 
-    monkeypatch.setattr(engine._Bench, "_sample", start)
+    monkeypatch.setattr(commands.Command, "_start", start)
     return _bench(tmp_path)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.engine.peers import PEERS, libraries, notes, results, taking_part
+from gpucache.bench.peers import PEERS, libraries, notes, results, taking_part
 from gpucache.model import Target
 from gpucache.outcomes import Arm, Growth, Sample
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucache.engine.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
-from gpucache.engine.verdicts import Evidence
+from gpucache.bench.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
+from gpucache.bench.compare import Evidence
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, Arm.PYOPENCL

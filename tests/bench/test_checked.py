@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from gpucache.bench import checked
+from gpucache.bench.checked import CheckedJob, plan_checked, run_checked
 from gpucache.checks.suite import SUITE
-from gpucache.engine import checked
-from gpucache.engine.checked import CheckedJob, plan_checked, run_checked
 from gpucache.engine.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.examples import checks_path

@@ -1,0 +1,127 @@
+"""Any command as what bench starts: with empty caches, with full ones, and as it is.
+
+Owns the arms of a command: cold starts each with fresh empty folders for every known cache, warm ones
+with folders that were filled until nothing new was written, and as it is with the user's own caches.
+What a start wrote is its proof. Must not know which caches there are nor how they are redirected.
+"""
+
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from gpucache.bench.cases import Measured
+from gpucache.bench.plan import Begun, Planned, Say, start_folder
+from gpucache.engine import elsewhere
+from gpucache.engine.commands import CommandRun, run_command, run_prepare
+from gpucache.engine.elsewhere import Clues, Homeless, Watched
+from gpucache.engine.settling import Surroundings, settle
+from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample, SettleRun
+from gpucache.outcomes.growth import growth
+
+PHASE = "run"
+_NOTHING_WRITTEN = (
+    "the command wrote nothing into any known cache, so cold and warm are the same: it keeps none, or where "
+    "no variable moves it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, what it runs among, and how it is run."""
+
+    argv: tuple[str, ...]
+    around: Surroundings
+    timeout_s: float
+    prepare: str = ""
+    """For a shell, before every start."""
+    same_output: bool = False
+    as_is: bool = False
+
+    def plan(self) -> Planned:
+        """The one case of a command."""
+        redirects = tuple(self.around.variables(Path("DIR")).items())
+        case = BenchCase(shlex.join(self.argv), "", BenchVerdict.FAILED, redirects=redirects)
+        return Planned(case, self._begin)
+
+    def _begin(self, place: Path, say: Say) -> Begun | str:
+        begun_ns = time.time_ns()
+        environ = self._environ(place / Arm.WARM)
+        primed: list[SettleRun] = []
+        for run in settle(lambda: self._run(environ), lambda: self.around.look(environ, private=True)):
+            say(f"warming: run {run.number} done")
+            primed.append(run)
+        if primed[-1].error:
+            return f"the first runs failed: {primed[-1].error}"
+        say("looking where it caches")
+        clues = Clues(
+            primed[0].cpu_ns, homeless=self._homeless(place), places=self._places(place, begun_ns, environ)
+        )
+        writing = [run for run in primed if run.growth]
+        known = Measured(
+            warming_ns=sum(run.duration_ns for run in writing) or None,
+            wrote=bool(writing),
+            clues=clues,
+            doubt="" if writing else _NOTHING_WRITTEN,
+            same_output=self.same_output,
+            against=(Arm.AS_IS,) if self.as_is else (),
+            notes=(
+                *_came_to_rest(primed),
+                *self.around.notes({one.cache for run in writing for one in run.growth}),
+                *((elsewhere.UNTRACED,) if clues.places is None else ()),
+            ),
+        )
+        return Begun(partial(self._start, place), known)
+
+    def _homeless(self, place: Path) -> Homeless | None:
+        """A cold start with an empty home folder; None where the command does not run so."""
+        folder = place / "homeless"
+        environ = self._environ(folder)
+        done = self._run({**environ, **elsewhere.homeless_environment(folder, self.around.environ)})
+        wrote = elsewhere.homeless_places(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None if done.error else Homeless(done.cpu_ns, wrote)
+
+    def _places(self, place: Path, begun_ns: int, environ: Mapping[str, str]) -> tuple[str, ...] | None:
+        """The caches outside of our folders that a warm start reads; None where it cannot be traced."""
+        words = (*self.argv, str(Path.cwd()))
+        watched = Watched(begun_ns, time.time_ns(), place, self.around.root_of, words)
+        return elsewhere.trace(lambda argv: self._run(environ, argv), self.argv, place / "trace", watched)
+
+    def _start(self, place: Path, arm: Arm, number: int) -> Sample:
+        if arm is Arm.AS_IS:
+            return self._sample(arm, self.around.environ)
+        with start_folder(place, arm, number) as folder:
+            environ = self._environ(folder)
+            before = self.around.look(environ, private=True)
+            sample = self._sample(arm, environ)
+            added = growth(before, self.around.look(environ, private=True))
+        return replace(sample, hit=arm is Arm.WARM and not added, growth=added)
+
+    def _sample(self, arm: Arm, environ: Mapping[str, str]) -> Sample:
+        done = self._run(environ)
+        return Sample(
+            arm, ((PHASE, done.duration_ns),), error=done.error, output=done.output, cpu_ns=done.cpu_ns
+        )
+
+    def _environ(self, folder: Path) -> dict[str, str]:
+        return {**self.around.environ, **self.around.isolate(folder)}
+
+    def _run(self, environ: Mapping[str, str], argv: tuple[str, ...] = ()) -> CommandRun:
+        if self.prepare:
+            failed = run_prepare(self.prepare, environ, self.timeout_s)
+            if failed:
+                return CommandRun(0, failed, "")
+        return run_command(argv or self.argv, environ, self.timeout_s)
+
+
+def _came_to_rest(primed: Sequence[SettleRun]) -> Iterator[str]:
+    writing = [run.number for run in primed if run.growth]
+    if primed[-1].growth:
+        caches = ", ".join(one.cache for one in primed[-1].growth)
+        yield f"it never came to rest: run {primed[-1].number} of warming still wrote into {caches}"
+    elif writing:
+        yield f"it was fully warm after run {writing[-1]}, as run {primed[-1].number} wrote nothing new"

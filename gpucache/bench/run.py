@@ -1,0 +1,108 @@
+"""Starts with nothing cached against starts with everything cached, and beside them those of others.
+
+Owns the order: rounds of one start of each arm in an order drawn anew, so that no arm is always first,
+until there are enough of them or somebody interrupts. What a start does, and what it is of, is in
+``sources`` and ``commands``.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from gpucache.bench.cases import fold
+from gpucache.bench.compare import NO_PAIR, NOT_REACHED, interrupted_after
+from gpucache.bench.machine_load import measure_load
+from gpucache.bench.peers import PEERS
+from gpucache.bench.plan import Begun, Extent, Planned, Say
+from gpucache.host.interrupts import disarm
+from gpucache.host.scratch import scratch
+from gpucache.outcomes import BenchCase, BenchVerdict, Sample
+
+_SEED = 5
+
+
+def run_bench(
+    plan: Iterable[Planned], extent: Extent, *, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[BenchCase]:
+    """The cases of a plan one by one, each in a folder of its own that goes afterwards.
+
+    An interrupt ends the measuring: the case at hand comes to what its whole pairs say, the rest to
+    nothing. Raises UsageError for a command that cannot be started.
+    """
+    interrupted = False
+    for planned in plan:
+        case = planned.case
+        nothing = replace(case, verdict=BenchVerdict.UNDECIDED, interrupted=True)
+        if interrupted:
+            yield replace(nothing, reason=NOT_REACHED)
+            continue
+        if planned.begin is None:
+            yield case
+            continue
+        say = partial(_say, progress, f"{case.program} on {case.target}: " if case.target else "")
+        with scratch("bench") as place:
+            try:
+                begun = planned.begin(place, say)
+                if isinstance(begun, str):
+                    done = replace(case, reason=begun)
+                else:
+                    done = _measure(case, begun, extent, say)
+            except KeyboardInterrupt:
+                disarm()
+                done = replace(nothing, reason=NO_PAIR)
+        interrupted = done.interrupted
+        yield done
+
+
+def _say(progress: Callable[[str], None], name: str, what: str) -> None:
+    progress(f"{name}{what}")
+
+
+def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCase:
+    end_load = measure_load()
+    taken: list[tuple[Sample, ...]] = []
+    notes = begun.known.notes
+    interrupted = False
+    try:
+        for whole in _rounds(begun, extent, say):
+            taken.append(whole)
+    except KeyboardInterrupt:
+        disarm()
+        pairs = len(taken) - begun.uncounted
+        if pairs < 1:
+            raise
+        interrupted = True
+        notes = (interrupted_after(pairs), *notes)
+    first, counted = taken[: begun.uncounted], taken[begun.uncounted :]
+    measured = replace(
+        begun.known,
+        first=tuple(sample for one in first for sample in one),
+        samples=tuple(sample for one in counted for sample in one),
+        foreign_load=end_load(),
+        notes=notes,
+    )
+    return replace(fold(case, measured), interrupted=interrupted)
+
+
+def _rounds(begun: Begun, extent: Extent, say: Say) -> Iterator[tuple[Sample, ...]]:
+    """All rounds; those end early where a start fails, but a peer that fails is only left out."""
+    draw = random.Random(_SEED)
+    started = time.monotonic()
+    arms = begun.arms
+    number = 0
+    while not number or not extent.is_enough(number - begun.uncounted, number, time.monotonic() - started):
+        taken: list[Sample] = []
+        pair = number - begun.uncounted + 1
+        for arm in draw.sample(arms, len(arms)):
+            counted = f"{arm} start {pair} of {max(extent.least, pair)}"
+            say(counted if pair > 0 else f"first {arm} start, which is not counted")
+            taken.append(begun.start(arm, number))
+            if taken[-1].error and arm not in PEERS:
+                yield tuple(taken)
+                return
+        yield tuple(taken)
+        failed = {sample.arm for sample in taken if sample.error}
+        arms = tuple(arm for arm in arms if arm not in failed)
+        number += 1

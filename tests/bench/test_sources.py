@@ -1,0 +1,138 @@
+"""Starts of a source: which caches are moved for whom, and what counts as written."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.backends.registry import load_backend
+from gpucache.bench import sources
+from gpucache.bench.plan import Begun
+from gpucache.bench.samples import StartJob
+from gpucache.bench.sources import Sources, Workers
+from gpucache.caches.surroundings import DRIVERS, KnownCaches
+from gpucache.engine.pool import Bounds
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.warm.plan import WarmItem
+from gpucache.model import Artifact, ArtifactKind, CacheKey
+from gpucache.outcomes import Arm, Built, Growth, Miss, Sample, Verdict
+from tests.caches.pocl import build
+
+BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), CacheKey("0" * 64))
+
+
+@dataclass(slots=True)
+class Started:
+    """A program whose starts do as told with the variables of their environment."""
+
+    write: Callable[[Mapping[str, str]], object] = lambda _: None
+    jobs: list[StartJob] = field(default_factory=list)
+    begun: Begun | str = ""
+
+    def sample(self, job: StartJob) -> Sample:
+        self.jobs.append(job)
+        self.write({name: value for name, value in job.environment if value is not None})
+        return Sample(job.arm)
+
+    def __call__(self, arm: Arm, write: Callable[[Mapping[str, str]], object] | None = None) -> Sample:
+        self.write = write or (lambda _: None)
+        assert isinstance(self.begun, Begun)
+        return self.begun.start(arm, 1)
+
+    def environment(self, arm: Arm) -> dict[str, str | None]:
+        self(arm)
+        return dict(self.jobs[-1].environment)
+
+
+@pytest.fixture
+def start(ready: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
+    def call(function: Callable[[Any], Any], job: Any, _: Bounds) -> Any:
+        return function(job)
+
+    monkeypatch.setattr(sources, "one", call)
+    made, started = ready(), Started()
+    item = WarmItem("show", "cuda:compute_90", "", made.request, made.compilation.inputs.toolchain)
+    workers = Workers(lambda _: BUILT, lambda _: (), started.sample)
+    every = (Arm.CUDA_CORE, Arm.DRIVER)
+    planned = Sources(Bounds(), {"cuda": load_backend("cuda")}, {}, every, workers).plan([item])
+    begin = next(planned).begin
+    assert begin is not None
+    started.begun = begin(tmp_path, lambda _: None)
+    return started
+
+
+@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM, Arm.DRIVER, Arm.PYOPENCL, Arm.CUDA_CORE])
+def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path, arm: Arm) -> None:
+    """Each variable names a folder of its own below that of the arm."""
+    environment = start.environment(arm)
+    names = [name for name in environment if name.endswith(("_DIR", "_PATH"))]
+    folders = {Path(environment[name] or "") for name in names}
+    assert len(names) == len(folders) == len(DRIVERS)
+    assert all(folder.is_relative_to(tmp_path) for folder in folders)
+
+
+def test_the_folders_that_drivers_do_not_make_are_there(start: Started) -> None:
+    """Mesa and Intel's driver cache only where their folder exists."""
+    seen: list[bool] = []
+    start(Arm.COLD, lambda own: seen.extend(Path(own[name]).is_dir() for name in _NOT_MADE))
+    assert seen == [True, True]
+
+
+_NOT_MADE = ("MESA_SHADER_CACHE_DIR", "NEO_CACHE_DIR")
+
+
+def test_only_its_own_arm_has_pyopencls_cache(start: Started, tmp_path: Path) -> None:
+    """PyOpenCL's cache is off but for the peer, for which it is moved, and its switch is unset."""
+    environment = start.environment(Arm.PYOPENCL)
+    assert environment["PYOPENCL_NO_CACHE"] is None
+    assert Path(environment["XDG_CACHE_HOME"] or "").is_relative_to(tmp_path)
+    other = start.environment(Arm.WARM)
+    assert (other["PYOPENCL_NO_CACHE"], "XDG_CACHE_HOME" in other) == ("1", False)
+
+
+def test_what_is_written_is_found_under_the_caches_name(start: Started) -> None:
+    """A file below a variable's folder is that cache's entry, with its size."""
+
+    def write(own: Mapping[str, str]) -> None:
+        program = Path(own["MESA_SHADER_CACHE_DIR"], "ab", "program")
+        program.parent.mkdir()
+        program.write_bytes(b"bitcode")
+
+    assert start(Arm.COLD, write).growth == (Growth("mesa", 1, 7, ("ab/program",)),)
+
+
+def test_empty_and_touched_files_are_no_entries(start: Started) -> None:
+    """PoCL leaves an empty file at every start and touches another; neither is anything written."""
+    first = start(Arm.WARM, lambda own: build.program(Path(own["POCL_CACHE_DIR"])))
+    assert [(one.cache, one.entries) for one in first.growth] == [("pocl", 1)]
+
+    def hit(own: Mapping[str, str]) -> None:
+        root = Path(own["POCL_CACHE_DIR"])
+        (root / "tempfile_ABCDEF").touch()
+        os.utime(build.folder_of(root) / "last_accessed")
+
+    assert start(Arm.WARM, hit).growth == ()
+
+
+def test_a_peers_cache_is_watched_as_its_own(start: Started) -> None:
+    """What a peer keeps is told apart from what drivers keep, and where it keeps it is told to the start."""
+
+    def write(_: Mapping[str, str]) -> None:
+        entry = Path(start.jobs[-1].peer_folder, "entries", "ab", "c" * 62)
+        entry.parent.mkdir(parents=True)
+        entry.write_bytes(b"x")
+
+    assert [one.cache for one in start(Arm.CUDA_CORE, write).growth] == ["cuda.core"]
+    start(Arm.DRIVER)
+    assert start.jobs[-1].peer_folder == ""
+
+
+def test_a_case_names_what_was_moved(ready: Callable[..., Prepared]) -> None:
+    """The variables of the drivers' caches, with the folder of a start left out."""
+    made = ready()
+    item = WarmItem("show", "cuda:compute_90", "", made.request, made.compilation.inputs.toolchain)
+    (planned,) = Sources(Bounds(), {}, {}).plan([item])
+    assert dict(planned.case.redirects) == KnownCaches({}, DRIVERS).variables(Path("DIR"))
