@@ -1,30 +1,20 @@
 """Puts the concrete parts together from settings: the one place where they meet.
 
-The CLI and the library come through here. Owns no behaviour beyond choosing parts. Must not import what
-only some verbs need, as every program that uses the library waits for it.
+The CLI and the library come through here. Owns no behaviour beyond choosing parts. A part that not all
+need is imported by the function that puts it in: every program that uses the library waits for the rest.
 """
 
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpucache.backends.interface import Backend
-from gpucache.backends.registry import backend_names, load_backend
-from gpucache.caches import places
-from gpucache.caches.interface import Cache, System
-from gpucache.caches.own import OwnCache
-from gpucache.caches.registry import is_there, load_system, systems
-from gpucache.caches.unusable import Unusable
-from gpucache.engine.evict import trim
 from gpucache.engine.layers import Layers
 from gpucache.errors import CacheUnusableError
-from gpucache.model import Device
-from gpucache.outcomes import Location
 from gpucache.settings import Settings, other_roots
 from gpucache.store import (
     DirectoryStore,
@@ -36,9 +26,17 @@ from gpucache.store import (
     check_system_root,
 )
 
+if TYPE_CHECKING:
+    from gpucache.backends.interface import Backend
+    from gpucache.caches.own import OwnCache
+    from gpucache.model import Device
+    from gpucache.outcomes import Location
 
-def backends() -> Mapping[str, Backend]:
+
+def backends() -> "Mapping[str, Backend]":
     """Our backends by name; no GPU stack is loaded by having them."""
+    from gpucache.backends.registry import backend_names, load_backend
+
     return {name: load_backend(name) for name in backend_names()}
 
 
@@ -51,8 +49,11 @@ def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
     return DirectoryStore(root, writable=not settings.read_only, shared=shared)
 
 
-def open_system_roots(settings: Settings) -> list[tuple[OwnCache, DirectoryStore]]:
+def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStore]]":
     """Every system root that can be read, as a cache of its own."""
+    from gpucache.caches.own import OwnCache
+    from gpucache.outcomes import Location
+
     found = []
     for path in settings.system_dirs:
         if path != settings.root and isinstance(check_root(path), RootUsable):
@@ -70,14 +71,18 @@ def is_private(settings: Settings) -> bool:
     return isinstance(check_root(root), RootUsable) and not root.stat().st_mode & stat.S_IROTH
 
 
-def open_cache(settings: Settings) -> OwnCache:
+def open_cache(settings: Settings) -> "OwnCache":
     """The user's own store as one cache among others."""
-    store = open_store(settings)
-    return OwnCache(store, locate(settings))
+    from gpucache.caches.own import OwnCache
+
+    return OwnCache(open_store(settings), locate(settings))
 
 
-def locate(settings: Settings) -> Location:
+def locate(settings: Settings) -> "Location":
     """Where our cache lives, what decided that, and what is wrong with the place."""
+    from gpucache.caches.own import OwnCache
+    from gpucache.outcomes import Location
+
     root = settings.require_root()
     return Location(
         cache=OwnCache.name,
@@ -89,71 +94,7 @@ def locate(settings: Settings) -> Location:
     )
 
 
-def found_caches(environ: Mapping[str, str]) -> list[Cache]:
-    """Every cache of others that is here, and those that are missing where their owner will not make them."""
-    return [
-        _opened(system, location)
-        for system in systems()
-        for location in system.locations(environ)
-        if is_there(Path(location.root)) or (location.enabled and location.problems)
-    ]
-
-
-def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:
-    """Caches where systems, all or those named, keep them by default, which no program looks at now.
-
-    A variable sends their programs elsewhere; what was kept before is still on disk.
-    """
-    found: list[Cache] = []
-    for system in systems():
-        if names is not None and system.name not in names:
-            continue
-        known = system.locations(environ)
-        named = {"XDG_CACHE_HOME", *(name for name, _ in system.isolation(Path(os.sep)).environment)}
-        plain = {name: value for name, value in environ.items() if name not in named}
-        for location in system.locations(plain) if known else ():
-            root = Path(location.root)
-            if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):
-                why = f"programs do not look here now, as {known[0].decided_by} sends them to {known[0].root}"
-                found.append(_opened(system, replace(location, enabled=False, problems=(why,))))
-    return found
-
-
-def _opened(system: System, location: Location) -> Cache:
-    """A cache, or in the place of one that cannot be opened what is wrong with it."""
-    try:
-        return system.open(location)
-    except CacheUnusableError as error:
-        return Unusable(location, str(error))
-
-
-def _is_same(left: Path, right: Path) -> bool:
-    """Whether two paths lead to one place, however they are spelled."""
-    try:
-        return left.samefile(right)
-    except OSError:
-        return left == right
-
-
-def here_caches(name: str) -> Sequence[Cache]:
-    """The caches of one system that this environment names and that are there."""
-    return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
-
-
-def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> list[Cache]:
-    """The caches of one system: at a place, or where the environment puts them; none where it has no place.
-
-    Raises UsageError for a system that nobody knows.
-    """
-    system = load_system(name)
-    known = system.locations(environ)
-    if place is None:
-        return [system.open(location) for location in known]
-    same = next((one for one in known if _is_same(Path(one.root), place)), None)
-    return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
-
-
-def remember_targets(settings: Settings, devices: Sequence[Device]) -> None:
+def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep what a probe found for completions, below a root that is there and may be written."""
     from gpucache.probe.last import FILE, load_last, save_last
 
@@ -217,6 +158,9 @@ def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:
     store.sweep(limit)
     if store.allocated_bytes() <= limit:
         return 0
+    from gpucache.caches.own import OwnCache
+    from gpucache.engine.evict import trim
+
     return trim(OwnCache(store, locate(settings)), limit, time.time_ns())
 
 
@@ -227,6 +171,8 @@ def _problems(root: Path, settings: Settings) -> list[str]:
     state = check_root(root)
     if isinstance(state, RootRefused):
         return [state.reason]
+    from gpucache.caches import places
+
     move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
     return [*problems, *system_problems(settings)]

@@ -41,6 +41,7 @@ _CLI = frozenset(
         "caches.surroundings",
         "examples",
         "backends.options",
+        "caches.here",
         "caches.interface",
         "caches.registry",
         "store.interface",

@@ -118,14 +118,14 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
 def open_others() -> "list[Cache]":
     """Every cache of others that is here."""
-    from gpucache.assembly import found_caches
+    from gpucache.caches.here import found_caches
 
     return found_caches(os.environ)
 
 
 def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
     """What lies in default places that variables send programs away from, of all systems or those named."""
-    from gpucache.assembly import unused_caches
+    from gpucache.caches.here import unused_caches
 
     return unused_caches(os.environ, names)
 
@@ -163,7 +163,7 @@ def _ours(settings: "Settings", *, systems: bool) -> Opened:
 
 
 def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
-    from gpucache.assembly import open_places
+    from gpucache.caches.here import open_places
 
     caches = open_places(name, place, os.environ)
     if not caches:

@@ -53,7 +53,8 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
-    from gpucache.assembly import backends, here_caches, open_layers
+    from gpucache.assembly import backends, open_layers
+    from gpucache.caches.here import here_caches
     from gpucache.engine.stack import with_layers
     from gpucache.engine.why import why
     from gpucache.render.why import answers

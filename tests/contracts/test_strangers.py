@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.assembly import open_cache, open_places
+from gpucache.assembly import open_cache
+from gpucache.caches.here import open_places
 from gpucache.caches.interface import Cache
 from gpucache.cli import main
 from gpucache.errors import CacheUnusableError

@@ -23,7 +23,7 @@ def trimmed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         limits.append(limit)
         return 0
 
-    monkeypatch.setattr("gpucache.assembly.trim", trim)
+    monkeypatch.setattr("gpucache.engine.evict.trim", trim)
     return limits
 
 

@@ -1,0 +1,77 @@
+"""The caches of others on this machine, opened: where their systems keep them, or at a place that is named.
+
+Loads the systems that are asked for and no others. Must not know our own cache.
+"""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gpucache.caches.interface import Cache, System
+from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
+from gpucache.caches.unusable import Unusable
+from gpucache.errors import CacheUnusableError
+from gpucache.outcomes import Location
+
+
+def found_caches(environ: Mapping[str, str]) -> list[Cache]:
+    """Every cache of others that is here, and those that are missing where their owner will not make them."""
+    return [
+        _opened(system, location)
+        for system in systems()
+        for location in system.locations(environ)
+        if is_there(Path(location.root)) or (location.enabled and location.problems)
+    ]
+
+
+def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:
+    """Caches where systems, all or those named, keep them by default, which no program looks at now.
+
+    A variable sends their programs elsewhere; what was kept before is still on disk.
+    """
+    found: list[Cache] = []
+    for system in [load_system(name) for name in SYSTEMS if names is None or name in names]:
+        known = system.locations(environ)
+        named = {"XDG_CACHE_HOME", *(name for name, _ in system.isolation(Path(os.sep)).environment)}
+        plain = {name: value for name, value in environ.items() if name not in named}
+        for location in system.locations(plain) if known else ():
+            root = Path(location.root)
+            if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):
+                why = f"programs do not look here now, as {known[0].decided_by} sends them to {known[0].root}"
+                found.append(_opened(system, replace(location, enabled=False, problems=(why,))))
+    return found
+
+
+def here_caches(name: str) -> Sequence[Cache]:
+    """The caches of one system that this environment names and that are there."""
+    return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
+
+
+def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> list[Cache]:
+    """The caches of one system: at a place, or where the environment puts them; none where it has no place.
+
+    Raises UsageError for a system that nobody knows.
+    """
+    system = load_system(name)
+    known = system.locations(environ)
+    if place is None:
+        return [system.open(location) for location in known]
+    same = next((one for one in known if _is_same(Path(one.root), place)), None)
+    return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
+
+
+def _opened(system: System, location: Location) -> Cache:
+    """A cache, or in the place of one that cannot be opened what is wrong with it."""
+    try:
+        return system.open(location)
+    except CacheUnusableError as error:
+        return Unusable(location, str(error))
+
+
+def _is_same(left: Path, right: Path) -> bool:
+    """Whether two paths lead to one place, however they are spelled."""
+    try:
+        return left.samefile(right)
+    except OSError:
+        return left == right
