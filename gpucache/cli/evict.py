@@ -10,6 +10,7 @@ import click
 
 from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
 from gpucache.cli.globals import given, global_options
+from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from gpucache.caches.interface import Cache
     from gpucache.engine.policy import Limits
-    from gpucache.model import Toolchain
     from gpucache.outcomes import CacheEntry, EvictOutcome, EvictPlan
 
 _TOLD = 5
@@ -122,11 +122,13 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
-    toolchains, now_ns = _toolchains(asked), time.time_ns()
+    now_ns = time.time_ns()
     limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
     scanned = [(cache, own, list(cache.scan())) for cache, own in limits]
+    every = [entry for _, _, entries in scanned for entry in entries]
     with found_or_unread(opened):
-        _check_names(asked, [entry for _, _, entries in scanned for entry in entries])
+        _check_names(asked, every)
+    toolchains = toolchains_for(every) if asked.stale else []
     return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
 
 
@@ -169,15 +171,6 @@ def _field(text: str) -> tuple[str, str]:
     if not equals or not label:
         raise UsageError(f"--unlike {text!r} is not FIELD=VALUE; write it as hip_version=6.2.41133")
     return label, value
-
-
-def _toolchains(limits: "Limits") -> "list[Toolchain]":
-    """Who compiles here: asked only where it matters."""
-    if not limits.stale:
-        return []
-    from gpucache.probe import ask
-
-    return [device.toolchain for device in ask() if device.toolchain is not None]
 
 
 def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:

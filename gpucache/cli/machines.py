@@ -1,13 +1,14 @@
 """The machine a command answers for: this one, or that of a device profile."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpucache.model import Device
+    from gpucache.model import Device, Toolchain
+    from gpucache.outcomes import CacheEntry
     from gpucache.probe.profile import Profile
 
 
@@ -29,6 +30,18 @@ def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Mach
     from gpucache.probe import ask
 
     return Machine(tuple(ask(backends)), os.environ)
+
+
+def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":
+    """The toolchains here that entries may be stale beside; no driver is asked where no entry names one."""
+    named = {entry.target.partition(":")[0] for entry in entries if entry.toolchain_identity}
+    if not named:
+        return []
+    from gpucache.assembly import backends
+    from gpucache.probe import ask
+
+    devices = ask(sorted(named) if named <= backends().keys() else None)
+    return [device.toolchain for device in devices if device.toolchain is not None]
 
 
 def here(devices: "Sequence[Device]") -> "Profile":

@@ -6,11 +6,11 @@ import click
 
 from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
 from gpucache.cli.globals import given, global_options
+from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import EntryName
 
 if TYPE_CHECKING:
     from gpucache.engine.verify import Try
-    from gpucache.model import Device
     from gpucache.outcomes import CacheEntry, Checked
 
 
@@ -37,16 +37,12 @@ def verify(
     """
     from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify
-    from gpucache.probe import ask
     from gpucache.render import tables
 
     opened = open_named(cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
-    devices = ask()
-    outcomes = _run(
-        opened, what, devices, _trials(opened, devices, load=load, rebuild=rebuild), repair=repair
-    )
+    outcomes = _run(opened, what, _trials(opened, load=load, rebuild=rebuild), repair=repair)
     summary = summarise_verify(outcomes)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     given().document("verify", findings, summary)
@@ -57,7 +53,6 @@ def verify(
 def _run(
     opened: Opened,
     what: tuple[str, ...],
-    devices: "list[Device]",
     trials: "dict[str, list[Try]]",
     *,
     repair: bool,
@@ -69,7 +64,7 @@ def _run(
     with found_or_unread(opened):
         selected = select_by_cache(opened.caches, what)
     total = sum(len(entries) for _, entries in selected)
-    toolchains = [device.toolchain for device in devices if device.toolchain is not None]
+    toolchains = toolchains_for(entry for _, entries in selected for entry in entries)
     outcomes: list[Checked] = []
     done = 0
     with display(quiet=given().quiet or given().json) as bar:
@@ -87,7 +82,7 @@ def _run(
     return outcomes
 
 
-def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
+def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
     """What is tried with the entries of each of our own roots."""
     trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
     for option, asked in (("--load", load), ("--rebuild", rebuild)):
@@ -96,7 +91,9 @@ def _trials(opened: Opened, devices: "list[Device]", *, load: bool, rebuild: boo
     if load or rebuild:
         from gpucache.assembly import backends
         from gpucache.engine.trials import load_trial, rebuild_trial
+        from gpucache.probe import ask
 
+        devices = ask() if rebuild else []
         for own in opened.owns:
             if load:
                 trials[own.cache.location().root].append(load_trial(own.cache))

@@ -19,6 +19,20 @@ if TYPE_CHECKING:
 GPU_STACK = ("pyopencl", "cuda.bindings", "cuda.core", "cuda.pathfinder", "numpy")
 # Help and completion answer at once: nothing that reads caches, draws tables or starts workers.
 BEFORE_ANY_WORK = (*GPU_STACK, "rich", "pebble", "multiprocessing")
+# A cache of somebody else's has nothing to do with our own store, with compilers or with the other systems.
+OF_OURS = tuple(
+    f"gpucache.{name}"
+    for name in (
+        "assembly",
+        "backends",
+        "bench",
+        "engine.warm",
+        "probe.ask",
+        "sources",
+        "store",
+        "caches.pocl",
+    )
+)
 FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "--help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
     "warm --help": (*BEFORE_ANY_WORK, "xxhash", "platformdirs", "gpucache.assembly"),
@@ -27,6 +41,9 @@ FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "inspect --list": GPU_STACK,
     "inspect cuda:sm_90": GPU_STACK,
     "inspect --misses": GPU_STACK,
+    "inspect --cache sycl:{foreign}": (*GPU_STACK, *OF_OURS),
+    "verify --cache sycl:{foreign}": (*GPU_STACK, *OF_OURS),
+    "evict --cache sycl:{foreign} --all --dry-run": (*GPU_STACK, *OF_OURS),
     "verify": GPU_STACK,
     "verify --strict --repair": GPU_STACK,
     "evict --dry-run --max-size 1G": GPU_STACK,
@@ -69,7 +86,9 @@ _SLOW = ("verify --strict --repair", "evict --dry-run --stale", "devices")
 def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path, command: str) -> None:
     """A verb that compiles nothing loads nothing of the GPU stack into its own process."""
     environment = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(mixed.root)}
-    arguments = command.format(sources=mixed.sources).split()
+    foreign = tmp_path / "libsycl_cache"
+    foreign.mkdir()
+    arguments = command.format(sources=mixed.sources, foreign=foreign).split()
     code, modules = _modules(tmp_path / "modules", arguments, environment)
     assert code == 0
     assert not modules & set(FORBIDDEN[command])

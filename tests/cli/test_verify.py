@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.keys import cache_key
-from gpucache.model import Entry
+from gpucache.model import Device, Entry
 from gpucache.store import DirectoryStore
 
 if TYPE_CHECKING:
@@ -50,6 +50,24 @@ def test_a_filled_cache_is_sound(run: Run, mixed: Filled) -> None:
     answer = run("--json", "verify", "--strict", at=mixed.root)
     summary = answer.document["summary"]
     assert (answer.code, summary["checked"], summary["sound"], summary["findings"]) == (0, 4, 4, 0)
+
+
+def test_drivers_are_asked_where_an_entry_names_one(
+    run: Run, mixed: Filled, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No driver is asked for nothing, and those alone whose entries are there."""
+    asked: list[Sequence[str] | None] = []
+
+    def ask(backends: Sequence[str] | None = None) -> list[Device]:
+        asked.append(backends)
+        return []
+
+    monkeypatch.setattr("gpucache.probe.ask", ask)
+    assert run("verify").code == 0
+    assert asked == []
+    assert run("verify", "cuda:sm_90", at=mixed.root).code == 0
+    assert run("verify", at=mixed.root).code == 0
+    assert asked == [["cuda"], ["cuda", "opencl"]]
 
 
 def test_nothing_is_sound_too(run: Run, root: Path) -> None:
