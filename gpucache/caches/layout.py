@@ -102,7 +102,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Files that a writer leaves which was stopped."""
+    """Files that a writer leaves which was stopped; folders where the pattern ends in a slash."""
 
     pattern: str
     age_ns: int
@@ -118,7 +118,8 @@ class Layout:
     groups of a pattern are the key. Files of one folder with one key are one entry."""
     left: Sequence[Left] = ()
     own: Sequence[str] = ()
-    """Patterns of what else the owner keeps: locks, marks, totals. Such are no strangers, and not removed."""
+    """Patterns of what else the owner keeps: locks, marks, totals, and folders with a slash behind. Such are
+    no strangers, and are neither looked into nor removed."""
     signs: Sequence[str] = ()
     """Patterns of names that show whose a folder is; those of entries where there are none."""
     key: Callable[[Sequence[str]], str] | None = None
@@ -240,11 +241,13 @@ class Layout:
             on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
         here = [step for step in on if len(step[0].parts) == depth + 1]
         deeper = [step for step in on if len(step[0].parts) > depth + 1]
-        if found.is_dir(follow_symlinks=False):
-            own = [step for step in here if step[0].folder]
-            return (Role.FOLDER, own or deeper) if own or deeper else (Role.STRANGER, [])
-        if ends := [step for step in here if not step[0].folder]:
-            return (Role.ENTRY if ends[0][0].entry else Role.OWN if ends[0][0].own else Role.LEFT), ends
+        folder = found.is_dir(follow_symlinks=False)
+        if ends := [step for step in here if step[0].folder is folder]:
+            way = ends[0][0]
+            role = Role.FOLDER if folder else Role.ENTRY
+            return (role if way.entry else Role.OWN if way.own else Role.LEFT), ends
+        if folder and deeper:
+            return Role.FOLDER, deeper
         return (Role.LINK if found.is_symlink() and on else Role.STRANGER), []
 
     def _key(self, step: "_Step") -> str:

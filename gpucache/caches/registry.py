@@ -27,6 +27,7 @@ SYSTEMS = {
     "pocl": "gpucache.caches.pocl",
     "cuda.core": "gpucache.caches.cuda_core",
     "cuda": "gpucache.caches.cuda_driver",
+    "cupy": "gpucache.caches.cupy",
 }
 """Modules by the name of their system; each has a ``SYSTEM``."""
 NAMES = (OWN, *SYSTEMS)

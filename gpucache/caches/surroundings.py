@@ -53,7 +53,6 @@ PLAIN = (
     Plain("triton", "TRITON_CACHE_DIR", ".triton/cache"),
     Plain("inductor", "TORCHINDUCTOR_CACHE_DIR", ""),
     Plain("vllm", "VLLM_CACHE_ROOT", "~cache/vllm"),
-    Plain("cupy", "CUPY_CACHE_DIR", ".cupy/kernel_cache"),
     Plain("numba", "NUMBA_CACHE_DIR", ""),
     Plain("warp", "WARP_CACHE_PATH", "~cache/warp"),
     Plain("taichi", "TI_OFFLINE_CACHE_FILE_PATH", "~cache/taichi/ticache"),

@@ -96,8 +96,8 @@ def cache_option(function: F) -> F:
     """Add the option that says which caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
-        help="Which caches: gpucache, sycl, futhark, rocfft, pyopencl, pocl, cuda.core, cuda, all, a folder "
-        "or file, or NAME:PLACE; may be given again; default our own.",
+        help="Which caches: gpucache, sycl, futhark, rocfft, pyopencl, pocl, cuda.core, cuda, cupy, all, a "
+        "folder or file, or NAME:PLACE; may be given again; default our own.",
     )(function)  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
+from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
@@ -200,5 +201,6 @@ EXAMPLES: Mapping[str, Example] = {
     "cuda.core": Example(
         lambda place, number: cuda_core.place(place, b"%d" % number, cuda_core.PTX), lambda _: cuda_core.PTX
     ),
+    "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

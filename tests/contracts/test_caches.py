@@ -36,6 +36,7 @@ _WANTED: dict[str, Wanted] = {
     "pyopencl": {"source": (b"x",)},
     "pocl": {"kernel": (b"k",)},
     "cuda.core": {"key": (b"abcd",)},
+    "cupy": {"key": (b"abcd",)},
 }
 _UNREAD = ("may not be", "cannot be looked at", "cannot be read", "cannot be opened")
 Checks = list[tuple[Checked, CacheEntry | None]]

@@ -1,0 +1,102 @@
+"""CuPy's kernel cache: a file for each module that CuPy compiled, beside its source where that was asked for.
+
+Source: CuPy 14, ``cupy/cuda/_compiler_cache.py`` and ``compiler.py``. A file ``<40 hex>.cubin`` (``.ltoir``,
+on AMD ``.hsaco``) is the SHA-1 of the rest as 40 hex digits, then the binary; where C++ names were asked for,
+the mangled names stand ahead of it: ``\\x93CUPYNE\\0``, their number as u32, and each behind its length as
+u32, little-endian. It is written to a temporary file and renamed; there is no lock, limit or eviction. The
+name is a SHA-1 of source, options, architecture and NVRTC's version, which are stored nowhere, and not of
+headers that the source includes. Where the variable names the place, Jitify's headers and the modules of FFT
+callbacks lie there as well (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx``).
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS
+from gpucache.caches.layout import Files, Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadKind
+
+_DIGITS = 40
+_MAGIC = b"\x93CUPYNE\0"
+_MISSES = "CuPy takes it for a miss, compiles it again and replaces it"
+_VARIABLE = "CUPY_CACHE_DIR"
+
+
+class Cupy(BinaryFormat):
+    """What ``RawModule``, ``ElementwiseKernel`` and CuPy's own functions leave when they compile."""
+
+    name = "cupy"
+    title = "CuPy kernel cache"
+    owner = "CuPy"
+    place = Place(
+        (Var(_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
+        move=f"set {_VARIABLE}",
+        nowhere=f"CuPy finds no home folder; set {_VARIABLE}",
+        off={"CUPY_CACHE_IN_MEMORY": ("1",)},
+    )
+    layout = Layout(
+        r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)(?:\.cu)?",
+        left=[Left("tmp[a-z0-9_]{8}", HOUR_NS)],  # as tempfile names files
+        own=[r"jitify.*\.(?:json|pickle)", "cupy_callback_.+"],
+    )
+    wanted = {"key": "hex digits of an entry's name on disk"}
+    opaque = (
+        "its entries say nothing of what they were made from, so only key=HEX can be asked for; with "
+        "CUPY_CACHE_SAVE_CUDA_SOURCE=1 CuPy keeps each source beside its binary, so that two can be compared"
+    )
+    absent = (
+        "no entry has this key: it was never compiled here, or was removed, of which CuPy keeps no record"
+    )
+    served = "CuPy would serve it, whatever the headers that its source includes hold now"
+    key_digits = _DIGITS
+    kinds = frozenset(
+        {
+            PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.AMDGPU,
+            PayloadKind.OFFLOAD_BUNDLE,
+        }
+    )  # fmt: skip
+    consequence = "CuPy serves it, so the program fails when it loads it, at every start"
+    shows = "a GPU binary"
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """An empty place is no place to CuPy."""
+        if environ.get(_VARIABLE) == "":
+            yield f"{_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        """What lies behind the SHA-1 and the mangled names."""
+        rest = data[_DIGITS:]
+        if not data:
+            return b"", Problem(FindingKind.TRUNCATED, f"it is empty; {_MISSES}") if whole else None
+        if whole and hashlib.sha1(rest, usedforsecurity=False).hexdigest().encode() != data[:_DIGITS]:
+            return rest, Problem(FindingKind.CORRUPT, f"its SHA-1 is not that of what it holds; {_MISSES}")
+        if not rest.startswith(_MAGIC):
+            return rest, None
+        start = len(_MAGIC) + 4
+        for _ in range(int.from_bytes(rest[len(_MAGIC) : start], "little")):
+            if start + 4 > len(rest):
+                break
+            start += 4 + struct.unpack_from("<I", rest, start)[0]
+        if start > len(rest) and whole:
+            return b"", Problem(FindingKind.CORRUPT, f"its mangled names end behind the file; {_MISSES}")
+        return rest[start:], None
+
+    def bars(self, item: Files) -> Problem | None:
+        """That there is a source alone, or no file in its place."""
+        if item.names[0].endswith(".cu"):
+            detail = "it is the source of a binary that is gone, which CuPy does not read"
+            return Problem(FindingKind.ORPHAN, detail)
+        return super().bars(item)
+
+    def is_left(self, start: bytes) -> bool:
+        """The digits of a SHA-1, as far as they were written."""
+        return set(start[:_DIGITS]) <= set(b"0123456789abcdef")
+
+
+SYSTEM = ForeignSystem(Cupy)
