@@ -1,52 +1,55 @@
-"""What a compiled binary is, told from its bytes alone.
+"""What compiled bytes are, told from the bytes alone, whoever keeps them.
 
-Pure: nothing is executed, loaded or read from disk, whatever the bytes say. :func:`describe` never
-raises; every length in the bytes is held against their number before it is used, and what is kept
-of them is bounded. A module per family of formats; each reader names the source of its format.
+Everything here is pure: whatever the bytes say, nothing is executed, loaded or read from a disk.
+:func:`describe` never raises. Every length in the bytes is compared with their number before it is used, and
+what is kept of them is bounded. Each family of formats has a module, and each reader names the source of its
+format. A module is imported when bytes of its format are met, because most processes meet one format at most.
 
-Must not know stores, compilers or devices. What an entry claims of its payload is held against the
-payload by :func:`fits`, from the two texts alone.
+This room must not know stores, compilers or devices. :func:`fits` compares what an entry claims of its
+payload with what the payload is.
 """
 
-from gpucache.payload import amd, bitcode, elf, nvidia, opencl, ptx, spirv
+from collections.abc import Callable
+from importlib import import_module
+
 from gpucache.payload.claims import fits, holds_no_kernel
 from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
 
 __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
 _READERS = (
-    (b"\x7fELF", elf.read_elf),
-    (b"\x50\xed\x55\xba", nvidia.read_fatbin),
-    (b"\xed\x43\x4e\x7f", nvidia.read_ltoir),
-    (b"poclbin\0", opencl.read_poclbin),
-    (b"rusticl\0", opencl.read_rusticl),
-    (b"\x03\x02\x23\x07", spirv.read_spirv),
-    (b"\x07\x23\x02\x03", spirv.read_spirv),
-    (b"BC\xc0\xde", bitcode.read_bitcode),
-    (b"\xde\xc0\x17\x0b", bitcode.read_bitcode),
-    (amd.BUNDLE, amd.read_bundle),
-    (amd.COMPRESSED_BUNDLE, amd.read_bundle),
+    (b"\x7fELF", "elf.read_elf"),
+    (b"\x50\xed\x55\xba", "nvidia.read_fatbin"),
+    (b"\xed\x43\x4e\x7f", "nvidia.read_ltoir"),
+    (b"poclbin\0", "opencl.read_poclbin"),
+    (b"rusticl\0", "opencl.read_rusticl"),
+    (b"\x03\x02\x23\x07", "spirv.read_spirv"),
+    (b"\x07\x23\x02\x03", "spirv.read_spirv"),
+    (b"BC\xc0\xde", "bitcode.read_bitcode"),
+    (b"\xde\xc0\x17\x0b", "bitcode.read_bitcode"),
+    (b"__CLANG_OFFLOAD_BUNDLE__", "amd.read_bundle"),
+    (b"CCOB", "amd.read_bundle"),
 )
+"""The module and function that read what begins with a magic number; PTX has none and is tried last."""
 
 
 def describe(data: bytes) -> PayloadInfo:
     """What some bytes are, by their magic number, or by their first directive for PTX.
 
-    Fewer bytes than a magic number has are ``unknown``. From there on what was cut off is a
-    ``problem`` wherever the format itself says how long it is; see the readers for what that covers.
+    Fewer bytes than a magic number has are of kind ``unknown``. Of longer bytes a missing end is a
+    ``problem`` wherever the format says how long it is; each reader tells how far that goes.
     """
     reading = Reading(data)
-    read = next((reader for magic, reader in _READERS if data.startswith(magic)), _read_other)
+    module, function = next(
+        (reader for magic, reader in _READERS if data.startswith(magic)), "ptx.read_ptx"
+    ).split(".")
+    read: Callable[[Reading], None] = getattr(import_module(f"gpucache.payload.{module}"), function)
     try:
         read(reading)
+        if reading.kind is PayloadKind.UNKNOWN:
+            if not data:
+                raise BrokenError("the payload is empty")
+            reading.note("starts with", data[:16].hex(" "))
     except BrokenError as broken:
         return reading.info(str(broken))
     return reading.info()
-
-
-def _read_other(reading: Reading) -> None:
-    if ptx.read(reading):
-        return
-    if not reading.data:
-        raise BrokenError("the payload is empty")
-    reading.note("starts with", reading.data[:16].hex(" "))

@@ -1,4 +1,4 @@
-"""AMD's formats: code objects, and the offload bundles that HIP's compiler packs them in.
+"""AMD's formats: code objects, and the offload bundles that HIP's compiler packs them into.
 
 Sources: LLVM's "User Guide for AMDGPU Backend" (``EF_AMDGPU_MACH``) and Clang's "Clang Offload Bundler".
 """
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
 
-BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
-COMPRESSED_BUNDLE = b"CCOB"
+_MAGIC_BYTES = 24
+_COMPRESSED = b"CCOB"
 _OBJECT_LIMIT = 256
 _IDENTIFIER_LIMIT = 256
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
@@ -30,8 +30,8 @@ _MACHINES = {
 def architecture(data: bytes, flags: int) -> str | None:
     """The architecture of a code object, such as ``gfx90a``; None where nothing in it says.
 
-    A loader goes by the ELF header's ``e_flags``, whose lowest byte is a number for each processor. Where
-    that number is of no single processor, the target in the notes is taken.
+    A loader goes by the ELF header's ``e_flags``, the lowest byte of which numbers the processor. Where that
+    is not the number of a single processor, the target in the notes is taken.
     """
     if machine := _MACHINES.get(flags & 0xFF):
         return f"gfx{machine}"
@@ -40,14 +40,15 @@ def architecture(data: bytes, flags: int) -> str | None:
 
 
 def read_bundle(reading: Reading) -> None:
-    """Describe an offload bundle, little-endian; of a compressed one nothing is read but the magic.
+    """Describe an offload bundle; of a compressed one nothing is read but the magic.
 
-    The magic text of 24 bytes, u64 number of code objects, and for each of them u64 offset, u64 size, u64
-    length of its identifier, and the identifier, such as ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``. Raises
-    BrokenError where the list or a code object leaves the payload.
+    A bundle is little-endian. Behind the magic text of 24 bytes stands the number of code objects as u64, and
+    for each of them u64 offset, u64 size, u64 length of its identifier, and the identifier, such as
+    ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``. Raises BrokenError where the list or a code object leaves the
+    payload.
     """
     reading.kind = PayloadKind.OFFLOAD_BUNDLE
-    if reading.data.startswith(COMPRESSED_BUNDLE):
+    if reading.data.startswith(_COMPRESSED):
         return
     found: dict[str, None] = {}
     try:
@@ -64,8 +65,8 @@ def read_bundle(reading: Reading) -> None:
 def _objects(reading: Reading) -> Iterator[tuple[str, int]]:
     """Identifier and end of each code object."""
     part = "list of code objects"
-    place = len(BUNDLE) + 8
-    (count,) = reading.unpack("<Q", len(BUNDLE), part)
+    place = _MAGIC_BYTES + 8
+    (count,) = reading.unpack("<Q", _MAGIC_BYTES, part)
     for _ in range(min(count, _OBJECT_LIMIT)):
         offset, size, length = reading.unpack("<QQQ", place, part)
         reading.require(place + 24 + length, part)

@@ -34,12 +34,12 @@ _WORD_BYTES = 4
 _WIDEST = 64
 _ABBREVIATION_LIMIT = 512
 _OPERAND_LIMIT = 64
-"""Of an abbreviation; LLVM's own have at most about ten."""
+"""How many operands an abbreviation may have; LLVM's own have about ten at most."""
 _ARRAY_LIMIT = 65_536
 _WORK_LIMIT = 4_000_000
-"""Operands that are read of one block, each a number in memory."""
+"""How many operands are read of one block; each becomes a number in memory."""
 _GARBAGE_BYTES = 8
-"""As many bytes after the last block are passed over, as LLVM's own reader does."""
+"""How many bytes after the last block are passed over, as LLVM's own reader passes them over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,29 @@ def read_module(data: bytes) -> Module:
     module = next((block for block in found if block.number == _MODULE), None)
     if module is None:
         raise CutError("it ends before the module begins")
-    return _module(data, found, module)
+    version, texts = 0, {_TRIPLE: "", _SOURCE: ""}
+    named: list[tuple[int, int]] = []
+    for one in records(data, module):
+        if one.code == _VERSION:
+            version = one.operands[0] if one.operands else 0
+        elif one.code in texts:
+            texts[one.code] = texts[one.code] or printable(one.text())
+        elif one.code == _FUNCTION and len(one.operands) >= 5 and len(named) < _KERNEL_LIMIT:
+            offset, size, _type, convention, declared = one.operands[:5]
+            if convention == _SPIR_KERNEL and not declared:
+                named.append((offset, min(size, _NAME_LIMIT)))
+    table = _first(data, found, _STRTAB, _STRTAB_BLOB)
+    if table is None and version >= _WITH_STRTAB:
+        raise CutError("it ends before the string table, which holds its names")
+    names = table.blob if table is not None else b""
+    kernels = (names[at : at + size].decode("utf-8", "surrogateescape") for at, size in named)
+    producer = _first(data, found, _IDENTIFICATION, _IDENTIFICATION_STRING)
+    return Module(
+        producer=printable(producer.text()) if producer is not None else "",
+        triple=texts[_TRIPLE],
+        source=texts[_SOURCE],
+        kernels=tuple(filter(None, kernels)),
+    )
 
 
 def _unwrapped(reading: Reading) -> bytes:
@@ -112,53 +134,10 @@ def _unwrapped(reading: Reading) -> bytes:
     return reading.data[offset : offset + size]
 
 
-def _module(data: bytes, found: list[Block], module: Block) -> Module:
-    version, texts = 0, {_TRIPLE: "", _SOURCE: ""}
-    named: list[tuple[int, int]] = []
-    for one in records(data, module):
-        if one.code == _VERSION:
-            version = one.operands[0] if one.operands else 0
-        elif one.code in texts:
-            texts[one.code] = texts[one.code] or printable(one.text())
-        elif _is_kernel(one) and len(named) < _KERNEL_LIMIT:
-            named.append((one.operands[0], one.operands[1]))
-    names = _string_table(data, found)
-    if names is None and version >= _WITH_STRTAB:
-        raise CutError("it ends before the string table, which holds its names")
-    kernels = (_name(names or b"", *place) for place in named)
-    return Module(
-        producer=_producer(data, found),
-        triple=texts[_TRIPLE],
-        source=texts[_SOURCE],
-        kernels=tuple(filter(None, kernels)),
-    )
-
-
-def _is_kernel(one: Record) -> bool:
-    """Whether a function is a kernel that is defined: name offset, size, type, convention, declared."""
-    if one.code != _FUNCTION or len(one.operands) < 5:
-        return False
-    _, _, _, convention, declared = one.operands[:5]
-    return convention == _SPIR_KERNEL and not declared
-
-
-def _name(names: bytes, offset: int, size: int) -> str:
-    return names[offset : offset + min(size, _NAME_LIMIT)].decode("utf-8", "surrogateescape")
-
-
-def _producer(data: bytes, found: list[Block]) -> str:
-    for block in found:
-        if block.number == _IDENTIFICATION:
-            held = (one for one in records(data, block) if one.code == _IDENTIFICATION_STRING)
-            return next((printable(one.text()) for one in held), "")
-    return ""
-
-
-def _string_table(data: bytes, found: list[Block]) -> bytes | None:
-    for block in found:
-        if block.number == _STRTAB:
-            return next((one.blob for one in records(data, block) if one.code == _STRTAB_BLOB), None)
-    return None
+def _first(data: bytes, found: Sequence[Block], number: int, code: int) -> Record | None:
+    """The first record of a code in the first block of a number."""
+    block = next((one for one in found if one.number == number), None)
+    return next((one for one in records(data, block) if one.code == code), None) if block else None
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What an entry says of its payload, held against what the payload is. Knows no bytes."""
+"""Whether a payload is what its entry says it is, from the description of the payload alone."""
 
 import re
 
@@ -31,17 +31,17 @@ def holds_no_kernel(info: PayloadInfo) -> bool:
 
 
 def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
-    """None where a payload fits an entry's artifact kind and target, else what does not, in a sentence.
+    """What does not fit between a payload and an entry's artifact kind and target, as a sentence; else None.
 
-    A structural ``problem`` is not looked at: it is a finding of its own. Nothing is held against a
-    payload that does not name its architecture, nor against an OpenCL binary of unknown format, nor
-    against an entry of a third party's backend.
+    A structural ``problem`` of the payload is a finding of its own and not looked at here. A payload that
+    does not name its architecture, an OpenCL binary of unknown format and an entry of a third party's backend
+    count as fitting.
     """
     backend, _, name = target.partition(":")
     if artifact_kind == ArtifactKind.OPENCL_BINARY:
         return _wrong_backend(artifact_kind, backend, "opencl") or _opencl_misfit(info, name)
     if backend not in ("cuda", "opencl", ""):
-        return None  # a third party's, of which nothing is known here
+        return None
     expected = next((kind for artifact, kind in _CUDA_KINDS.items() if artifact == artifact_kind), None)
     if expected is None:
         return f"{artifact_kind!r} is not a kind of artifact"
@@ -57,7 +57,7 @@ def _wrong_backend(artifact_kind: str, backend: str, expected: str) -> str | Non
 
 
 def _opencl_misfit(info: PayloadInfo, name: str) -> str | None:
-    """An implementation's own format does not fit a target that names another implementation."""
+    """What is wrong where a payload in one implementation's own format is for a target of another."""
     vendor = _VENDORS.get(info.kind)
     if vendor is None or name.startswith(vendor):
         return None
@@ -67,9 +67,10 @@ def _opencl_misfit(info: PayloadInfo, name: str) -> str | None:
 
 
 def _architecture_misfit(info: PayloadInfo, name: str) -> str | None:
-    """Numbers must be equal; a suffix is compared where the payload states one, and always for PTX.
+    """What is wrong where a payload was built for another architecture than its entry's.
 
-    Whether the number is of a real or a virtual architecture follows from the kind of artifact.
+    The numbers must be equal. A suffix is compared where the payload states one, and always for PTX. Whether
+    a number is that of a real or a virtual architecture follows from the kind of artifact.
     """
     claimed = _ARCHITECTURE.fullmatch(name)
     found = _ARCHITECTURE.fullmatch(info.architecture or "")

@@ -1,13 +1,14 @@
-"""Names of kernels as people read them, out of the names that C++ compilers write.
+"""Names of kernels as people read them, made from the names that C++ compilers write.
 
-Source: the Itanium C++ ABI, section 5.1 (mangling). Only what is sure without following types is
-read: the identifiers of a name and the first plain types of its template arguments. Any other name
-stays as it is. Pure; must not know what a name belongs to.
+Source: the Itanium C++ ABI, section 5.1 (mangling). Only what is certain without following types is read: the
+identifiers of a name and the first plain types of its template arguments. Any other name stays as it is. A
+complete demangler would be the wrong tool for names out of a cache: a hostile name of 600 bytes stands for
+terabytes of text, at which LLVM's demangler ends the process.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import takewhile
 
 _NAME_BYTES = 4096
 _TYPES_SHOWN = 3
@@ -25,16 +26,8 @@ _TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Prefix:
-    """The identifiers a name begins with, and the text behind them."""
-
-    identifiers: tuple[str, ...]
-    rest: str
-
-
 def readable(name: str) -> str:
-    """A name for people; the name itself where it is none of C++, or not a simple one. Raises nothing."""
+    """A name for people; the name itself where it is not one of C++ or not a simple one. Raises nothing."""
     if len(name) > _NAME_BYTES:
         return name
     for start, whole in ((_TYPE_NAME, True), (_FUNCTION, False)):
@@ -44,24 +37,24 @@ def readable(name: str) -> str:
 
 
 def _name(text: str, *, whole: bool) -> str:
-    """The name at the start of a text; empty where it is no simple one, or not all where it must be."""
+    """The name at the start of a text; empty where it is not a simple one, or not all of a ``whole`` text."""
     nested = text.startswith("N")
-    found = _prefix(text.removeprefix("N"), many=nested)
-    if not found.identifiers:
+    identifiers, rest = _prefix(text.removeprefix("N"), many=nested)
+    if not identifiers:
         return ""
-    shown = "::".join("(anonymous)" if one == _ANONYMOUS else one for one in found.identifiers)
-    if found.rest.startswith("I"):
-        if found.identifiers[-1] == _WRAPPER:
-            return _name(found.rest[1:], whole=False)
-        inner = whole and not found.rest.endswith("EE" if nested else "E")  # a member of a template
-        return "" if inner else f"{shown}<{_arguments(found.rest[1:])}>"
+    shown = "::".join("(anonymous)" if one == _ANONYMOUS else one for one in identifiers)
+    if rest.startswith("I"):
+        if identifiers[-1] == _WRAPPER:
+            return _name(rest[1:], whole=False)
+        is_member = whole and not rest.endswith("EE" if nested else "E")  # a member of a template's instance
+        return "" if is_member else f"{shown}<{_arguments(rest[1:])}>"
     if nested:
-        closed = found.rest.startswith("E")
-        return shown if closed and (found.rest == "E" or not whole) else ""
-    return shown if not found.rest or not whole else ""
+        return shown if rest.startswith("E") and (rest == "E" or not whole) else ""
+    return shown if not rest or not whole else ""
 
 
-def _prefix(text: str, *, many: bool) -> _Prefix:
+def _prefix(text: str, *, many: bool) -> tuple[Sequence[str], str]:
+    """The identifiers that a name begins with, one or as many as there are, and the text behind them."""
     found: list[str] = []
     if text.startswith("St"):
         found, text = ["std"], text[2:]
@@ -69,23 +62,16 @@ def _prefix(text: str, *, many: bool) -> _Prefix:
         end = length.end() + int(length[0])
         identifier = text[length.end() : end]
         if len(text) < end or _IDENTIFIER.fullmatch(identifier) is None:
-            return _Prefix((), text)
+            return (), text
         found.append(identifier)
         text = text[end:]
         if not many:
             break
-    return _Prefix(tuple(found) if found != ["std"] else (), text)
+    return found if found != ["std"] else (), text
 
 
 def _arguments(text: str) -> str:
-    """The first template arguments while they are plain types, and whether there are more."""
-    known = list(_plain(text[:_TYPES_SHOWN]))
+    """The first template arguments as long as they are plain types, and whether there are more."""
+    known = [_TYPES[letter] for letter in takewhile(_TYPES.__contains__, text[:_TYPES_SHOWN])]
     more = [] if text[len(known) : len(known) + 1] == "E" else ["..."]
     return ", ".join([*known, *more])
-
-
-def _plain(text: str) -> Iterator[str]:
-    for letter in text:
-        if letter not in _TYPES:
-            return
-        yield _TYPES[letter]

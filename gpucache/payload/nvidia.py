@@ -1,7 +1,7 @@
 """NVIDIA's containers: fatbins and LTO-IR. Neither is documented by NVIDIA.
 
-Every statement on their layout is from files made by ``fatbinary`` 13.0 and by NVRTC 11.8, 12.4, 12.9
-and 13.5; fields that were not understood are not read.
+Every statement about their layout comes from files that ``fatbinary`` 13.0 and NVRTC 11.8, 12.4, 12.9 and
+13.5 made. Fields that were not understood are not read.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ _IMAGES_READ = 4096
 
 
 def read_fatbin(reading: Reading) -> None:
-    """Describe a fatbin: u32 magic, u16 version, u16 header size, u64 size of the images behind it.
+    """Describe a fatbin, whose header is u32 magic, u16 version, u16 header size and u64 size of the images.
 
-    An image: u16 kind (1 PTX, 2 cubin), u16, u32 header size, u64 content size, and the architecture
-    as u32 at offset 28 of its header. Raises BrokenError where an image or the whole leaves the payload,
-    which every cut behind the magic number does.
+    The header of an image is u16 kind (1 for PTX, 2 for a cubin), u16, u32 header size, u64 content size, and
+    at offset 28 the architecture as u32. Raises BrokenError where an image or the whole leaves the payload,
+    as every cut behind the magic number makes it.
     """
     reading.kind = PayloadKind.FATBIN
     version, header_size, size = reading.unpack("<HHQ", 4, "fatbin header")
@@ -42,12 +42,13 @@ def _images(reading: Reading, start: int, end: int) -> Iterator[str]:
 
 
 def read_ltoir(reading: Reading) -> None:
-    """Describe NVRTC's LTO-IR: a container of encoded NVVM IR behind pairs of u16 tag and u16 value.
+    """Describe NVRTC's LTO-IR, which is encoded NVVM IR behind pairs of u16 tag and u16 value.
 
-    u16 at offset 12 is where the pairs begin, u32 at 16 where they end, u32 at 20 where the content
-    begins. Tag 1 is ten times the architecture, tag 0x20 is 1 for an ``a`` architecture (``f`` leaves
-    no trace), tag 0x63 ends the pairs. The content's length is not there: a cut behind the header is
-    not noticed. LTO-IR is code for a virtual architecture, so it is called ``compute_90``.
+    The u16 at offset 12 says where the pairs begin, the u32 at 16 where they end, and the u32 at 20 where the
+    content begins. Tag 1 holds ten times the architecture, tag 0x20 holds 1 for an ``a`` architecture (an
+    ``f`` leaves no trace), and tag 0x63 ends the pairs. The length of the content is stored nowhere, so a cut
+    behind the header is not noticed. LTO-IR is code for a virtual architecture, so its architecture is shown
+    as ``compute_90``.
     """
     reading.kind = PayloadKind.LTOIR
     start, _unread, end, content = reading.unpack("<HHII", 12, "LTO-IR header")

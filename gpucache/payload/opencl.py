@@ -1,4 +1,4 @@
-"""What OpenCL implementations give back, ELF files and SPIR-V apart: poclbin and rusticl."""
+"""The containers of OpenCL implementations that return neither ELF nor SPIR-V: poclbin and rusticl."""
 
 from collections.abc import Iterator
 
@@ -13,15 +13,15 @@ _BUILD_HASH_BYTES = 41
 
 
 def read_poclbin(reading: Reading) -> None:
-    """Describe a poclbin. Source: PoCL's ``pocl_binary.c``; little-endian.
+    """Describe a poclbin, which is little-endian. Source: PoCL's ``pocl_binary.c``.
 
-    Magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9 u32 root
-    entries, 41 bytes of build hash, from version 10 a u64 where flag bit 1 is set; then the root files
-    (from version 9 behind their u64 size; before, one file as u32 and name, u32 and content); then the
-    kernels, each u64 size of all of it, u64, u32, u32 and name, and what is not read here. Versions 8
-    (PoCL 3.0) and 9 (3.1) were read from real files, 6, 7, 10 and 11 follow the source, and of others
-    only the header up to the flags is read. The kernels must end where the payload does, so every cut
-    is a problem.
+    The header holds the magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9
+    on u32 root entries, then 41 bytes of build hash, and from version 10 on a u64 where flag bit 1 is set.
+    The root files follow: from version 9 on behind their size as u64, before that one file as u32 and name,
+    u32 and content. Each kernel is u64 size of all of it, u64, u32, u32 and name, and a rest that is not read
+    here. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7, 10 and 11 follow the source; of
+    other versions only the header up to the flags is read. The kernels must end where the payload does, so
+    every cut is a problem.
     """
     reading.kind = PayloadKind.POCLBIN
     device, version, count, flags = reading.unpack("<QIIQ", 8, "poclbin header")
@@ -70,8 +70,8 @@ def _pocl_kernels(reading: Reading, start: int, count: int) -> Iterator[str]:
 def read_rusticl(reading: Reading) -> None:
     """Describe a binary of Mesa's rusticl; every cut of version 1 is a problem.
 
-    Magic, then as u32 version (only 1 was seen), length of the device's name, length of the SPIR-V, and
-    OpenCL's binary type; then the name and the SPIR-V.
+    Behind the magic stand, each as u32, the version (only 1 was seen), the length of the device's name, the
+    length of the SPIR-V, and OpenCL's binary type; then come the name and the SPIR-V.
     """
     reading.kind = PayloadKind.RUSTICL
     version, name_length, spirv_length, _type = reading.unpack("<4I", 8, "rusticl header")

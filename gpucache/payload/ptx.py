@@ -1,9 +1,9 @@
 """PTX, NVIDIA's virtual assembly, as text. Source: the PTX ISA, chapters on syntax and directives.
 
-PTX says nowhere how long it is. Noticed as cut: an end inside a block, a parenthesis, a comment, a
-string or a statement, or ahead of ``.target``. A cut between two functions, inside the header's last line or
-inside a ``//`` comment leaves sound PTX, and is not noticed; a cut ahead of the end of ``.version``
-is not recognised as PTX.
+PTX says nowhere how long it is. A cut is noticed where the text ends inside a block, a parenthesis, a
+comment, a string or a statement, or before ``.target``. A cut between two functions, inside the header's last
+line or inside a ``//`` comment leaves sound PTX and is not noticed. Text that ends before the end of
+``.version`` is not recognised as PTX.
 """
 
 import re
@@ -29,17 +29,18 @@ _SCAN_LIMIT = 64 * 1024 * 1024
 _TAIL = 65_536
 
 
-def read(reading: Reading) -> bool:
-    """Describe PTX, and whether it is any; raises BrokenError where its text is not whole.
+def read_ptx(reading: Reading) -> None:
+    """Describe PTX, or leave the kind as it is where the bytes are none.
 
-    NVRTC returns PTX with one NUL behind it, which is part of the payload and no problem. PTX is code
-    for a virtual architecture: ``.target sm_90`` is the architecture ``compute_90``.
+    Raises BrokenError where the text is not whole. NVRTC returns PTX with one NUL behind it, which is part of
+    the payload and no problem. PTX is code for a virtual architecture, so ``.target sm_90`` is shown as the
+    architecture ``compute_90``.
     """
     data = reading.data
     end = len(data) - 1 if data.endswith(b"\0") else len(data)
     version = _VERSION.match(data, 0, end)
     if version is None:
-        return False
+        return
     reading.kind = PayloadKind.PTX
     reading.note("PTX version", version[1].decode())
     target = _TARGET.match(data, version.end(), end)
@@ -50,11 +51,10 @@ def read(reading: Reading) -> bool:
         raise BrokenError(f"there is a NUL byte inside the text, at byte {nul}")
     if end <= _SCAN_LIMIT:
         reading.note_names("entries", _entries(data, version.end(), end), kernels=True)
-    return True
 
 
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
-    """The names of entries; raises BrokenError behind the last one where the text is not whole."""
+    """The names of entries; raises BrokenError after the last of them where the text is not whole."""
     depth, comment_open, string_open = 0, False, False
     for piece in _PIECE.finditer(data, start, end):
         if piece["entry"]:
@@ -68,14 +68,10 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
         raise BrokenError("the text ends inside a string")
     if depth:
         raise BrokenError("the text ends inside a block")
-    if not _ends_whole(data[max(start, end - _TAIL) : end]):
-        raise BrokenError("the text ends inside a statement")
-
-
-def _ends_whole(tail: bytes) -> bool:
-    """Whether the last line of code is one that can end a module; a path may hold the comment sign."""
-    for line in reversed(tail.splitlines()):
+    # The last line of code must be one that can end a module; a path in it may hold the comment sign.
+    for line in reversed(data[max(start, end - _TAIL) : end].splitlines()):
         code = line.partition(b"//")[0].strip()
+        if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line.strip())):
+            raise BrokenError("the text ends inside a statement")
         if code:
-            return any(_LAST_LINE.fullmatch(text) for text in (code, line.strip()))
-    return True
+            return

@@ -1,6 +1,6 @@
 """The description of a payload, and the bounded reading of its bytes that every format shares.
 
-Must not know any format.
+This module must not know any format.
 """
 
 import struct
@@ -40,8 +40,8 @@ class PayloadInfo:
 
     kind: PayloadKind
     architecture: str | None
-    """``sm_90`` for machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a``; None where the bytes
-    do not say. A suffix is there where the bytes state one (``sm_90a``), see the readers."""
+    """Such as ``sm_90`` for NVIDIA's machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a`` for AMD's;
+    None where the bytes do not say. It has a suffix (``sm_90a``) where the bytes state one."""
     detail: tuple[tuple[str, str], ...]
     """Readable pairs of label and value, the size first."""
     problem: str | None
@@ -60,7 +60,8 @@ class PayloadInfo:
         """What it was compiled for, such as ``cuda:sm_90`` or ``hip:gfx90a``; empty where it does not say."""
         if self.architecture is None:
             return ""
-        return f"{'hip' if self.kind is PayloadKind.AMDGPU else 'cuda'}:{self.architecture}"
+        amd = self.kind in (PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE)
+        return f"{'hip' if amd else 'cuda'}:{self.architecture}"
 
 
 class BrokenError(FormatError):
@@ -73,7 +74,7 @@ class CutError(BrokenError):
 
 @dataclass(slots=True)
 class Reading:
-    """A description in the making, and the bytes it is made from."""
+    """A description while it is being made, and the bytes that it is made from."""
 
     data: bytes
     kind: PayloadKind = PayloadKind.UNKNOWN
@@ -106,7 +107,7 @@ class Reading:
     def note_names(self, plural: str, names: Iterable[str], *, kernels: bool = False) -> None:
         """Add how many names there are and the first of them, also where reading them ends in a problem.
 
-        ``kernels`` where they are the names of what can be launched, whatever the format calls that.
+        ``kernels`` says that they are the names of what can be launched, whatever the format calls that.
         """
         shown: list[str] = []
         count = 0
@@ -130,6 +131,6 @@ class Reading:
 
 
 def printable(raw: bytes, limit: int = _TEXT_SHOWN) -> str:
-    """At most so many bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
+    """The first bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
     text = raw[:limit].decode("utf-8", "replace")
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -59,6 +59,7 @@ def test_a_bundle_names_its_architectures(
     info = describe(data)
     assert (info.kind, info.architecture, info.problem) == (PayloadKind.OFFLOAD_BUNDLE, architecture, None)
     assert dict(info.detail).get("architectures") == architectures
+    assert info.target == (f"hip:{architecture}" if architecture else "")
 
 
 def test_every_cut_of_a_bundle_is_a_problem() -> None:
