@@ -10,11 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.caches.interface import System
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
+
+    from gpucache.caches.interface import System
 
 OWN = "gpucache"
 ALL = "all"
@@ -33,13 +34,13 @@ SYSTEMS = {
 NAMES = (OWN, *SYSTEMS)
 
 
-def systems() -> Iterator[System]:
+def systems() -> "Iterator[System]":
     """Every system of ours, in the order in which people are told of them."""
     for name in SYSTEMS:
         yield load_system(name)
 
 
-def load_system(name: str) -> System:
+def load_system(name: str) -> "System":
     """The system of a name; raises UsageError for one that nobody knows."""
     if name in SYSTEMS:
         found: System = import_module(SYSTEMS[name]).SYSTEM
@@ -64,7 +65,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def system_at(path: Path) -> System:
+def system_at(path: Path) -> "System":
     """The system whose cache lies at a path; raises UsageError for what no system recognises."""
     for system in systems():
         if system.recognises(path):

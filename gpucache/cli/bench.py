@@ -227,7 +227,7 @@ def _finish(
     short = () if fail_below is None else tuple(below(cases, fail_below))
     summary = {**exports.summary(cases), "fail_below": fail_below, "below": list(short)}
     given().document("bench", cases, summary)
-    given().show(timings.bench(cases, whole=given().verbose > 0))
+    given().show(timings.bench(cases, whole=given().whole))
     if file is not None:
         _export(file, cases, devices)
     for sentence in short:

@@ -1,7 +1,7 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split, system_at
 from gpucache.cli.globals import given, leave
 from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache, Rebuildable
+    from gpucache.outcomes import CacheEntry
     from gpucache.settings import Settings
     from gpucache.store.interface import EntryStore
 
@@ -44,6 +46,15 @@ class Opened:
     def own(self) -> OwnOpened | None:
         """The root that has the records: the user's own, else the first system root."""
         return next(iter(self.owns), None)
+
+    def select(
+        self, words: "Sequence[str]", targets: "Sequence[str]" = ()
+    ) -> "list[tuple[Cache, Iterable[CacheEntry]]]":
+        """The entries of each cache that words name, for any of some targets; raises UsageError."""
+        from gpucache.engine.inspect import select
+
+        with found_or_unread(self):
+            return select(self.caches, words, targets)
 
     def require_own(self, option: str) -> OwnOpened:
         """Our own cache; raises UsageError where an option that only it can answer meets others."""
@@ -86,8 +97,6 @@ class CacheName(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Names of systems, then folders and files."""
-        from gpucache.caches.registry import ALL, NAMES
-
         names = [CompletionItem(name) for name in (*NAMES, ALL) if name.startswith(incomplete)]
         return names or [CompletionItem(incomplete, type="file")]
 
@@ -96,8 +105,8 @@ def cache_option(function: F) -> F:
     """Add the option that says which caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
-        help="Which caches: gpucache, sycl, futhark, rocfft, pyopencl, pocl, cuda.core, cuda, cupy, all, a "
-        "folder or file, or NAME:PLACE; may be given again; default our own.",
+        help=f"Which caches: {', '.join((*NAMES, ALL))}, a folder or file, or NAME:PLACE; may be given "
+        "again; default our own.",
     )(function)  # fmt: skip
 
 
@@ -106,7 +115,7 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
     Our own cache has the user's root and, with ``systems``, the system roots, which are only read.
     """
-    opened = [_open_one(text, systems=systems) for text in texts or ("gpucache",)]
+    opened = [_open_one(text, systems=systems) for text in texts or (OWN,)]
     caches: dict[tuple[str, str], Cache] = {}
     for one in opened:
         for cache in one.caches:  # what was named twice is one cache
@@ -131,8 +140,6 @@ def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
 
 
 def _open_one(text: str, *, systems: bool) -> Opened:
-    from gpucache.caches.registry import ALL, OWN, is_own, split, system_at
-
     settings = given().settings()
     name, place = split(text)
     if place is not None and (name == OWN or (name is None and is_own(place))):
@@ -167,8 +174,6 @@ def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
 
     caches = open_places(name, place, os.environ)
     if not caches:
-        from gpucache.caches.registry import load_system
-
         why = load_system(name).nowhere
         raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
     return Opened(settings, tuple(caches))

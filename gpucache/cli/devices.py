@@ -50,7 +50,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         "errors": sum(row.target is None for row in rows),
     }
     given().document("devices", rows, summary)
-    given().show(tables.devices(rows, whole=given().verbose > 0))
+    given().show(tables.devices(rows, whole=given().whole))
     if save is not None:
         given().say(
             f"Saved as {save}; 'gpucache warm --check --device-profile {save}' answers for this machine."

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.cli.caches import Opened, found_or_unread
+from gpucache.cli.caches import Opened
+from gpucache.cli.files import writing
 from gpucache.cli.globals import given
 
 if TYPE_CHECKING:
@@ -22,43 +23,36 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
     if not what:
         _show_every(opened, targets)
         return
-    found = _selected(opened, what, targets)
-    entries = [entry for _, entry in found]
-    summary = {"entries": len(entries), "size_bytes": sum(entry.size_bytes for entry in entries)}
+    found = _found(opened, what, targets)
+    sizes = [entry.size_bytes for _, entry in found]
+    summary = {"entries": len(sizes), "size_bytes": sum(sizes)}
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
         given().document("inspect", [one], summary)
-        given().show(report.report(one, whole=given().verbose > 0))
+        given().show(report.report(one, whole=given().whole))
         return
-    if given().json:
-        rows = [_whole(cache, entry) for cache, entry in found]
-        given().document("inspect", rows, summary)
-        return
+    given().document("inspect", (_whole(cache, entry) for cache, entry in found), summary)
     named = [(_name(opened, cache), entry) for cache, entry in found]
-    given().show(tables.entries(named, time.time_ns(), whole=given().verbose > 0))
+    given().show(tables.entries(named, time.time_ns(), whole=given().whole))
 
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """All entries, of which no more is kept than is shown, as there may be 100,000."""
-    from gpucache.engine.inspect import every
     from gpucache.render import tables
 
+    every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
     summary = {"entries": 0, "size_bytes": 0}
 
-    def rows() -> "Iterator[CacheEntry]":
-        for _, entry in every(opened.caches, targets):
+    def counted() -> "Iterator[CacheEntry]":
+        for _, entry in every:
             summary["entries"] += 1
             summary["size_bytes"] += entry.size_bytes
             yield entry
 
-    given().document("inspect", rows(), summary)
-    if not given().json:
-        found = (
-            (_name(opened, cache), replace(entry, fields=(), handle=None))
-            for cache, entry in every(opened.caches, targets)
-        )
-        given().show(tables.entries(found, time.time_ns(), whole=given().verbose > 0))
+    given().document("inspect", counted(), summary)
+    slim = ((_name(opened, cache), replace(entry, fields=(), handle=None)) for cache, entry in every)
+    given().show(tables.entries(slim, time.time_ns(), whole=given().whole))
 
 
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
@@ -66,7 +60,7 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
     from gpucache.errors import UsageError
     from gpucache.units import format_size
 
-    found = _selected(opened, what, targets) if what else []
+    found = _found(opened, what, targets) if what else []
     if len(found) != 1:
         keys = ", ".join(entry.key[:12] for _, entry in found[:8])
         raise UsageError(
@@ -75,13 +69,12 @@ def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fil
         )
     [(cache, entry)] = found
     payload = cache.extract(entry)
-    try:
-        with file.open("xb") as out:
-            out.write(payload)
-    except FileExistsError:
-        raise UsageError(f"{file} is there already and is not written over; name another file") from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
+    with writing(file):
+        try:
+            with file.open("xb") as out:
+                out.write(payload)
+        except FileExistsError:
+            raise UsageError(f"{file} is there already and is not written over; name another file") from None
     summary = {"file": str(file), "size_bytes": len(payload)}
     given().document("inspect", [entry], summary)
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
@@ -95,14 +88,10 @@ def _name(opened: Opened, cache: "Cache") -> str:
     return f"{cache.name} in {place.root}" if place.role else cache.name
 
 
-def _selected(
+def _found(
     opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
 ) -> "list[tuple[Cache, CacheEntry]]":
-    from gpucache.engine.inspect import select_by_cache
-
-    with found_or_unread(opened):
-        found = select_by_cache(opened.caches, what, targets)
-    return [(cache, entry) for cache, entries in found for entry in entries]
+    return [(cache, entry) for cache, entries in opened.select(what, targets) for entry in entries]
 
 
 def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":

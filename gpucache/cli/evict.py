@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.caches.registry import OWN
 from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.machines import toolchains_for
-from gpucache.cli.parameters import Age, EntryName, Size, TargetName
+from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
 
@@ -82,7 +83,7 @@ def evict(
     from gpucache.render import tables
 
     opened = open_named(cache, systems=False)
-    fields = tuple(map(_field, unlike))
+    fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
     plans = _plans(opened, asked)
     plan = joined([own for _, own in plans])
@@ -90,7 +91,7 @@ def evict(
         expected = plan.expected()
         left = _left(plans) if everything else []
         given().document("evict", expected, plan.foreseen(left))
-        given().show(tables.evict_plan(plan, whole=given().verbose > 0))
+        given().show(tables.evict_plan(plan, whole=given().whole))
         for sentence in left:
             given().say(sentence)
         finish(opened, ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
@@ -111,7 +112,7 @@ def evict(
     left = _left(plans) if everything else []
     summary = replace(summarise_evict(plan, outcomes), left=tuple(left))
     given().document("evict", outcomes, summary)
-    given().show(tables.evict(outcomes, summary, whole=given().verbose > 0))
+    given().show(tables.evict(outcomes, summary, whole=given().whole))
     for sentence in (*settled, *left):
         given().say(sentence)
     finish(opened, ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
@@ -157,20 +158,13 @@ def _limits(asked: "Limits", cache: "Cache") -> "Limits":
     """What was asked for; where that is nothing, the cache's own limit."""
     limit_bytes = _max_size(asked, cache)
     if asked.empty and limit_bytes is None:
-        own = "; or set GPUCACHE_MAX_SIZE" if cache.name == "gpucache" else ""
+        own = "; or set GPUCACHE_MAX_SIZE" if cache.name == OWN else ""
         raise UsageError(f"{NOTHING_ASKED}{own}")
     return replace(asked, max_size_bytes=limit_bytes)
 
 
 def _max_size(asked: "Limits", cache: "Cache") -> int | None:
     return cache.location().limit_bytes if asked.empty else asked.max_size_bytes
-
-
-def _field(text: str) -> tuple[str, str]:
-    label, equals, value = text.partition("=")
-    if not equals or not label:
-        raise UsageError(f"--unlike {text!r} is not FIELD=VALUE; write it as hip_version=6.2.41133")
-    return label, value
 
 
 def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import TargetName
+from gpucache.cli.parameters import TargetName, field
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def _rocfft(
     from gpucache.exports import rocfft_database, rocfft_image, rocfft_restored
 
     if form == "rocfft":
-        return rocfft_database(out, sources, tuple(map(_field, like)), keep_times=keep_times, into=into)
+        fields = tuple(field("--like", text, "; write it as arch=gfx90a") for text in like)
+        return rocfft_database(out, sources, fields, keep_times=keep_times, into=into)
     _refuse(form, {"--like": like, "--keep-times": keep_times, "--into": into})
     if len(sources) != 1:
         raise UsageError(f"{form} takes one SOURCE, and {len(sources)} are named; merge them first")
@@ -115,10 +116,3 @@ def _read(path: Path) -> bytes:
         return read_whole(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); name the log that -L wrote") from None
-
-
-def _field(text: str) -> tuple[str, str]:
-    label, equals, value = text.partition("=")
-    if not equals or not label:
-        raise UsageError(f"--like {text!r} is not FIELD=VALUE; write it as arch=gfx90a")
-    return label, value

@@ -1,7 +1,9 @@
-"""Files that people name on the command line, read whole and bounded."""
+"""Files that people name on the command line: read whole and bounded, or written."""
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpucache.errors import UsageError
@@ -19,3 +21,12 @@ def read_whole(path: Path) -> bytes:
         if status.st_size > LIMIT_BYTES:
             raise UsageError(f"{path} has more than the 512 MiB that are read; name a smaller file")
         return file.read(LIMIT_BYTES + 1)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Where a file is written; raises UsageError where it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None

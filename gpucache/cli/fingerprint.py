@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.cli.files import writing
+
 if TYPE_CHECKING:
     from gpucache.model import Device
     from gpucache.outcomes import BenchCase
@@ -25,25 +27,20 @@ def check_export(file: Path) -> None:
             f"{str(file)!r} has another"
         )
     new = not file.exists()
-    try:
+    with writing(file):
         with file.open("ab"):  # what is there stays until the end
             pass
         if new:
             file.unlink()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
 
 
 def write_export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> None:
     """Write cases in the format of the file's ending; raises UsageError where it cannot be written."""
-    from gpucache.errors import UsageError
     from gpucache.render.exports import export
 
     text = export(file.suffix.lower(), cases, fingerprint(cases, devices))
-    try:
+    with writing(file):
         file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
 
 
 def fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> dict[str, object]:

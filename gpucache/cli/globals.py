@@ -36,6 +36,11 @@ class Globals:
     command: tuple[str, ...] = ()
     """What followed ``--``: a command of somebody else's."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether people are shown every row and word."""
+        return self.verbose > 0
+
     def settings(self) -> "Settings":
         """Option over environment over default."""
         from gpucache.settings import read_settings

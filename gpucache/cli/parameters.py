@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from gpucache.errors import GpucacheError
+from gpucache.errors import GpucacheError, UsageError
 from gpucache.model import Checks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,6 +144,14 @@ class BuildCommand(click.Command):
         names = [param.name for param in order if param.name in given]
         ctx.params["options"] = tuple(option for name in names for option in islice(given[name], 1))
         return rest
+
+
+def field(option: str, text: str, remedy: str) -> tuple[str, str]:
+    """The two sides of ``FIELD=VALUE``; raises UsageError, which ends in a remedy."""
+    label, equals, value = text.partition("=")
+    if not equals or not label:
+        raise UsageError(f"{option} {text!r} is not FIELD=VALUE{remedy}")
+    return label, value
 
 
 def source_options(function: F) -> F:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, finish, found_or_unread, open_named
+from gpucache.cli.caches import Opened, cache_option, finish, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import EntryName
@@ -46,7 +46,7 @@ def verify(
     summary = summarise_verify(outcomes)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     given().document("verify", findings, summary)
-    given().show(tables.verify(outcomes, summary, whole=given().verbose > 0))
+    given().show(tables.verify(outcomes, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))
 
 
@@ -57,12 +57,10 @@ def _run(
     *,
     repair: bool,
 ) -> "list[Checked]":
-    from gpucache.engine.inspect import select_by_cache
     from gpucache.engine.verify import repaired, run_verify
     from gpucache.render.progress import display
 
-    with found_or_unread(opened):
-        selected = select_by_cache(opened.caches, what)
+    selected = [(cache, list(entries)) for cache, entries in opened.select(what)]
     total = sum(len(entries) for _, entries in selected)
     toolchains = toolchains_for(entry for _, entries in selected for entry in entries)
     outcomes: list[Checked] = []

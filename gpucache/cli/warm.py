@@ -117,7 +117,7 @@ def warm(
     given().document("warm", outcomes, summary)
     if outcomes or not misses:
         apart_by = "key" if misses else "variant"
-        given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().verbose > 0))
+        given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     if given().quiet and not given().json:
         for outcome in outcomes:
             if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):

@@ -12,6 +12,7 @@ from gpucache.cli.caches import Opened, OwnOpened
 from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import Machine, machine
+from gpucache.cli.parameters import field
 from gpucache.cli.programs import Named, read_programs
 from gpucache.errors import ExitCode
 
@@ -120,8 +121,8 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
     if recorded:  # its record names its entries, so that the cache need not be read through
         return recorded
-    wanted: Sequence[str | None] = targets or [None]
-    return [entry for target in wanted for entry in select(own.cache, (word,), target)]
+    [(_, entries)] = select([own.cache], [word], targets)
+    return list(entries)
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
@@ -166,14 +167,10 @@ def _reach(opened: Opened, asked: Asked) -> None:
 
 
 def _wanted(texts: Sequence[str]) -> "dict[str, tuple[bytes, ...]]":
-    from gpucache.errors import UsageError
-
     wanted: dict[str, tuple[bytes, ...]] = {}
     for text in texts:
-        field, equals, value = text.partition("=")
-        if not field or not equals:
-            raise UsageError(f"--want {text!r} is not FIELD=VALUE nor FIELD=@FILE")
-        wanted[field] = (*wanted.get(field, ()), _value(value))
+        label, value = field("--want", text, " nor FIELD=@FILE")
+        wanted[label] = (*wanted.get(label, ()), _value(value))
     return wanted
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from gpucache.caches.interface import Cache, Rebuildable
 from gpucache.engine.policy import matches_program, matches_target
@@ -12,10 +13,8 @@ from gpucache.outcomes import CacheEntry, CacheState
 
 Record = dict[str, object]
 """One line of the journal."""
-KEY_DIGITS = frozenset("0123456789abcdef")
-SHORTEST_PREFIX = 4
-_FOREIGN_KEY = re.compile(r"[0-9a-f]{16,}-\d+")
-"""As SYCL's, which end in the number of an entry."""
+_KEY_PREFIX = re.compile(r"[0-9a-f]{4,}(-\d+)?")
+"""Of some systems a number follows all digits of a key."""
 
 
 def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
@@ -66,58 +65,40 @@ def foreign_state(cache: Cache) -> CacheState:
     return replace(found, findings=tuple(one for one in told if one not in found.location.problems))
 
 
-def select(cache: Cache, words: Sequence[str], target: str | None) -> Iterator[CacheEntry]:
-    """Entries of the programs, targets or key prefixes named; of all with no words.
+def select(
+    caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence[str] = ()
+) -> list[tuple[Cache, Iterable[CacheEntry]]]:
+    """The entries of each cache that words name, for any of some targets; all of them without words.
 
-    Raises UsageError for a word that names nothing.
+    A word is a program, a target or the first digits of a key. Without words entries are read as they are
+    asked for, one by one. Raises UsageError for a word that names nothing in any of the caches.
     """
-    if not words:
-        yield from (entry for entry in cache.scan() if target is None or matches_target(entry, target))
-        return
-    for word in words:
-        found = [entry for entry in _named(cache, word) if target is None or matches_target(entry, target)]
-        if not found:
-            raise UsageError(_nothing(word))
-        yield from found
-
-
-def every(caches: Iterable[Cache], targets: Sequence[str] = ()) -> Iterator[tuple[Cache, CacheEntry]]:
-    """The entries of some caches, one by one, each with its cache, for any of some targets or of all."""
-    for cache in caches:
-        for entry in cache.scan():
-            if not targets or any(matches_target(entry, target) for target in targets):
-                yield cache, entry
-
-
-def select_by_cache(
-    caches: Sequence[Cache], words: Sequence[str], targets: Sequence[str] = ()
-) -> list[tuple[Cache, list[CacheEntry]]]:
-    """The entries of each cache that the words name, for any of some targets, or for all with none.
-
-    Raises UsageError for a word that names nothing in any of the caches.
-    """
-    found = [(cache, _selected(cache, words, targets)) for cache in caches]
-    for word in words:
-        if not any(by_word[word] for _, by_word in found):
-            raise UsageError(_nothing(word))
-    return [(cache, [entry for own in by_word.values() for entry in own]) for cache, by_word in found]
-
-
-def _selected(cache: Cache, words: Sequence[str], targets: Sequence[str]) -> dict[str, list[CacheEntry]]:
-    """Entries by the word that names them; by an empty word where there are none."""
 
     def wanted(entry: CacheEntry) -> bool:
         return not targets or any(matches_target(entry, target) for target in targets)
 
     if not words:
-        return {"": [entry for entry in cache.scan() if wanted(entry)]}
-    return {word: [entry for entry in _named(cache, word) if wanted(entry)] for word in words}
+        return [(cache, filter(wanted, cache.scan())) for cache in caches]
+    found = {word: [list(filter(wanted, _named(cache, word))) for cache in caches] for word in words}
+    for word, by_cache in found.items():
+        if not any(by_cache):
+            raise UsageError(
+                f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the "
+                "entries"
+            )
+    return [(cache, list(chain(*own))) for cache, *own in zip(caches, *found.values(), strict=True)]
 
 
-def _nothing(word: str) -> str:
-    return (
-        f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the entries"
-    )
+def _named(cache: Cache, word: str) -> list[CacheEntry]:
+    found = cache.find(word) if is_key_prefix(word) else []
+    return found or [
+        entry for entry in cache.scan() if matches_program(entry, word) or matches_target(entry, word)
+    ]
+
+
+def is_key_prefix(word: str) -> bool:
+    """Whether a word can be the beginning of a key."""
+    return _KEY_PREFIX.fullmatch(word) is not None
 
 
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
@@ -145,16 +126,3 @@ def processes(records: Sequence[Record]) -> list[Record]:
 def _when(record: Record) -> int:
     when = record.get("when_ns")
     return when if isinstance(when, int) else 0
-
-
-def is_key_prefix(word: str) -> bool:
-    """Whether a word can be the beginning of a key."""
-    return len(word) >= SHORTEST_PREFIX and set(word) <= KEY_DIGITS
-
-
-def _named(cache: Cache, word: str) -> list[CacheEntry]:
-    if is_key_prefix(word) or _FOREIGN_KEY.fullmatch(word):
-        found = cache.find(word)
-        if found:
-            return found
-    return [entry for entry in cache.scan() if matches_program(entry, word) or matches_target(entry, word)]
