@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.test_strangers import CACHES
+from tests.contracts.examples import EXAMPLES
 from tests.patience import PATIENCE_S
 
 _LARGE = 3 << 30
@@ -30,10 +30,10 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ROOM, _ROOM))
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_it_is_looked_at_in_little_memory(name: str, tmp_path: Path) -> None:
     """A check of the whole cache ends with findings or notes under a limit that the file is far above."""
-    place = CACHES[name](tmp_path / "cache")
+    place = EXAMPLES[name].make(tmp_path / "cache")
     for path in (tmp_path / "cache").rglob(_GROWN[name]):
         if path.is_file():
             with path.open("r+b") as file:

@@ -7,7 +7,7 @@ only look like such a cache. What goes by an eviction or a repair is the system'
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,16 +19,7 @@ from gpucache.caches.interface import Cache
 from gpucache.cli import main
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import read_settings
-from gpucache.store import DirectoryStore
-from tests.caches.cuda_core import build as cuda_core
-from tests.caches.cuda_driver import build as cuda_driver
-from tests.caches.cupy import build as cupy
-from tests.caches.futhark import build as futhark
-from tests.caches.pocl import build as pocl
-from tests.caches.pyopencl import build as pyopencl
-from tests.caches.rocfft import build as rocfft
-from tests.caches.sycl import build as sycl
-from tests.faults.conftest import build_entry
+from tests.contracts.examples import EXAMPLES
 
 _OLD = 1_600_000_000
 _MINE = b"mine, and dear to me\n"
@@ -47,71 +38,6 @@ OPERATIONS = (
 )
 _FLAT = ("cupy", "jax")
 """Systems whose entries are files in one folder."""
-Make = Callable[[Path], Path]
-"""Makes a cache in a folder; the place of it, as ``--cache`` takes it."""
-
-
-def _own(folder: Path) -> Path:
-    store = DirectoryStore(folder, writable=True)
-    for seed in "abc":
-        store.publish(build_entry(seed))
-    return folder
-
-
-def _sycl(folder: Path) -> Path:
-    sycl.put(folder)
-    sycl.put(folder, sycl.Made(image=sycl.spirv("other")))
-    return folder
-
-
-def _futhark(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "prog.fut.cache").write_bytes(futhark.file_bytes())
-    return folder
-
-
-def _rocfft(folder: Path) -> Path:
-    folder.mkdir()
-    return rocfft.database(folder / "rocfft_kernel_cache.db", [rocfft.row()])
-
-
-def _pyopencl(folder: Path) -> Path:
-    pyopencl.write(folder / "pyopencl-compiler-cache-v2-py3.9.1.final.0", pyopencl.keyed())
-    pyopencl.write(folder / "pyopencl-compiler-cache-v2-py3.9.1.final.0", "f" * 32)
-    return folder
-
-
-def _pocl(folder: Path) -> Path:
-    pocl.program(folder)
-    pocl.program(folder / "other", digest=bytes([9] * 20)).parent.rename(folder / "JA")
-    (folder / "other").rmdir()
-    (folder / "tempfile_Ab3dEf").touch()
-    return folder
-
-
-def _cuda_core(folder: Path) -> Path:
-    cuda_core.place(folder, b"one", cuda_core.PTX)
-    cuda_core.place(folder, b"two", cuda_core.PTX)
-    return folder
-
-
-def _cupy(folder: Path) -> Path:
-    cupy.put(folder, 0)
-    cupy.put(folder, 1)
-    return folder
-
-
-CACHES: Mapping[str, Make] = {
-    "gpucache": _own,
-    "sycl": _sycl,
-    "futhark": _futhark,
-    "rocfft": _rocfft,
-    "pyopencl": _pyopencl,
-    "pocl": _pocl,
-    "cuda.core": _cuda_core,
-    "cuda": cuda_driver.tree,
-    "cupy": _cupy,
-}
 
 
 def _run(*arguments: object) -> int:
@@ -173,7 +99,7 @@ def outside(tmp_path: Path) -> Path:
     return tmp_path / "outside"
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_what_others_keep_in_a_cache_stays_and_is_told(
     name: str, tmp_path: Path, outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,7 +107,7 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
 
     One is called by what a terminal would obey, and is shown without that.
     """
-    place = CACHES[name](tmp_path / "cache")
+    place = EXAMPLES[name].make(tmp_path / "cache")
     known = set(tmp_path.rglob("*")) - set(outside.rglob("*"))
     for folder in _folders(tmp_path / "cache"):
         _beside(folder, outside)
@@ -200,12 +126,12 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
         assert told[0] if name in _FLAT else told[OPERATIONS.index(("evict", "--all", "--yes"))]
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_a_cache_without_strangers_is_emptied(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the tests above keep is kept for the strangers' sake alone."""
-    place = CACHES[name](tmp_path / "cache")
+    place = EXAMPLES[name].make(tmp_path / "cache")
     _age(tmp_path)
     assert _run("evict", "--all", "--yes", "--cache", f"{name}:{place}") == 0
     capsys.readouterr()
@@ -213,13 +139,13 @@ def test_a_cache_without_strangers_is_emptied(
     assert '"outcomes": []' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
     """A cache of every other system lies in a folder of this one's; nothing of them goes with it."""
-    place = CACHES[name](tmp_path / "cache")
+    place = EXAMPLES[name].make(tmp_path / "cache")
     known = set(tmp_path.rglob("*"))
-    for inner in CACHES:
-        CACHES[inner](tmp_path / "cache" / f"of-{inner}")
+    for inner in EXAMPLES:
+        EXAMPLES[inner].make(tmp_path / "cache" / f"of-{inner}")
     _age(tmp_path)
     mine = _strangers(tmp_path, known)
     for operation in OPERATIONS[-2:]:
@@ -272,7 +198,7 @@ PLACES = (_home, _checkout, _store_by_hash, _by_number, _in_capitals)
 
 
 @pytest.mark.parametrize("make", PLACES)
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_nothing_goes_from_what_only_looks_like_a_cache(
     name: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
@@ -286,7 +212,7 @@ def test_nothing_goes_from_what_only_looks_like_a_cache(
         assert _strangers(tmp_path, set()) == mine, operation
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_nothing_is_removed_at_the_top_of_the_machine(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,12 +242,12 @@ def _own_folders(root: Path) -> Iterator[Path]:
     yield from (path for path in _folders(root) if path != root)
 
 
-@pytest.mark.parametrize("name", [name for name in CACHES if name not in ("futhark", "rocfft")])
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("futhark", "rocfft")])
 def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, tmp_path: Path) -> None:
     """Whichever folder of a cache is swapped for a link to a copy of it, the copy stays whole."""
-    count = len(list(_own_folders(CACHES[name](tmp_path / "first"))))
+    count = len(list(_own_folders(EXAMPLES[name].make(tmp_path / "first"))))
     for number in range(count):
-        root = CACHES[name](tmp_path / f"cache-{number}")
+        root = EXAMPLES[name].make(tmp_path / f"cache-{number}")
         _age(tmp_path)
         (cache,) = open_places(name, root, os.environ) if name != "gpucache" else [_opened(root)]
         entries = list(cache.scan())

@@ -6,6 +6,7 @@ some bytes of what a real cache or a real file of ours holds. Writes one JSON ob
 opened for writing outside the folder.
 """
 
+import ctypes  # noqa: F401 - loaded here, as its first import opens this program itself, which is watched for
 import json
 import os
 import random
@@ -40,7 +41,7 @@ from tests.caches.futhark import build as futhark
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.sycl import build as sycl
-from tests.contracts.test_strangers import CACHES
+from tests.contracts.examples import EXAMPLES
 from tests.faults.conftest import build_entry
 from tests.payload.test_formats import elf64, fatbin, poclbin, spirv
 
@@ -232,7 +233,7 @@ def _own(root: Path) -> Folder:
 
 
 def _foreign(name: str, root: Path) -> Folder:
-    place = CACHES[name](root)
+    place = EXAMPLES[name].make(root)
     system = load_system(name)
 
     def read() -> None:
@@ -292,7 +293,7 @@ def _texts(_: Path) -> Bytes:
 
 SUBJECTS: dict[str, Callable[[Path], Folder | Bytes]] = {
     "gpucache": _own,
-    **{name: partial(_foreign, name) for name in CACHES if name != "gpucache"},
+    **{name: partial(_foreign, name) for name in EXAMPLES if name != "gpucache"},
     "records": _records,
     "payloads": _payloads,
     "texts": _texts,
