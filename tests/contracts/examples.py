@@ -66,13 +66,13 @@ class Example:
 
     def cut(self, entry: CacheEntry) -> None:
         """Take the last bytes from an entry."""
-        path = self._path(entry)
+        path = self.file_of(entry)
         os.truncate(path, path.stat().st_size - 3)
         age(path)
 
     def change(self, entry: CacheEntry, content: bytes | None = None) -> None:
         """Put another file in the place of an entry's, as a program does that builds it anew."""
-        path = self._path(entry)
+        path = self.file_of(entry)
         new = path.with_name("new")
         new.write_bytes(path.read_bytes() + b"\0" if content is None else content)
         age(new)
@@ -81,7 +81,7 @@ class Example:
 
     def content(self, entry: CacheEntry) -> bytes:
         """What the file of an entry holds."""
-        return self._path(entry).read_bytes()
+        return self.file_of(entry).read_bytes()
 
     def take(self, entry: CacheEntry) -> None:
         """Remove an entry, as another process does."""
@@ -91,7 +91,8 @@ class Example:
         else:
             path.unlink()
 
-    def _path(self, entry: CacheEntry) -> Path:
+    def file_of(self, entry: CacheEntry) -> Path:
+        """The file that holds an entry's payload."""
         return Path(entry.path, self.file) if self.file else Path(entry.path)
 
 
@@ -118,7 +119,7 @@ class _Tree(Example):
     """All files together are one entry."""
 
     def cut(self, entry: CacheEntry) -> None:
-        self._path(entry).unlink()
+        self.file_of(entry).unlink()
 
 
 def age(place: Path) -> None:

@@ -7,23 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.examples import EXAMPLES
+from tests.contracts.examples import EXAMPLES, open_example
 from tests.patience import PATIENCE_S
 
 _LARGE = 3 << 30
 _ROOM = 900 << 20
 """Of addresses, for Python, its libraries and what is read of a file."""
-_GROWN = {
-    "gpucache": "*.gpc",
-    "sycl": "0.bin",
-    "futhark": "*.cache",
-    "rocfft": "*.db",
-    "pyopencl": "binary",
-    "pocl": "program.bc",
-    "cuda.core": "*[0-9a-f]",
-    "cuda": "index",
-}
-"""Which files of each system's cache are made large; nothing is written for that."""
 
 
 def _limited() -> None:
@@ -34,10 +23,9 @@ def _limited() -> None:
 def test_it_is_looked_at_in_little_memory(name: str, tmp_path: Path) -> None:
     """A check of the whole cache ends with findings or notes under a limit that the file is far above."""
     place = EXAMPLES[name].make(tmp_path / "cache")
-    for path in (tmp_path / "cache").rglob(_GROWN[name]):
-        if path.is_file():
-            with path.open("r+b") as file:
-                file.truncate(_LARGE)
+    for entry in list(open_example(name, place).scan()):
+        with EXAMPLES[name].file_of(entry).open("r+b") as file:
+            file.truncate(_LARGE)
     command = [sys.executable, "-m", "gpucache", "verify", "--cache", f"{name}:{place}"]
     done = subprocess.run(
         command, preexec_fn=_limited, capture_output=True, text=True, check=False, timeout=PATIENCE_S

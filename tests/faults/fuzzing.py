@@ -6,7 +6,6 @@ some bytes of what a real cache or a real file of ours holds. Writes one JSON ob
 opened for writing outside the folder.
 """
 
-import ctypes  # noqa: F401 - loaded here, as its first import opens this program itself, which is watched for
 import json
 import os
 import random
@@ -71,7 +70,8 @@ class Watch:
         sys.addaudithook(self._look)
 
     def _look(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event in _HARMFUL and not self._is_import():
+        # A folder is opened by a system call that this program itself is asked for: that loads nothing.
+        if event in _HARMFUL and arguments != (None,) and not self._is_import():
             self.seen.append(f"{event} {arguments!r:.200}")
         if event == "open" and isinstance(arguments[0], str) and isinstance(arguments[2], int):
             written = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
