@@ -126,12 +126,17 @@ class KnownCaches:
         return dict(pair for group in self.groups(folder) for pair in group.variables)
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same, once what some owners do not make themselves (NEO, Mesa) is there; raises OSError."""
-        own = self.variables(folder)
-        made = [own[plain.variable] for plain in PLAIN if plain.variable in own]
-        for path in filter(None, (own.get(XDG), *made)):
-            Path(path).mkdir(parents=True, exist_ok=True)
-        return own
+        """The same, once the folders are there, as NEO and Mesa do not make theirs; raises OSError.
+
+        Those of systems stay theirs to make, but for drivers, of which some cache only where there is one.
+        """
+        systems = {*SYSTEMS} - DRIVERS
+        for group in self.groups(folder):
+            if not systems.issuperset(group.caches):
+                for _, value in group.variables:
+                    if Path(value).is_relative_to(folder):
+                        Path(value).mkdir(parents=True, exist_ok=True)
+        return self.variables(folder)
 
     def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
         """The variables of the caches below a folder that hold entries."""

@@ -1,10 +1,17 @@
-"""Running something until it adds nothing to any cache."""
+"""Running something until it adds nothing to any cache, and what a real command keeps elsewhere."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
 
 from gpucache.engine.commands import CommandRun
-from gpucache.engine.settling import settle, summarise_settle
-from gpucache.outcomes import Held, Snapshot
+from gpucache.engine.settling import settle, summarise_settle, warm_command
+from gpucache.outcomes import Held, SettleSummary, Snapshot
+from tests.surroundings import OneCache
 
 _GOOD = CommandRun(5, "", "")
 
@@ -35,3 +42,95 @@ def test_a_failure_ends_it() -> None:
     runs = list(settle(lambda: CommandRun(5, "it ended with exit code 1", ""), _looks(0, 0, 0)))
     summary = summarise_settle(runs)
     assert (len(runs), summary.settled, summary.failed) == (1, False, "it ended with exit code 1")
+
+
+# It works hard unless its cache has the answer; PINNED is a place that only it knows.
+_APP = """
+import os, pathlib
+place = pathlib.Path(os.environ.get("PINNED") or os.environ["PLACE"])
+entry = place / "entry"
+try:
+    entry.read_text()
+except OSError:
+    total = sum(i * i for i in range(6_000_000))
+    place.mkdir(exist_ok=True)
+    entry.write_text(str(total))
+"""
+
+
+def _warm(
+    tmp_path: Path, into: Path | None, code: str = _APP, off: frozenset[str] = frozenset(), **environ: str
+) -> SettleSummary:
+    around = OneCache({**os.environ, "PLACE": str(tmp_path / "own"), **environ}, off)
+    place = tmp_path / "place"
+    place.mkdir(exist_ok=True)
+    argv = (sys.executable, "-c", code)
+    runs, proof = warm_command(argv, 60.0, around, into, place, lambda _: None)
+    return summarise_settle(runs, proof=proof)
+
+
+def test_a_command_that_was_moved_misses_nothing(tmp_path: Path) -> None:
+    """What it adds lies below the folder, and a second time nothing is added and nothing missed."""
+    for runs, added in ((2, 1), (2, 0)):
+        summary = _warm(tmp_path, tmp_path / "into")
+        assert (summary.runs, summary.settled, summary.missed) == (runs, True, ())
+        assert sum(one.entries for one in summary.growth) == added
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_place_that_only_the_command_knows_is_told_with_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written where caches were moved, and still the second run is much faster."""
+    monkeypatch.setattr("gpucache.engine.elsewhere.shutil.which", lambda _: None)
+    summary = _warm(tmp_path, tmp_path / "into", PINNED=str(tmp_path / "pinned"))
+    (missed,) = summary.missed
+    assert missed.startswith("nothing was warmed: it wrote into no cache that is known, and yet run 2 used")
+    assert missed.endswith("so it caches where gpucache does not look")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_place_that_only_the_command_knows_is_named(tmp_path: Path) -> None:
+    """Where a trace can be had the folder is told."""
+    summary = _warm(tmp_path, tmp_path / "into", PINNED=str(tmp_path / "pinned"))
+    assert summary.missed[0] == f"it also caches in {tmp_path / 'pinned'}, which was not moved"
+
+
+@pytest.mark.slow
+def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
+    """It works as hard as ever, and that is told with both times, below a folder and in place."""
+    hard = "sum(i * i for i in range(3_000_000))"
+    (missed,) = _warm(tmp_path, tmp_path / "into", hard).missed
+    assert "it wrote into no cache that is known, and run 2 used" in missed
+    assert _warm(tmp_path, None, hard).missed == ("nothing was warmed: it wrote into no cache that is known",)
+
+
+@pytest.mark.slow
+def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
+    """In place a command that adds nothing was warm if it fills empty caches, but for those that are off."""
+    assert _warm(tmp_path, None).settled
+    summary = _warm(tmp_path, None)
+    assert (summary.runs, summary.growth, summary.missed) == (1, (), ())
+    shutil.rmtree(tmp_path / "place")
+    assert _warm(tmp_path, None, off=frozenset({"app"})).missed
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_folder_may_be_named_in_a_roundabout_way(tmp_path: Path) -> None:
+    """What lies below it was moved, however it is spelt."""
+    (tmp_path / "here").mkdir()
+    assert _warm(tmp_path, tmp_path / "here" / ".." / "into").missed == ()
+
+
+def test_what_still_goes_into_the_users_own_caches_is_told(tmp_path: Path) -> None:
+    """A command that knows the usual place does not follow a variable."""
+    own = f"import os; os.environ['PLACE'] = {str(tmp_path / 'own')!r};"
+    summary = _warm(tmp_path, tmp_path / "into", own + _APP)
+    assert any("own cache of app" in one or str(tmp_path / "own") in one for one in summary.missed)
+    assert any(one.startswith("nothing was warmed") for one in summary.missed)
+
+
+def test_a_failing_command_misses_nothing_else(tmp_path: Path) -> None:
+    """Its failure is all there is to say."""
+    summary = _warm(tmp_path, tmp_path / "into", "raise SystemExit('no device')")
+    assert "no device" in summary.failed and summary.missed == ()
