@@ -29,7 +29,7 @@ from gpucache.store import (
 if TYPE_CHECKING:
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
-    from gpucache.model import Device
+    from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.outcomes import Location
 
 
@@ -38,6 +38,13 @@ def backends() -> "Mapping[str, Backend]":
     from gpucache.backends.registry import backend_names, load_backend
 
     return {name: load_backend(name) for name in backend_names()}
+
+
+def compile_exactly(request: "BuildRequest", options: tuple[str, ...]) -> "Artifact":
+    """Compile CUDA C++ with these options and no other; raises CompileError, OptionError, NoDeviceError."""
+    from gpucache.backends.cuda import nvrtc
+
+    return nvrtc.compile_exactly(request, options)
 
 
 def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:

@@ -37,7 +37,7 @@ _CLI = frozenset(
         "bench",
         "render",
         "assembly",
-        "exports",
+        "caches.exports",
         "caches.surroundings",
         "examples",
         "backends.options",
@@ -79,7 +79,6 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "assembly": frozenset(
         {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
     ),
-    "exports": frozenset({"leaves", "caches", "backends"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

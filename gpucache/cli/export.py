@@ -81,7 +81,8 @@ def _refuse(form: str, unmeant: dict[str, object]) -> None:
 def _futhark(
     out: Path, sources: tuple[Path, ...], target: str | None, options: tuple[str, ...], log: Path | None
 ) -> "Exported":
-    from gpucache.exports import futhark_file
+    from gpucache.assembly import compile_exactly
+    from gpucache.caches.exports import futhark_file
     from gpucache.model import Language
     from gpucache.sources import load_program
 
@@ -92,13 +93,14 @@ def _futhark(
     if target is not None and log is not None:
         raise UsageError("the log says what the program is built for; leave --target out")
     program = load_program(sources[0], sources[0].name, Language.CUDA_CPP)
-    return futhark_file(out, program, target, options, None if log is None else _read(log))
+    told = None if log is None else _read(log)
+    return futhark_file(out, program, target, options, told, compile_exactly)
 
 
 def _rocfft(
     form: str, out: Path, sources: tuple[Path, ...], like: tuple[str, ...], *, keep_times: bool, into: bool
 ) -> "Exported":
-    from gpucache.exports import rocfft_database, rocfft_image, rocfft_restored
+    from gpucache.caches.exports import rocfft_database, rocfft_image, rocfft_restored
 
     if form == "rocfft":
         fields = tuple(field("--like", text, "; write it as arch=gfx90a") for text in like)

@@ -1,12 +1,12 @@
 """Writing caches of other systems: what was compiled or merged here, in their own formats.
 
-Puts a compiler of ours and a writer of another system's together. Must not know how either works,
-nor how an outcome is shown.
+Puts what an option line asks for and a writer of another system's together. Must not know how a writer
+or a compiler works, nor how an outcome is shown.
 """
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpucache.caches.futhark.keys import key_of, native_signed
@@ -32,15 +32,25 @@ _BEYOND_ASCII = (
 )
 
 
+Compile = Callable[[BuildRequest, tuple[str, ...]], Artifact]
+"""Compiles with some options and no other, as another system would."""
+
+
 def futhark_file(
-    out: Path, program: Program, target: str | None, extra: Sequence[str], log: bytes | None
+    out: Path,
+    program: Program,
+    target: str | None,
+    extra: Sequence[str],
+    log: bytes | None,
+    compile_exactly: Compile,
 ) -> Exported:
     """Compile a dumped program to PTX as Futhark would on a device, and write its cache file.
 
     Raises TargetError, UsageError, CompileError, NoDeviceError or CacheUnusableError.
     """
     options = _from_log(log, extra) if log is not None else _by_default(target or "", extra)
-    artifact = _compile(program, _virtual(options), options)
+    request = BuildRequest(program, Target("cuda", _virtual(options)), artifact_kind=ArtifactKind.PTX)
+    artifact = compile_exactly(request, options)
     key = key_of(options, program.source, native_signed())
     write_file(out, key, artifact.payload)
     notes = (_NO_LOG,) * (log is None) + (_BEYOND_ASCII,) * (not program.source.isascii())
@@ -125,14 +135,8 @@ def _virtual(options: Sequence[str]) -> str:
     for option, following in zip(options, [*options[1:], ""], strict=True):
         name, equals, value = option.partition("=")
         if name in ("-arch", "--gpu-architecture"):
-            return value if equals else following
+            architecture = value if equals else following
+            if architecture.startswith("compute_"):
+                return architecture
+            raise UsageError(f"Futhark keeps PTX, and {architecture} gives none; name a compute_N")
     raise UsageError("the option list names no architecture (-arch compute_N); give the whole log")
-
-
-def _compile(program: Program, architecture: str, options: tuple[str, ...]) -> Artifact:
-    from gpucache.backends.cuda import nvrtc
-
-    if not architecture.startswith("compute_"):
-        raise UsageError(f"Futhark keeps PTX, and {architecture} gives none; name a compute_N")
-    request = BuildRequest(program, Target("cuda", architecture), artifact_kind=ArtifactKind.PTX)
-    return nvrtc.compile_exactly(request, options)
