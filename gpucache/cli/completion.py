@@ -14,8 +14,8 @@ import re
 from click import Command
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, split_arg_string
 
-PROGRAM = "gpucache"
-VARIABLE = "_GPUCACHE_COMPLETE"
+from gpucache.cli.group import COMPLETE, PROGRAM
+
 _CURSOR = "\x1f"  # stands where the cursor is, so that the last word is never lost, however empty
 _PLAIN_IN_BASH = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 
@@ -147,7 +147,7 @@ def register() -> None:
 
 def script(shell: type[LineComplete], command: Command) -> str:
     """The script to install for a shell."""
-    return shell(command, {}, PROGRAM, VARIABLE).source()
+    return shell(command, {}, PROGRAM, COMPLETE).source()
 
 
 def _quoted(value: str) -> str:

@@ -13,9 +13,8 @@ import click
 
 from gpucache import __version__
 from gpucache.cli import streams
-from gpucache.cli.completion import VARIABLE
 from gpucache.cli.globals import Globals
-from gpucache.cli.group import VERBS, gpucache
+from gpucache.cli.group import COMPLETE, VERBS, gpucache
 from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, refusals
 
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong:
         return _fail(own, wrong, ExitCode.USAGE)
     try:
-        _tell_unknown_variables(own)
+        _read_variables(own)
         code = gpucache.main(
             args=own, prog_name="gpucache", standalone_mode=False, obj=Globals(command=command)
         )
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GpucacheError as error:
         return _fail(own, _words(error), error.exit_code)
     except (BrokenPipeError, SystemExit):  # the second is what Click and rich make of the first
-        if VARIABLE in os.environ:
+        if COMPLETE in os.environ:
             raise  # completion ends so
         streams.give_up()  # whoever read us has gone; nothing is wrong
         return 0
@@ -77,9 +76,14 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
     return own, command, "" if command else EMPTY_COMMAND
 
 
-def _tell_unknown_variables(own: Sequence[str]) -> None:
-    """A misspelt variable changes nothing, and is found by nobody who is not told."""
-    if VARIABLE in os.environ or {"-q", "--quiet"} & set(own):
+def _read_variables(own: Sequence[str]) -> None:
+    """Make ready for a shell that asks; else tell of misspelt variables, which change nothing."""
+    if COMPLETE in os.environ:
+        from gpucache.cli import completion
+
+        completion.register()
+        return
+    if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
         return
     from gpucache.settings import unknown_variables
 

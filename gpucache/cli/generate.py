@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli import completion, formats, manual
-from gpucache.cli.group import gpucache
+from gpucache.cli.group import PROGRAM, gpucache
 from gpucache.errors import ExitCode
 
 AT_80_COLUMNS = 78  # Click leaves two columns of a terminal free
@@ -67,7 +67,7 @@ def stray_pages(top: Path) -> Iterator[Path]:
 def tree() -> click.Context:
     """The context of the whole command line, at a fixed width."""
     return click.Context(
-        gpucache, info_name=completion.PROGRAM, terminal_width=AT_80_COLUMNS, **gpucache.context_settings
+        gpucache, info_name=PROGRAM, terminal_width=AT_80_COLUMNS, **gpucache.context_settings
     )
 
 

@@ -4,20 +4,17 @@ Owns the merged value and the way a verb answers: one JSON document, or text.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from gpucache.cli.streams import complain
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
     from gpucache.settings import Settings
@@ -25,9 +22,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Globals:
-    """What the global options say."""
+class Globals(NamedTuple):
+    """What the global options say. No dataclass, for which --help and --version would wait."""
 
     root: str | None = None
     json: bool = False
@@ -73,6 +69,8 @@ class Globals:
         """A word beside the product, on stderr."""
         if self.quiet or self.json:
             return
+        import shutil
+
         width = shutil.get_terminal_size().columns
         complain(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence)
 
@@ -125,18 +123,24 @@ def global_options(function: F) -> F:
 
 def _merge(context: click.Context, **changes: Any) -> None:
     root = context.find_root()
-    root.obj = replace(root.obj if isinstance(root.obj, Globals) else Globals(), **changes)
+    root.obj = (root.obj if isinstance(root.obj, Globals) else Globals())._replace(**changes)
     if root.obj.quiet and root.obj.verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them")
 
 
-def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="dir")]
 
 
 def _set_root(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        _merge(context, root=str(Path(value).expanduser()) if value else value)
+        if value.startswith("~"):
+            from pathlib import Path
+
+            value = str(Path(value).expanduser())
+        _merge(context, root=value)
 
 
 def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -5,10 +5,12 @@ from importlib import import_module
 import click
 
 from gpucache import __version__
-from gpucache.cli import completion
 from gpucache.cli.globals import global_options
 from gpucache.errors import ExitCode
 
+PROGRAM = "gpucache"
+COMPLETE = "_GPUCACHE_COMPLETE"
+"""The environment variable by which a shell asks for completions."""
 VERBS = {
     "devices": "List devices and compilers as targets.",
     "warm": "Compile programs into the cache before they are needed.",
@@ -52,6 +54,3 @@ def gpucache() -> None:
 
     --root, --json, --quiet and --verbose may stand before or after the verb.
     """
-
-
-completion.register()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.cli import completion
+from gpucache.cli.group import COMPLETE
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
 from gpucache.probe import save_last
 from gpucache.store import DirectoryStore, Event
@@ -59,7 +59,7 @@ def typed(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Typed:
     program = folder / "gpucache"
     program.write_text(
         "#!/bin/sh\n"
-        f'if [ -n "${completion.VARIABLE}" ]; then exec "{sys.executable}" -m gpucache; fi\n'
+        f'if [ -n "${COMPLETE}" ]; then exec "{sys.executable}" -m gpucache; fi\n'
         f'printf \'%s\\n\' "$@" > "{record}"\n'
     )
     program.chmod(0o755)
@@ -135,7 +135,7 @@ def test_a_tab_completes_what_the_cache_and_the_last_probe_know(
 @pytest.mark.parametrize("line", ["gpucache warm --target ", "gpucache inspect f", "gpucache --"])
 def test_completing_loads_no_gpu_stack(cache: Path, line: str) -> None:
     """A completion imports nothing that could ask a device, and nothing large."""
-    environment = os.environ | {completion.VARIABLE: "zsh_complete", "COMP_LINE": line}
+    environment = os.environ | {COMPLETE: "zsh_complete", "COMP_LINE": line}
     command = [sys.executable, "-X", "importtime", "-m", "gpucache"]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     imported = {row.rpartition("|")[2].strip().partition(".")[0] for row in answer.stderr.splitlines()}
@@ -149,7 +149,7 @@ def test_completion_without_a_cache_answers_nothing(tmp_path: Path, monkeypatch:
     root = tmp_path / "none"
     environment = os.environ | {
         "GPUCACHE_DIR": str(root),
-        completion.VARIABLE: "bash_complete",
+        COMPLETE: "bash_complete",
         "COMP_LINE": "gpucache warm --target ",
     }
     command = [sys.executable, "-m", "gpucache"]
@@ -164,7 +164,7 @@ def test_the_root_of_the_command_line_is_the_one_completed_from(
     """``--root`` earlier on the line decides whose programs are offered."""
     monkeypatch.delenv("GPUCACHE_DIR")
     environment = os.environ | {
-        completion.VARIABLE: "zsh_complete",
+        COMPLETE: "zsh_complete",
         "COMP_LINE": f"gpucache --root {cache} inspect ff",
     }
     command = [sys.executable, "-m", "gpucache"]

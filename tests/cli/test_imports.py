@@ -94,6 +94,15 @@ def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path,
     assert not modules & set(FORBIDDEN[command])
 
 
+def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none of our variables is set not even settings are read, and no class is made for them."""
+    for name in [name for name in os.environ if name.startswith("GPUCACHE_")]:
+        monkeypatch.delenv(name)
+    code, modules = _modules(tmp_path / "modules", ["--version"], {})
+    slow = {"click.shell_completion", "dataclasses", "gpucache.settings", "pathlib", "shutil"}
+    assert (code, modules & slow) == (0, set())
+
+
 @pytest.mark.parametrize("line", COMPLETED)
 def test_completion_loads_no_gpu_stack(mixed: Filled, tmp_path: Path, line: str) -> None:
     """A key press neither probes nor loads what tables and workers need."""
