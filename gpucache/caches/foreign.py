@@ -259,7 +259,7 @@ class ForeignCache(Generic[T]):
             key=item.key,
             path=str(item.path),
             size_bytes=item.size_bytes,
-            created_ns=item.written_ns,
+            created_ns=item.written_ns if look.made_ns is None else look.made_ns,
             last_used_ns=item.written_ns if look.used_ns is None else look.used_ns,
             program=look.program,
             target=look.target,

@@ -84,6 +84,8 @@ class Look:
     """Stored key fields by label; ``evict --unlike`` compares them."""
     problem: Problem | None = None
     """What is wrong at a glance."""
+    made_ns: int | None = None
+    """When it was made; None for the time at which its first file was written."""
     used_ns: int | None = None
     """The last use as the owner keeps it; None for the time at which it was written."""
     stays: str = ""

@@ -7,17 +7,16 @@ cannot be told from the right one, nor a byte that was changed within bitcode or
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 
 from gpucache import payload as payloads
 from gpucache.caches import places
-from gpucache.caches.pocl import entries, names
-from gpucache.caches.pocl.entries import Broken, shown
-from gpucache.caches.pocl.tree import FILE_LIMIT, Item, Role, Tree, is_named_by_pocl
+from gpucache.caches.layout import MOST_FILES
+from gpucache.caches.pocl import names
+from gpucache.caches.pocl.program import READ_LIMIT_BYTES, Program, shown
+from gpucache.caches.pocl.tree import Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, elf
-from gpucache.payload.bitcode import Module
 from gpucache.units import format_size
 
 MINIMUM_AGE_NS = 600 * 10**9
@@ -41,31 +40,21 @@ class Mend(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong in a program's folder, and where."""
+class Fault:
+    """A problem of a program's folder, and which files mend it when they are removed."""
 
     kind: FindingKind
     detail: str
     mend: Mend = Mend.NONE
     items: tuple[Item, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A program under examination."""
-
-    root: Path
-    pair: str
-    rest: str
-    tree: Tree
-    module: Module | Broken | None
-
-    def read(self, item: Item) -> bytes:
-        """A file of it; raises OSError, FormatError."""
-        return entries.read(self.root, (self.pair, self.rest, *item.parts))
+    @property
+    def problem(self) -> Problem:
+        """The problem alone."""
+        return Problem(self.kind, self.detail)
 
 
-def problems(subject: Subject, now_ns: int) -> Iterator[Problem]:
+def faults(subject: Program, now_ns: int) -> Iterator[Fault]:
     """Everything that is wrong or worth knowing; raises OSError."""
     yield from _trust(subject.tree)
     yield from _program(subject)
@@ -78,8 +67,8 @@ def problems(subject: Subject, now_ns: int) -> Iterator[Problem]:
 def notes(tree: Tree, now_ns: int) -> Iterator[str]:
     """What could not be told."""
     if not tree.complete:
-        yield f"it holds more than {FILE_LIMIT} files, and the rest was not looked at"
-    large = [item for item in tree.items if item.status.st_size > entries.READ_LIMIT_BYTES]
+        yield f"it holds more than {MOST_FILES} files, and the rest was not looked at"
+    large = [item for item in tree.items if item.status.st_size > READ_LIMIT_BYTES]
     for item in large[:1]:
         yield f"{shown(item.place)} has {format_size(item.status.st_size)} and was not read"
     young = [item for item in tree.of(Role.TEMPORARY) if not _old(item, now_ns)]
@@ -87,44 +76,41 @@ def notes(tree: Tree, now_ns: int) -> Iterator[str]:
         yield f"temporary files in it that are younger than 10 minutes and left alone: {len(young)}"
 
 
-def _trust(tree: Tree) -> Iterator[Problem]:
+def _trust(tree: Tree) -> Iterator[Fault]:
     why = places.distrust(tree.status, move="remove it")
     if why:
-        yield Problem(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}")
+        yield Fault(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}")
     for item in tree.items:
         if item.role is Role.LINK:
             detail = f"{shown(item.place)} is a link, which PoCL follows and gpucache does not; remove it"
             if is_named_by_pocl(item.parts):
-                yield Problem(FindingKind.UNTRUSTED, detail, Mend.FILE, (item,))
+                yield Fault(FindingKind.UNTRUSTED, detail, Mend.FILE, (item,))
             else:
-                yield Problem(FindingKind.UNTRUSTED, detail)
+                yield Fault(FindingKind.UNTRUSTED, detail)
         elif item.role in (Role.PROGRAM, Role.FOLDER, Role.BINARY, Role.DEVICE):
             why = places.distrust(item.status, move="remove it")
             if why:
-                yield Problem(FindingKind.UNTRUSTED, f"{shown(item.place)}: {why}")
+                yield Fault(FindingKind.UNTRUSTED, f"{shown(item.place)}: {why}")
 
 
-def _program(subject: Subject) -> Iterator[Problem]:
-    read = subject.module
-    if isinstance(read, Broken):
-        yield Problem(read.kind, f"{read.detail}; {_NO_PROGRAM}", Mend.PROGRAM)
+def _program(subject: Program) -> Iterator[Fault]:
+    if (broken := subject.broken) is not None and broken.kind is not None:
+        yield Fault(broken.kind, f"{broken.detail}; {_NO_PROGRAM}", Mend.PROGRAM)
         return
     program = subject.tree.program
-    if program is None or program.status.st_size > entries.READ_LIMIT_BYTES:
+    if program is None or program.status.st_size > READ_LIMIT_BYTES:
         return
     if program.parts[0] == names.PROGRAMS[2]:  # text
         return
     info = payloads.describe(subject.read(program))
-    expected = PayloadKind.SPIRV if read is None else PayloadKind.LLVM_BITCODE
+    expected = PayloadKind.SPIRV if subject.module is None else PayloadKind.LLVM_BITCODE
     wrong = info.problem or (f"it is {info.kind}" if info.kind is not expected else "")
     if wrong:
-        yield Problem(
-            FindingKind.CORRUPT, f"{program.place} is damaged: {wrong}; {_NO_PROGRAM}", Mend.PROGRAM
-        )
+        yield Fault(FindingKind.CORRUPT, f"{program.place} is damaged: {wrong}; {_NO_PROGRAM}", Mend.PROGRAM)
 
 
-def _binary(subject: Subject, item: Item) -> Iterator[Problem]:
-    if item.status.st_size > entries.READ_LIMIT_BYTES:
+def _binary(subject: Program, item: Item) -> Iterator[Fault]:
+    if item.status.st_size > READ_LIMIT_BYTES:
         return
     place = shown(item.place)
     data = subject.read(item)
@@ -132,16 +118,16 @@ def _binary(subject: Subject, item: Item) -> Iterator[Problem]:
         return
     kind, wrong = _damage(data)
     if wrong:
-        yield Problem(kind, f"{place} {wrong}; {_NO_KERNEL}", Mend.FILE, (item,))
+        yield Fault(kind, f"{place} {wrong}; {_NO_KERNEL}", Mend.FILE, (item,))
         return
     try:
         library = elf.read_exports(data)
     except FormatError as error:
-        yield Problem(FindingKind.CORRUPT, f"{place} is damaged: {error}; {_NO_KERNEL}", Mend.FILE, (item,))
+        yield Fault(FindingKind.CORRUPT, f"{place} is damaged: {error}; {_NO_KERNEL}", Mend.FILE, (item,))
         return
     mistaken = next(_mistaken(subject, item, library), "")
     if mistaken:
-        yield Problem(FindingKind.MISLABELLED, f"{place} {mistaken}", Mend.FILE, (item,))
+        yield Fault(FindingKind.MISLABELLED, f"{place} {mistaken}", Mend.FILE, (item,))
 
 
 def _damage(data: bytes) -> tuple[FindingKind, str]:
@@ -157,7 +143,7 @@ def _damage(data: bytes) -> tuple[FindingKind, str]:
     return FindingKind.CORRUPT, ""
 
 
-def _mistaken(subject: Subject, item: Item, library: elf.Exports) -> Iterator[str]:
+def _mistaken(subject: Program, item: Item, library: elf.Exports) -> Iterator[str]:
     """In what an ELF file that is sound is not the one that belongs here."""
     kernel = item.parts[0]
     held = sorted(found for found in map(names.kernel_of, library.symbols) if found)
@@ -165,7 +151,7 @@ def _mistaken(subject: Subject, item: Item, library: elf.Exports) -> Iterator[st
         what = f"kernel {shown(held[0])}" if held else "no kernel"
         yield f"holds {what} where {shown(names.short(kernel))} is expected; {_NO_KERNEL}"
     module = subject.module
-    if not isinstance(module, Module):
+    if module is None:
         return
     machine = _MACHINES.get(module.triple.partition("-")[0])
     if machine not in (None, library.machine):
@@ -182,29 +168,29 @@ def _is_version(text: str) -> bool:
     return text.count(".") == 2 and text.replace(".", "").isdigit()
 
 
-def _strangers(subject: Subject) -> Iterator[Problem]:
+def _strangers(subject: Program) -> Iterator[Fault]:
     tree, module = subject.tree, subject.module
     foreign = tree.of(Role.FOREIGN)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-        yield Problem(
+        yield Fault(
             FindingKind.LEFTOVER,
             f"{shown(foreign[0].place)}{more} in its folder is none of PoCL's; keep it elsewhere",
         )
-    if not isinstance(module, Module) or not module.kernels:
+    if module is None or not module.kernels:
         return
     for folder in tree.kernels:
         if not any(names.is_called(folder, kernel) for kernel in module.kernels):
-            yield Problem(
+            yield Fault(
                 FindingKind.ORPHAN,
                 f"{shown(folder)} is the name of no kernel of {names.PROGRAMS[0]}, so nothing asks for it",
             )
 
 
-def _left(tree: Tree, now_ns: int) -> Iterator[Problem]:
+def _left(tree: Tree, now_ns: int) -> Iterator[Fault]:
     old = tuple(item for item in tree.of(Role.TEMPORARY) if _old(item, now_ns))
     if old:
-        yield Problem(
+        yield Fault(
             FindingKind.LEFTOVER,
             f"temporary files of writers that died: {len(old)}, such as {shown(old[0].place)}",
             Mend.FILE,
@@ -213,7 +199,7 @@ def _left(tree: Tree, now_ns: int) -> Iterator[Problem]:
     kept = tuple(item for item in tree.of(Role.INTERMEDIATE) if _old(item, now_ns))
     if kept:
         size = sum(item.status.st_size for item in kept)
-        yield Problem(
+        yield Fault(
             FindingKind.LEFTOVER,
             "intermediate files that POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES keeps and no launch needs: "
             f"{len(kept)} ({format_size(size)})",

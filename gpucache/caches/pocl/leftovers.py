@@ -2,25 +2,35 @@
 
 Owns the groups in which they are told, as there may be thousands of each, and which of a group may be
 removed: what is older than ten minutes, as PoCL has no locks that would say what is in use. A group is
-named by a pattern below the root. Must not change anything.
+named by a pattern below the root.
+
+Owns as well which programs no PoCL of this machine may find any more, as far as that can be told. The version
+of LLVM is in the hash, and the name of the LLVM that made it in each program. Two PoCLs may share a cache. So
+programs of an LLVM are called out of reach only if none of them was used since programs of another LLVM
+appeared, nor for a week. A rebuild of PoCL with the same LLVM changes the hash as well, and is seen by
+nothing on disk. Must not change anything.
 """
 
-import os
+import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pocl import entries, names
+from gpucache.caches.layout import Files, Layout
+from gpucache.caches.pocl import names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
-from gpucache.caches.pocl.tree import Role, read_tree
+from gpucache.caches.pocl.program import NAME, Program, shown, stays
+from gpucache.caches.pocl.removal import is_own_temporary
+from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.folders import Folder
-from gpucache.outcomes import Checked, Finding, FindingKind
-from gpucache.units import format_size
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.units import format_instant, format_size
 
 FAILED = f"*/*/{names.LOG}"
 BARE = "*/*/*.so"
+WEEK_NS = 7 * 86_400 * 10**9
 _TOLD = 8
 
 
@@ -52,14 +62,22 @@ class Remains:
     links: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     stranger_count: int = 0
-    foreign: bool = False
-    """Whether the folder is none of PoCL's at all, so that nothing in it was looked at."""
 
     def strange(self, name: str) -> None:
         """Count a stranger."""
         self.stranger_count += 1
         if len(self.strangers) < _TOLD:
             self.strangers.append(name)
+
+    def young(self, root: Path) -> str:
+        """How many are not old enough to be told, as a note; empty for none."""
+        young = sum(group.young for group in self.groups.values())
+        if not young:
+            return ""
+        return (
+            f"temporary or unfinished files and folders in {root} that are younger than 10 minutes, so that "
+            f"they may be in use and are left alone: {young}"
+        )
 
 
 def _groups() -> dict[str, Group]:
@@ -75,61 +93,56 @@ def _groups() -> dict[str, Group]:
     }
 
 
-def gather(root: Path, now_ns: int) -> Remains:
+@dataclass(slots=True)
+class _Builder:
+    llvm: str
+    first_ns: int
+    last_ns: int
+    count: int = 0
+    size_bytes: int = 0
+
+    def add(self, made_ns: int, used_ns: int, size_bytes: int) -> None:
+        self.first_ns = min(self.first_ns, made_ns)
+        self.last_ns = max(self.last_ns, used_ns)
+        self.count += 1
+        self.size_bytes += size_bytes
+
+
+def gather(root: Path, layout: Layout, now_ns: int) -> Remains:
     """What is no entry; raises OSError where the root cannot be read."""
     found = Remains(_groups())
     with files.open_folder(root) as top:
         present = sorted(entry.name for entry in top.entries())
-        found.foreign = not _is_ours(top, present)
-        if found.foreign:
-            return found
         for name in present:
             _sort(top, name, found, now_ns)
-    for pair, rest in entries.programs(root):
-        _look_into(root, pair, rest, found, now_ns)
+    for item in layout.items(root):
+        _look_into(item, found, now_ns)
     return found
 
 
-def told(found: Remains, root: Path) -> Iterator[Checked]:
-    """The remains as findings, one for each group."""
-    if found.foreign:
-        detail = f"{root} is no cache of PoCL, so nothing in it is looked at; name the folder of one"
-        yield _checked(root, root.name, FindingKind.UNSUPPORTED, detail)
-        return
+def problems(found: Remains, root: Path) -> Iterator[tuple[Path, Problem]]:
+    """The remains by their place, one problem for each group."""
     for pattern, group in found.groups.items():
         if group.places:
             detail = f"{group.detail}: {len(group.places)} ({format_size(group.size_bytes)})"
-            yield _checked(root / pattern, pattern, group.kind, detail)
+            yield root / pattern, Problem(group.kind, detail)
     for name in found.links:
         detail = "it is a link, which PoCL follows and gpucache does not; remove it"
-        yield _checked(root / name, entries.shown(name), FindingKind.UNTRUSTED, detail)
+        yield root / name, Problem(FindingKind.UNTRUSTED, detail)
     if found.stranger_count:
-        listed = ", ".join(map(entries.shown, found.strangers))
+        listed = ", ".join(map(shown, found.strangers))
         more = found.stranger_count - len(found.strangers)
         detail = f"{listed}{f' and {more} more' if more else ''}: none of PoCL's; keep it elsewhere"
-        yield _checked(root, root.name, FindingKind.LEFTOVER, detail)
-    young = sum(group.young for group in found.groups.values())
-    if young:
-        note = (
-            f"temporary or unfinished files and folders in {root} that are younger than 10 minutes, so that "
-            f"they may be in use and are left alone: {young}"
-        )
-        yield Checked(str(root), notes=(note,), counts=False)
+        yield root, Problem(FindingKind.LEFTOVER, detail)
 
 
-def unread(root: Path) -> str:
-    """That a folder which is there may not be read; empty where it may. Raises nothing."""
-    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
-    if not there or os.access(root, os.R_OK | os.X_OK):
-        return ""
-    return f"{root} may not be read by this user, so what it holds is not known; set POCL_CACHE_DIR"
-
-
-def unreadable(root: Path, problems: Sequence[str], error: OSError) -> Checked:
-    """A root that cannot be read, in the words of its location where those tell it."""
-    known = (one for one in problems if "may not be read" in one or "cannot be looked at" in one)
-    detail = next(known, f"{root} cannot be read ({error.strerror}), so what it holds is not known")
-    return _checked(root, root.name, FindingKind.UNTRUSTED, detail)
+def is_foreign(root: Path) -> bool:
+    """Whether a folder holds other names than those of a cache, and no program's folder. Raises nothing."""
+    try:
+        with files.open_folder(root) as top:
+            return not _is_ours(top, [entry.name for entry in top.entries()])
+    except (OSError, ValueError):
+        return False
 
 
 def _is_ours(top: Folder, present: Sequence[str]) -> bool:
@@ -166,7 +179,7 @@ def _sort(top: Folder, name: str, found: Remains, now_ns: int) -> None:
 
 def _is_own(top: Folder, name: str) -> bool:
     try:
-        return entries.is_own_temporary(top, name)
+        return is_own_temporary(top, name)
     except OSError:
         return False
 
@@ -185,20 +198,35 @@ def _within(top: Folder, pair: str, found: Remains) -> None:
         return
 
 
-def _look_into(root: Path, pair: str, rest: str, found: Remains, now_ns: int) -> None:
-    try:
-        tree = read_tree(root, pair, rest)
-    except OSError:
-        return
+def _look_into(item: Files, found: Remains, now_ns: int) -> None:
+    tree = tree_of(item)
     if tree.program is not None:
         return
     compiled = tree.of(Role.BINARY) or tree.of(Role.DEVICE)
-    newest = max([tree.status.st_mtime_ns, *(item.status.st_mtime_ns for item in tree.items)])
-    if not entries.stays(tree):
-        found.groups[BARE if compiled else FAILED].add((pair, rest), tree.size_bytes, now_ns - newest)
+    newest = max(status.st_mtime_ns for status in item.seen.values())
+    if not stays(tree):
+        found.groups[BARE if compiled else FAILED].add(item.parts, tree.size_bytes, now_ns - newest)
     else:
-        found.strange(f"{pair}/{rest}")
+        found.strange("/".join(item.parts))
 
 
-def _checked(place: Path, name: str, kind: FindingKind, detail: str) -> Checked:
-    return Checked(str(place), (Finding(entries.NAME, name, kind, detail),), counts=False)
+def out_of_reach(programs: Iterable[Program], root: Path, now_ns: int) -> Iterator[tuple[Path, Problem]]:
+    """A problem for each LLVM of which nothing was used since the newest appeared, nor for a week."""
+    builders: dict[str, _Builder] = {}
+    for one in programs:
+        if one.llvm and one.tree.program is not None:
+            made_ns, used_ns = one.tree.program.status.st_mtime_ns, one.tree.accessed_ns
+            found = builders.setdefault(one.llvm, _Builder(one.llvm, made_ns, used_ns))
+            found.add(made_ns, used_ns, one.tree.size_bytes)
+    if not builders:
+        return
+    newest = max(builders.values(), key=lambda one: (one.first_ns, one.llvm))
+    for old in sorted(builders.values(), key=lambda one: one.llvm):
+        if old.last_ns < min(newest.first_ns, now_ns - WEEK_NS):
+            detail = (
+                f"programs of LLVM {old.llvm}, which a PoCL with another LLVM never finds: {old.count} "
+                f"({format_size(old.size_bytes)}), last used {format_instant(old.last_ns)}, before those of "
+                f"LLVM {newest.llvm} came; run 'gpucache evict --cache {shlex.quote(f'{NAME}:{root}')} "
+                f"--unlike LLVM={newest.llvm}'"
+            )
+            yield root / f"LLVM {old.llvm}", Problem(FindingKind.STALE, detail)

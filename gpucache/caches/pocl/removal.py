@@ -12,9 +12,34 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.files import Identity
-from gpucache.caches.pocl import entries, names
-from gpucache.caches.pocl.tree import Item, Tree, tree_of
+from gpucache.caches.pocl import names
+from gpucache.caches.pocl.program import stays
+from gpucache.caches.pocl.tree import Item, Tree, read_tree
+from gpucache.errors import FormatError
 from gpucache.folders import Folder
+
+_TEMPORARY_BYTES = 64 << 10
+_COMPILED = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR")
+"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V and MLIR begin."""
+
+
+def is_own_temporary(top: Folder, name: str) -> bool:
+    """Whether a file or folder in the root, called as PoCL calls temporary ones, holds what those hold.
+
+    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled one, a
+    kernel's source, and a folder in which all is PoCL's are. Raises OSError.
+    """
+    status = top.lstat(name)
+    if stat.S_ISDIR(status.st_mode):
+        with top.folder(name) as folder:
+            return not stays(read_tree(folder))
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    try:
+        start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
+    except FormatError:
+        return False
+    return not start or start.startswith(_COMPILED) or (name.endswith(".cl") and b"kernel" in start)
 
 
 def remove_program(root: Path, pair: str, rest: str) -> str:
@@ -38,7 +63,7 @@ def remove_place(root: Path, parts: Sequence[str]) -> bool:
     if len(parts) == 2:
         return not remove_program(root, parts[0], parts[1])
     with files.open_folder(root) as top:
-        if not entries.is_own_temporary(top, parts[0]):
+        if not is_own_temporary(top, parts[0]):
             return False
         if stat.S_ISDIR(top.lstat(parts[0]).st_mode):
             return not _delete(top, parts[0])
@@ -68,8 +93,8 @@ def remove_empty(root: Path, pair: str) -> bool:
 def _delete(above: Folder, name: str) -> str:
     """Delete a folder of PoCL's, best effort; why it stays whole where it holds what is none of PoCL's."""
     with above.folder(name) as folder:
-        tree = tree_of(folder)
-        why = entries.stays(tree)
+        tree = read_tree(folder)
+        why = stays(tree)
         if why:
             return why
         with suppress(OSError):

@@ -1,23 +1,20 @@
 """A program's folder as it lies: every file with what it is by its place and name.
 
-Owns the walk, which is bounded and enters no link. Must not read a file.
+Pure; must not read a file.
 """
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import islice
-from pathlib import Path
 
-from gpucache.caches.files import allocated_bytes, open_folder
+from gpucache.caches import layout
+from gpucache.caches.files import Identity, allocated_bytes
+from gpucache.caches.layout import HERE, Files
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.names import Variant
 from gpucache.folders import Folder
 
-FILE_LIMIT = 20_000
-"""Of one program; the rest is not looked at, and said to be so."""
 _VARIANT_DEPTH = 2
 _JIT, _LIBRARY = ".o", ".so"
 
@@ -79,6 +76,12 @@ class Tree:
         return (marks[0].status if marks else self.status).st_mtime_ns
 
     @property
+    def identity(self) -> tuple[Identity | None, int]:
+        """What tells whether PoCL built it anew or found it built since."""
+        program = self.program
+        return (Identity.of(program.status) if program else None), self.accessed_ns
+
+    @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the kernels' folders, as they were clipped."""
         return tuple(
@@ -101,36 +104,25 @@ class Tree:
         return sum(allocated_bytes(item.status) for item in held)
 
 
-def read_tree(root: Path, *parts: str) -> Tree:
-    """A program's folder below a root; raises OSError where it cannot be opened."""
-    with open_folder(root, *parts) as folder:
-        return tree_of(folder)
-
-
-def tree_of(folder: Folder) -> Tree:
-    """What is in a program's open folder; raises OSError."""
-    status = folder.status()
-    items = tuple(islice(_walk(folder, (), status.st_dev), FILE_LIMIT + 1))
-    return Tree(status, items[:FILE_LIMIT], len(items) <= FILE_LIMIT)
-
-
-def _walk(folder: Folder, above: tuple[str, ...], device: int) -> Iterator[Item]:
-    found = sorted(entry.name for entry in islice(folder.entries(), FILE_LIMIT + 1))
-    for name in found:
-        try:
-            status = folder.lstat(name)
-        except FileNotFoundError:  # its writer renamed it
+def tree_of(item: Files) -> Tree:
+    """What the files of a program's folder are; what lies below somebody else's folder is not looked at."""
+    folders: set[tuple[str, ...]] = {()}
+    items = []
+    for name, status in item.seen.items():
+        parts = tuple(name.split("/"))
+        if name == HERE or parts[:-1] not in folders:
             continue
         # What is mounted there is somebody else's, whatever it is called.
-        role = _role((*above, name), status) if status.st_dev == device else Role.FOREIGN
-        item = Item((*above, name), role, status)
-        yield item
-        if item.role is Role.FOLDER:
-            try:
-                with folder.folder(name) as inner:
-                    yield from _walk(inner, item.parts, device)
-            except OSError:  # removed meanwhile, or closed to us: what cannot be read is not judged
-                continue
+        role = _role(parts, status) if status.st_dev == item.seen[HERE].st_dev else Role.FOREIGN
+        items.append(Item(parts, role, status))
+        if role is Role.FOLDER:
+            folders.add(parts)
+    return Tree(item.seen[HERE], tuple(items), item.complete)
+
+
+def read_tree(folder: Folder) -> Tree:
+    """What is in a program's open folder now; raises OSError."""
+    return tree_of(layout.tree(folder, folder.path, (), ""))
 
 
 def _role(parts: tuple[str, ...], status: os.stat_result) -> Role:

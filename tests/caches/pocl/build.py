@@ -5,8 +5,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gpucache.caches.pocl import names
-from gpucache.caches.pocl.cache import PoclCache
+from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.layout import Files
+from gpucache.caches.pocl import SYSTEM, names
 from gpucache.outcomes import Location
 
 NOW = 1_800_000_000 * 10**9
@@ -184,6 +185,6 @@ def age(root: Path, at_ns: int) -> None:
             os.utime(path, ns=(at_ns, at_ns))
 
 
-def cache(root: Path, now_ns: int = NOW) -> PoclCache:
+def cache(root: Path, now_ns: int = NOW) -> ForeignCache[Files]:
     """The cache at a root, at a time."""
-    return PoclCache(Location("pocl", str(root), "test", enabled=True), clock=lambda: now_ns)
+    return SYSTEM.open(Location("pocl", str(root), "test", enabled=True), clock=lambda: now_ns)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.pocl import SYSTEM
-from gpucache.caches.pocl.cache import PoclCache
 from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
@@ -86,13 +86,13 @@ def root(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "kcache")
 
 
-def _later(root: Path) -> PoclCache:
+def _later(root: Path) -> Cache:
     """The cache an hour from now, when nothing in it may be in use."""
     location = Location("pocl", str(root), "test", enabled=True)
-    return PoclCache(location, clock=lambda: time.time_ns() + 60 * _MINUTE)
+    return SYSTEM.open(location, clock=lambda: time.time_ns() + 60 * _MINUTE)
 
 
-def _kinds(cache: PoclCache) -> set[FindingKind]:
+def _kinds(cache: Cache) -> set[FindingKind]:
     found = [cache.check(entry) for entry in cache.scan()]
     return {finding.kind for checked in found for finding in checked.findings}
 
@@ -248,7 +248,7 @@ def test_a_program_just_used_is_kept(pocl: Pocl, root: Path) -> None:
     """Right after a run the program may still be in use, and is kept with the reason."""
     pocl.works(root)
     [entry] = _later(root).scan()
-    now = PoclCache(Location("pocl", str(root), "test", enabled=True), clock=lambda: entry.last_used_ns + 1)
+    now = SYSTEM.open(Location("pocl", str(root), "test", enabled=True), clock=lambda: entry.last_used_ns + 1)
     kept = now.remove(entry, "test")
     assert kept is not None
     assert "last minute" in kept.reason
@@ -272,7 +272,7 @@ def test_an_older_llvm_that_is_gone_is_told(tmp_path: Path, made: Path, pocl: Po
     build.program(root, digest=bytes([0xEE] * 20), llvm="LLVM99.0.1", at_ns=used + _MINUTE)
     shutil.copytree(made, root, dirs_exist_ok=True)
     location = Location("pocl", str(root), "test", enabled=True)
-    next_month = PoclCache(location, clock=lambda: used + 30 * build.DAY)
+    next_month = SYSTEM.open(location, clock=lambda: used + 30 * build.DAY)
     found = [one for checked in next_month.leftovers() for one in checked.findings]
     llvm = {"3.0": "14.0.6", "3.1": "15.0.6"}[pocl.version]
     assert [one.entry for one in found if one.kind is FindingKind.STALE] == [f"LLVM {llvm}"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pocl import SYSTEM, system
+from gpucache.caches.pocl import SYSTEM
+from gpucache.caches.pocl import format as pocl_format
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 from tests.caches.pocl import build
@@ -42,9 +43,9 @@ def test_only_a_one_leaves_the_cache_on(value: str | None, enabled: bool) -> Non
 
 def test_windows_has_a_place_of_its_own() -> None:
     """There the cache lies in the local application data, else with temporary files."""
-    found = system._place({"LOCALAPPDATA": "/local", "HOME": "/h"}, windows=True)
+    found = pocl_format._place({"LOCALAPPDATA": "/local", "HOME": "/h"}, windows=True)
     assert found == (Path("/local/pocl"), "LOCALAPPDATA")
-    assert system._place({"TEMP": "/temp"}, windows=True) == (Path("/temp/pocl"), "TEMP")
+    assert pocl_format._place({"TEMP": "/temp"}, windows=True) == (Path("/temp/pocl"), "TEMP")
 
 
 @pytest.mark.parametrize(

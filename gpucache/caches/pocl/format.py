@@ -1,0 +1,342 @@
+"""PoCL's kernel cache: a folder for each program, with its bitcode and its compiled kernels.
+
+A program's folder is named by the SHA-1 of its preprocessed source, its options, and PoCL's version, build
+time, LLVM and device; nothing of these is stored. PoCL keeps no checksum, has no limit, evicts nothing and
+takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keeps the same tree. Source: PoCL,
+lib/CL/pocl_cache.c (where it lies: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from gpucache import payload as payloads
+from gpucache.caches import places
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Clock, Item, Look
+from gpucache.caches.interface import Wanted
+from gpucache.caches.layout import Files, Layout, tree
+from gpucache.caches.places import Place, Var
+from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
+from gpucache.caches.pocl.checks import Fault, Mend
+from gpucache.caches.pocl.program import NAME, Program, shown, stays
+from gpucache.caches.pocl.tree import Role, tree_of
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Problem, Reach
+from gpucache.payload import elf
+from gpucache.units import format_size
+
+VARIABLE = "POCL_CACHE_DIR"
+SWITCH = "POCL_KERNEL_CACHE"
+BUSY_NS = 60 * 10**9
+LOG_BYTES = 64 << 10
+_LOOKED_AT = 300
+"""Names of a folder that may be a cache; there are 256 folders of two letters."""
+_VARIANTS = 64
+"""Compiled kernels that a report lists."""
+_MOVE = f"set {VARIABLE}"
+_EMPTY = f"{VARIABLE} is set and empty, at which PoCL shows 0 devices or dies; unset it"
+_IN_TMP = (
+    "neither XDG_CACHE_HOME nor HOME is set, so it lies in /tmp, which all users share: for all but the "
+    f"first PoCL shows 0 devices; {_MOVE}"
+)
+_NOT_MADE = (
+    f"PoCL makes it at its start and shows 0 devices where it cannot; {_MOVE} to a place that can be written"
+)
+_NOT_WRITTEN = f"PoCL builds no program where it cannot write, not even one that is here; {_MOVE}"
+_BUSY = (
+    "it was used within the last minute, and PoCL has no locks that would say by whom; end its programs and "
+    "try again in a minute"
+)
+_NO_INPUTS = "PoCL stores neither source, options nor its own build time"
+
+
+class Pocl(FilesFormat):
+    """Caches of PoCL's CPU and other devices. PoCL bounds none and never evicts."""
+
+    name = NAME
+    title = "PoCL kernel cache"
+    owner = "PoCL"
+    place = Place(
+        (Var(VARIABLE),),
+        move=_MOVE,
+        nowhere="PoCL finds no place; set POCL_CACHE_DIR",
+        along=((SWITCH, "1"),),
+        runs=True,
+    )
+    layout = Layout("([A-P]{2})/([A-P]{37,38})/", key=lambda pair: names.key_of(*pair))
+    wanted = explaining.FIELDS
+    tracing = {"POCL_DEBUG": "general,cache,llvm"}
+    """``general`` tells each kernel that is taken from the cache or compiled, also in PoCL 3."""
+
+    def __init__(self, location: Location, clock: Clock) -> None:
+        super().__init__(location, clock)
+        self._emptied: set[str] = set()
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The one place that PoCL looks in; while it is off, the one where it builds."""
+        named, decided_by = _place(environ, windows=sys.platform == "win32")
+        root = places.absolute(named)
+        problems = (*_of_setting(environ, named, decided_by), *cls.at_place(root))
+        yield Location(cls.name, str(root), decided_by, _enabled(environ), problems=problems)
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """Where PoCL cannot make or write it, it shows no devices or builds nothing."""
+        yield from super().at_place(root)
+        try:
+            nearest = next((path for path in (root, *root.parents) if path.exists()), root)
+            folder = nearest.is_dir()
+        except (OSError, ValueError):
+            yield _NOT_MADE
+            return
+        if not (folder and os.access(nearest, os.W_OK)):
+            yield _NOT_WRITTEN if nearest == root and folder else _NOT_MADE
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether a folder holds a program of PoCL, or is called as PoCL calls it and holds nothing else."""
+        found = sorted(one.name for one in islice(path.iterdir(), _LOOKED_AT))
+        if any(_is_program(item) for item in islice(cls.layout.items(path), _LOOKED_AT)):
+            return True
+        ours = all(names.is_pair(name) or names.temporary_group(name) for name in found)
+        return ours and path.parts[-2:] == (NAME, "kcache")
+
+    def is_foreign(self) -> bool:
+        """Whether its folder holds other names than a cache's, and no program's folder."""
+        return leftovers.is_foreign(self.root)
+
+    def items(self, prefix: str) -> Iterator[Files]:
+        """The folders of programs, and of builds that failed, which ``look`` takes for none."""
+        return super().items(prefix.lower())
+
+    def look(self, item: Files) -> Look | None:
+        """Its kernels, the LLVM that made it and what it is compiled for; None without a program in it."""
+        found = program.read_program(item)
+        main = found.tree.program
+        if main is None:
+            return None
+        sizes = dict.fromkeys(one.local_size or "any" for one in found.tree.variants)
+        return Look(
+            program=found.title,
+            target=f"{NAME}:{found.triple}" if found.triple else NAME,
+            kind=program.KINDS[main.parts[0]],
+            variant=f"local size {', '.join(list(sizes)[: program.SHOWN])}" if sizes else "",
+            fields=tuple(found.fields()),
+            problem=found.broken,
+            made_ns=main.status.st_mtime_ns,
+            used_ns=found.tree.accessed_ns,
+        )
+
+    def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
+        """Nothing: what is a link or no file in a program's folder is mended by itself."""
+        return None
+
+    def stays(self, item: Files) -> str:
+        """It holds what is none of PoCL's."""
+        return stays(tree_of(item))
+
+    def trust(self, item: Files) -> Iterator[Problem]:  # noqa: ARG002 - checks tell it, file by file
+        """Nothing beside what ``check`` says of each file by its role."""
+        yield from ()
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Bitcode, kernels, owners and modes of a program."""
+        return (fault.problem for fault in self._faults(self._again(item)))
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """What could not be told, for its size or its age."""
+        return checks.notes(tree_of(self._again(item)), self.now_ns())
+
+    def payload(self, item: Files) -> bytes:
+        """The program's bytes, such as LLVM bitcode."""
+        found = program.read_program(item)
+        main = found.tree.program
+        if main is None or found.broken:
+            why = found.broken.detail if found.broken else "it is gone"
+            raise FormatError(f"the program in {item.path} cannot be taken: {why}; run 'gpucache verify'")
+        return found.read(main)
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """What the program says of itself, its variants and its build log."""
+        found = program.read_program(item)
+        if found.broken:
+            why = found.broken.detail
+            raise FormatError(f"{entry.path} cannot be read: {why}; run 'gpucache verify'")
+        source = found.module.source if found.module else ""
+        lost = ", of which the fourth digit is on no disk" if len(entry.key) == 39 else ""
+        told = (KeyField(label, value) for label, value in found.fields())
+        return EntryReport(
+            entry,
+            key_fields=(KeyField(f"SHA-1{lost}", entry.key), KeyField("inputs", _NO_INPUTS), *told),
+            payload=tuple(_payload(found)),
+            build_log=_log(item),
+            provenance=(("compiled from", source),) if source else (),
+        )
+
+    def unchanged(self, item: Files) -> bool:
+        """The program is as the scan saw it, and PoCL has not found it built since."""
+        before, now = tree_of(item), tree_of(self._again(item))
+        return before.identity == now.identity
+
+    def remove(self, item: Files) -> Kept | None:
+        """Its folder, renamed first so that PoCL sees it whole or not at all, if it was not used just now."""
+        now = tree_of(self._again(item))
+        if now.program is None or now.identity != tree_of(item).identity:
+            return Kept()
+        if abs(self.now_ns() - now.accessed_ns) < BUSY_NS:
+            return Kept(_BUSY)
+        why = stays(now) or self._take_out(item)
+        return Kept(why) if why else None
+
+    def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002 - looked anew
+        """Remove damaged kernels alone and damaged programs whole, as PoCL makes both anew."""
+        assert isinstance(item, Files)
+        found = list(self._faults(self._again(item)))
+        if any(fault.mend is Mend.PROGRAM for fault in found):
+            now = tree_of(self._again(item))
+            gone = [] if stays(now) or self._take_out(item) else [one.problem for one in found]
+        else:
+            gone = [one.problem for one in found if self._remove_files(item, one)]
+        self.settle()
+        return gone
+
+    def settle(self) -> Sequence[str]:
+        """Remove the folders of two letters that removals left empty, as PoCL makes them anew."""
+        for pair in self._emptied:
+            removal.remove_empty(self.root, pair)
+        self._emptied.clear()
+        return ()
+
+    def beside(self) -> Iterator[Checked]:
+        """Temporary files, failed builds and strangers, a finding for all of a kind."""
+        found = leftovers.gather(self.root, self.layout, self.now_ns())
+        for path, problem in leftovers.problems(found, self.root):
+            yield self.told(path, problem)
+        if note := found.young(self.root):
+            yield Checked(str(self.root), notes=(note,), counts=False)
+
+    def whole(self) -> Iterator[Checked]:
+        """Programs of an LLVM that no PoCL of this machine seems to have."""
+        made = (program.read_program(item) for item in self.layout.items(self.root))
+        for path, problem in leftovers.out_of_reach(made, self.root, self.now_ns()):
+            yield self.told(path, problem)
+
+    def clear(self, checked: Checked) -> Checked:
+        """Remove a group of leftovers."""
+        pattern = checked.entry.removeprefix(f"{self.root}/")
+        gone = True
+        try:
+            group = leftovers.gather(self.root, self.layout, self.now_ns()).groups.get(pattern)
+            for place in group.places if group else ():
+                with suppress(FileNotFoundError):  # another one removes it, too
+                    gone &= removal.remove_place(self.root, place)
+                    self._emptied.update(place[:-1])
+        except (OSError, FormatError):
+            return checked
+        self.settle()
+        return checked.mended() if group and gone else checked
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        """Which kernels are there for which local sizes."""
+        questions = explaining.read_questions(wanted)
+        found = [one for one in map(program.read_program, self._items()) if one.tree.program]
+
+        def wrong(one: Program) -> Problem | None:
+            problems = self.check(one.files)
+            return next((each for each in problems if each.kind is not None and each.kind.wrong), None)
+
+        return (explaining.answer(question, found, wrong) for question in questions)
+
+    def _items(self) -> Iterator[Files]:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            yield from self.layout.items(self.root)
+
+    def _again(self, item: Files) -> Files:
+        """A program's folder as it is now; raises OSError."""
+        with item.open() as folder:
+            return tree(folder, item.root, item.parts, item.key)
+
+    def _faults(self, item: Files) -> Iterator[Fault]:
+        found = program.read_program(item)
+        if found.tree.program is None:
+            raise FileNotFoundError(str(item.path))
+        return checks.faults(found, self.now_ns())
+
+    def _take_out(self, item: Files) -> str:
+        """Remove a program's folder; why it stays, as a clause, where it does."""
+        why = removal.remove_program(self.root, *item.parts)
+        self._emptied.add(item.parts[0])
+        return why
+
+    def _remove_files(self, item: Files, fault: Fault) -> bool:
+        removed = [removal.remove_item(self.root, item.parts, one) for one in fault.items]
+        return fault.mend is Mend.FILE and all(removed)
+
+
+def _enabled(environ: Mapping[str, str]) -> bool:
+    """PoCL takes every value that does not begin with 1 for off."""
+    return environ.get(SWITCH, "1").startswith("1")
+
+
+def _place(environ: Mapping[str, str], *, windows: bool) -> tuple[Path, str]:
+    if environ.get(VARIABLE):
+        return Path(environ[VARIABLE]), VARIABLE
+    if windows:
+        variable = "LOCALAPPDATA" if "LOCALAPPDATA" in environ else "TEMP"
+        return Path(environ.get(variable, ""), NAME), variable
+    last = Path(NAME, "kcache" if _enabled(environ) else "uncached")
+    if environ.get("XDG_CACHE_HOME"):
+        return Path(environ["XDG_CACHE_HOME"]) / last, "XDG_CACHE_HOME"
+    if "HOME" in environ:
+        return Path(f"{environ['HOME']}/.cache") / last, "HOME"
+    return Path("/tmp") / last, "the default"  # as PoCL does
+
+
+def _of_setting(environ: Mapping[str, str], root: Path, decided_by: str) -> Iterator[str]:
+    if not _enabled(environ):
+        yield (
+            f"{SWITCH}={environ.get(SWITCH, '')} turns the cache off, as PoCL takes every value for off that "
+            f"does not begin with 1, so every start compiles; unset {SWITCH}"
+        )
+    if environ.get(VARIABLE) == "":
+        yield _EMPTY
+    if relative := Pocl.place.relative(root, decided_by):
+        yield relative
+    named = any(map(environ.get, (VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ
+    if sys.platform != "win32" and not named:
+        yield _IN_TMP
+
+
+def _is_program(item: Files) -> bool:
+    found = tree_of(item)
+    return bool(found.program or found.variants or found.of(Role.LOG) or found.of(Role.ACCESSED))
+
+
+def _payload(found: Program) -> Iterator[tuple[str, str]]:
+    main = found.tree.program
+    if main is not None:
+        yield from payloads.describe(found.read(main)).pairs
+    compiled = (*found.tree.of(Role.BINARY), *found.tree.of(Role.DEVICE))
+    for item in compiled[:_VARIANTS]:
+        variant = names.variant_of(*item.parts[:2]) if len(item.parts) > 1 else None
+        label = f"{shown(names.short(variant.kernel))} {variant.words}" if variant else shown(item.place)
+        clang = ""
+        if item.role is Role.BINARY:
+            with suppress(OSError, FormatError):
+                versions = elf.read_exports(found.read(item)).compilers
+                clang = f", clang {', '.join(versions)}" if versions else ""
+        yield label, f"{shown(item.parts[-1])}, {format_size(item.status.st_size)}{clang}"
+
+
+def _log(item: Files) -> str:
+    if names.LOG not in item.seen:
+        return ""
+    with suppress(OSError, FormatError):
+        return item.part(names.LOG, 0, LOG_BYTES).decode("utf-8", "replace")
+    return ""
