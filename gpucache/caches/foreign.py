@@ -129,10 +129,10 @@ class ForeignCache(Generic[T]):
         item = self._item(entry)
         try:
             barred = self._format.bars(item)
-            found = [barred] if barred else list(self._format.check(item))
+            wrong = barred or self._format.unsound(item)
         except OSError as error:
             raise _unread(entry, error) from error
-        if wrong := next((one for one in found if one.kind is not None and one.kind.wrong), None):
+        if wrong is not None:
             raise FormatError(f"{entry.path} is {wrong.kind}: {wrong.detail}")
         return self._payload(entry)
 

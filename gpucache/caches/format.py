@@ -218,6 +218,10 @@ class Format(Generic[T]):
         """The compiled bytes, checked by nobody; raises FormatError where there are none to be had."""
         raise NotImplementedError
 
+    def unsound(self, item: T) -> Problem | None:
+        """Why the payload is not given out; None where it is sound."""
+        return next((one for one in self.check(item) if one.kind is not None and one.kind.wrong), None)
+
     def bars(self, item: T) -> Problem | None:  # noqa: ARG002 - a row is always readable
         """What keeps an entry from being read at all, so that it is neither looked at nor checked."""
         return None

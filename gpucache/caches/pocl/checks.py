@@ -54,10 +54,9 @@ class Fault:
         return Problem(self.kind, self.detail)
 
 
-def faults(subject: Program, now_ns: int) -> Iterator[Fault]:
-    """Everything that is wrong or worth knowing; raises OSError."""
-    yield from _trust(subject.tree)
-    yield from _program(subject)
+def contents(subject: Program, now_ns: int) -> Iterator[Fault]:
+    """What is wrong with, or worth knowing of, what the folder holds; raises OSError."""
+    yield from program(subject)
     for item in subject.tree.of(Role.BINARY):
         yield from _binary(subject, item)
     yield from _strangers(subject)
@@ -76,7 +75,8 @@ def notes(tree: Tree, now_ns: int) -> Iterator[str]:
         yield f"temporary files in it that are younger than 10 minutes and left alone: {len(young)}"
 
 
-def _trust(tree: Tree) -> Iterator[Fault]:
+def trust(tree: Tree) -> Iterator[Fault]:
+    """What others own or may write to, and links."""
     why = places.distrust(tree.status, move="remove it")
     if why:
         yield Fault(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}")
@@ -93,7 +93,8 @@ def _trust(tree: Tree) -> Iterator[Fault]:
                 yield Fault(FindingKind.UNTRUSTED, f"{shown(item.place)}: {why}")
 
 
-def _program(subject: Program) -> Iterator[Fault]:
+def program(subject: Program) -> Iterator[Fault]:
+    """What is wrong with the program itself; raises OSError."""
     if (broken := subject.broken) is not None and broken.kind is not None:
         yield Fault(broken.kind, f"{broken.detail}; {_NO_PROGRAM}", Mend.PROGRAM)
         return

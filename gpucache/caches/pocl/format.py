@@ -6,6 +6,7 @@ takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keep
 lib/CL/pocl_cache.c (where it lies: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,13 +142,17 @@ class Pocl(FilesFormat):
         """It holds what is none of PoCL's."""
         return stays(tree_of(item))
 
-    def trust(self, item: Files) -> Iterator[Problem]:  # noqa: ARG002 - checks tell it, file by file
-        """Nothing beside what ``check`` says of each file by its role."""
-        yield from ()
+    def trust(self, item: Files) -> Iterator[Problem]:
+        """Owners and modes, of each file by its role, and links."""
+        return (fault.problem for fault in checks.trust(tree_of(self._again(item))))
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Bitcode, kernels, owners and modes of a program."""
-        return (fault.problem for fault in self._faults(self._again(item)))
+        """Bitcode and kernels of a program, and what else lies in its folder."""
+        return (fault.problem for fault in checks.contents(self._now(item), self.now_ns()))
+
+    def unsound(self, item: Files) -> Problem | None:
+        """The program itself; its compiled kernels do not matter."""
+        return next((fault.problem for fault in checks.program(self._now(item))), None)
 
     def notes(self, item: Files) -> Iterator[str]:
         """What could not be told, for its size or its age."""
@@ -155,11 +160,9 @@ class Pocl(FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         """The program's bytes, such as LLVM bitcode."""
-        found = program.read_program(item)
+        found = self._now(item)
         main = found.tree.program
-        if main is None or found.broken:
-            why = found.broken.detail if found.broken else "it is gone"
-            raise FormatError(f"the program in {item.path} cannot be taken: {why}; run 'gpucache verify'")
+        assert main is not None
         return found.read(main)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
@@ -197,10 +200,10 @@ class Pocl(FilesFormat):
     def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002 - looked anew
         """Remove damaged kernels alone and damaged programs whole, as PoCL makes both anew."""
         assert isinstance(item, Files)
-        found = list(self._faults(self._again(item)))
+        now = self._now(item)
+        found = [*checks.trust(now.tree), *checks.contents(now, self.now_ns())]
         if any(fault.mend is Mend.PROGRAM for fault in found):
-            now = tree_of(self._again(item))
-            gone = [] if stays(now) or self._take_out(item) else [one.problem for one in found]
+            gone = [] if stays(now.tree) or self._take_out(item) else [one.problem for one in found]
         else:
             gone = [one.problem for one in found if self._remove_files(item, one)]
         self.settle()
@@ -262,11 +265,12 @@ class Pocl(FilesFormat):
         with item.open() as folder:
             return tree(folder, item.root, item.parts, item.key)
 
-    def _faults(self, item: Files) -> Iterator[Fault]:
-        found = program.read_program(item)
+    def _now(self, item: Files) -> Program:
+        """A program as it is now; raises OSError, FileNotFoundError where it is gone."""
+        found = program.read_program(self._again(item))
         if found.tree.program is None:
-            raise FileNotFoundError(str(item.path))
-        return checks.faults(found, self.now_ns())
+            raise FileNotFoundError(errno.ENOENT, "it is gone")
+        return found
 
     def _take_out(self, item: Files) -> str:
         """Remove a program's folder; why it stays, as a clause, where it does."""
