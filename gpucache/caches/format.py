@@ -273,11 +273,11 @@ class Format(Generic[T]):
         """Take out of the way what ``beside`` or ``whole`` told, where that can be; the same, marked."""
         return checked
 
-    def told(self, path: Path, problem: Problem) -> Checked:
-        """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it."""
+    def told(self, path: Path, problem: Problem, name: str = "") -> Checked:
+        """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it; by its file's name."""
         kind = problem.kind or FindingKind.UNSUPPORTED
         detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
-        return Checked(str(path), (Finding(self.name, path.name, kind, detail),), counts=False)
+        return Checked(str(path), (Finding(self.name, name or path.name, kind, detail),), counts=False)
 
 
 # What some systems need and most do not: a format that has the method is asked.

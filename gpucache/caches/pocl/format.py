@@ -220,7 +220,8 @@ class Pocl(FilesFormat):
         """Temporary files, failed builds and strangers, a finding for all of a kind."""
         found = leftovers.gather(self.root, self.layout, self.now_ns())
         for path, problem in leftovers.problems(found, self.root):
-            yield self.told(path, problem)
+            place = "" if path == self.root else path.relative_to(self.root).as_posix()
+            yield self.told(path, problem, shown(place))
         if note := found.young(self.root):
             yield Checked(str(self.root), notes=(note,), counts=False)
 
