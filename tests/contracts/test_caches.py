@@ -436,6 +436,20 @@ def test_an_entry_of_somebody_else_is_left_by_a_repair(name: str, tmp_path: Path
     assert taken or _lies(tmp_path) == before
 
 
+@every_system
+def test_an_entry_that_others_may_write_is_untrusted(name: str, tmp_path: Path) -> None:
+    """Whatever it holds now, what a program is given could be anything."""
+    example, _, (first, *_) = _made(name, tmp_path)
+    for path in (tmp_path / "cache").rglob("*"):
+        if path.is_dir():
+            path.chmod(0o755)  # in a folder that nobody else may enter nobody else writes
+    (tmp_path / "cache").chmod(0o755)
+    example.file_of(first).chmod(0o602)
+    found = _findings(open_example(name, tmp_path / "cache" / example.place))
+    assert [str(finding.kind) for finding in found] == ["untrusted"]
+    assert "write" in found[0].detail
+
+
 def _places(root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in sorted(root.rglob("*"))]
 
@@ -559,15 +573,19 @@ def test_an_environment_that_names_what_may_not_be_entered(name: str, tmp_path: 
 
 
 @every_other
-def test_isolation_leads_programs_below_a_folder(name: str, tmp_path: Path) -> None:
-    """With its variables every place lies there, enabled; what they cannot redirect is said."""
+def test_isolation_leads_programs_to_one_cache_below_a_folder(name: str, tmp_path: Path) -> None:
+    """What they keep there is found again, and is in use; a system that cannot be led says why."""
     system = load_system(name)
     isolation = system.isolation(tmp_path)
-    found = system.locations({"HOME": "/nowhere", **dict(isolation.environment)})
-    assert all(
-        Path(location.root).is_relative_to(tmp_path) for location in found if location.role != "system"
-    )
-    assert (bool(isolation.environment) and bool(found)) or isolation.lacking
+    environ = {"HOME": "/nowhere", **dict(isolation.environment)}
+    if not isolation.environment:
+        assert isolation.lacking and not system.locations(environ)
+        return
+    (location,) = system.locations(environ)
+    EXAMPLES[name].add(Path(location.root), 0)
+    (location,) = system.locations(environ)
+    assert location.enabled and Path(location.root).is_relative_to(tmp_path)
+    assert len(list(system.open(location).scan())) == 1
 
 
 @every_other

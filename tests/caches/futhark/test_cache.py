@@ -141,13 +141,6 @@ def test_findings_say_what_comes_of_them(file: Path, data: bytes, kind: FindingK
     assert (finding.kind, words in finding.detail) == (kind, True)
 
 
-def test_a_file_that_others_may_write_is_untrusted(file: Path) -> None:
-    """Its payload would be given to the driver."""
-    file.chmod(0o666)
-    (finding,) = _check(file).findings
-    assert (finding.kind, "mode 0666" in finding.detail) == (FindingKind.UNTRUSTED, True)
-
-
 def test_a_link_is_untrusted(file: Path) -> None:
     """It is not followed, a dangling one neither."""
     link = file.parent / "link.cache"

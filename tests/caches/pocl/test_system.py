@@ -143,11 +143,3 @@ def test_other_folders_are_not_recognised(tmp_path: Path, make: Callable[[Path],
     """Empty folders, names without programs, links and other people's files are no cache."""
     make(tmp_path)
     assert not SYSTEM.recognises(tmp_path)
-
-
-def test_isolation_moves_the_cache_and_turns_it_on(tmp_path: Path) -> None:
-    """A private cache is used whatever the outer environment says."""
-    environment = dict(SYSTEM.isolation(tmp_path).environment)
-    [location] = SYSTEM.locations(environment)
-    assert (location.root, location.enabled) == (str(tmp_path / "pocl"), True)
-    assert SYSTEM.isolation(tmp_path).lacking == ""

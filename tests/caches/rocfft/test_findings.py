@@ -204,14 +204,6 @@ def test_the_journal_of_a_living_writer_is_not_told(tmp_path: Path) -> None:
         assert file_findings(path) == []
 
 
-def test_a_file_that_others_may_write_is_untrusted(tmp_path: Path) -> None:
-    """Whoever may write the file gives the GPU code to run."""
-    path = database(tmp_path / "c.db", [row()])
-    path.chmod(0o666)
-    (found,) = file_findings(path)
-    assert found.kind == "untrusted"
-
-
 def test_a_folder_in_its_place_is_misplaced(tmp_path: Path) -> None:
     """A folder where the database should be is told."""
     assert kinds(file_findings(tmp_path)) == ["misplaced"]

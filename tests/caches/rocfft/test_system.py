@@ -176,13 +176,6 @@ def test_a_missing_system_database_is_told(tmp_path: Path) -> None:
     assert any("does not exist" in problem for problem in location.problems)
 
 
-def test_a_private_cache_is_the_only_one(tmp_path: Path) -> None:
-    """In isolation rocFFT has a database of its own and none of the system's."""
-    isolation = SYSTEM.isolation(tmp_path)
-    assert where(dict(isolation.environment)) == [("user", str(tmp_path / "rocfft_kernel_cache.db"))]
-    assert not isolation.lacking
-
-
 def test_tracing_is_the_bit_of_the_compile_log() -> None:
     """Bit 32 of rocFFT's layers logs runtime compilation."""
     assert SYSTEM.tracing == {"ROCFFT_LAYER": "32"}

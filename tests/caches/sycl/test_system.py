@@ -111,14 +111,6 @@ def test_the_sizes_of_images_travel_with_the_location() -> None:
     assert (location.bounds.min_bytes, location.bounds.max_bytes) == (5, 1 << 30)
 
 
-def test_isolation_turns_it_on_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    """A program with these variables keeps its cache there."""
-    environment = dict(SYSTEM.isolation(tmp_path).environment)
-
-    assert environment["SYCL_CACHE_PERSISTENT"] == "1"
-    assert _at(environment).root == str(tmp_path / "libsycl_cache")
-
-
 def test_tracing_covers_disk_memory_and_kernel_compiler() -> None:
     """The three bits of the mask."""
     assert SYSTEM.tracing == {"SYCL_CACHE_TRACE": "7"}
