@@ -85,7 +85,8 @@ def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) ->
     """The verdict of cold against warm, with its reason; the first that holds."""
     failed = next((sample for sample in samples if sample.error), None)
     if failed is not None:
-        return BenchVerdict.FAILED, f"a {failed.arm} start failed: {failed.error}"
+        article = "an" if failed.arm is Arm.AS_IS else "a"
+        return BenchVerdict.FAILED, f"{article} {failed.arm} start failed: {failed.error}"
     if evidence.same_output and len({sample.output for sample in samples}) > 1:
         return BenchVerdict.FAILED, "the output differs from start to start"
     doubt = next(_doubts(samples, evidence), None)

@@ -6,6 +6,7 @@ import pytest
 
 from gpucache.bench.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
 from gpucache.bench.compare import Evidence
+from gpucache.engine.elsewhere import Clues
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, Arm.PYOPENCL
@@ -205,3 +206,45 @@ def test_a_loaded_machine_reaches_the_verdict() -> None:
     """What others used meanwhile is part of the evidence."""
     assert _fold(_starts(100, 10), foreign_load=0.9).verdict is BenchVerdict.DEGRADED
     assert Evidence().foreign_load == 0
+
+
+def _command(arm: Arm, duration_ns: int, *written: Growth, cpu_ns: int = 0) -> Sample:
+    return Sample(arm, (("run", duration_ns),), growth=written, cpu_ns=cpu_ns)
+
+
+_COMMANDS = [_command(COLD, 100, Growth("app", 1, 9), cpu_ns=MS), _command(WARM, 10)] * 5
+
+
+def test_a_command_has_no_phases() -> None:
+    """It is timed as a whole, so that nothing is said of loading or of a phase that holds the time."""
+    case = _fold(_COMMANDS, first=(), wrote=True, warming_ns=200)
+    assert (case.verdict, case.phases, case.notes) == (BenchVerdict.FASTER, (), ())
+    assert case.break_even == BreakEven(200, 90, 3)
+
+
+def test_cold_starts_are_doubted_where_warming_wrote() -> None:
+    """A command whose first runs wrote into a cache writes at every cold start, or that was not cold."""
+    silent = [_command(COLD, 100), _command(WARM, 10)] * 5
+    assert _fold(silent, first=()).verdict is BenchVerdict.FASTER
+    case = _fold(silent, first=(), wrote=True)
+    assert case.reason.startswith("the cold starts were not cold")
+
+
+def test_a_doubt_holds_where_no_other_cache_is_found() -> None:
+    """What was seen of a cache elsewhere is the better reason."""
+    assert _fold(_COMMANDS, first=(), doubt="nothing is kept").reason == "nothing is kept"
+    seen = Clues(places=("/elsewhere",))
+    case = _fold(_COMMANDS, first=(), doubt="nothing is kept", clues=seen)
+    assert (case.verdict, case.reason) == (
+        BenchVerdict.DEGRADED,
+        "it also caches in /elsewhere, which no variable of gpucache moves",
+    )
+
+
+def test_the_users_own_caches_are_no_peer() -> None:
+    """Starts among them are never doubted, but where one fails the case does."""
+    own = _command(Arm.AS_IS, 50)
+    (arm,) = _fold([*_COMMANDS, *[own] * 5], first=(), against=(Arm.AS_IS,)).arms
+    assert (arm.arm, arm.spread.median_ns, arm.reason) == (Arm.AS_IS, 50, "")
+    case = _fold([*_COMMANDS, Sample(Arm.AS_IS, error="no licence")], first=(), against=(Arm.AS_IS,))
+    assert (case.verdict, case.reason) == (BenchVerdict.FAILED, "an as-is start failed: no licence")

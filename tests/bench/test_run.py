@@ -10,7 +10,7 @@ import pytest
 from gpucache.backends.registry import load_backend
 from gpucache.bench import run as running
 from gpucache.bench import sources
-from gpucache.bench.plan import Extent
+from gpucache.bench.plan import Extent, Planned
 from gpucache.bench.run import run_bench
 from gpucache.bench.samples import StartJob
 from gpucache.bench.sources import Sources, Workers
@@ -71,13 +71,17 @@ def run(ready: Callable[..., Prepared]) -> Callable[..., BenchCase]:
     made = ready()
 
     def one(
-        starts: Starts, extent: Extent = DEFAULT, item: WarmItem | None = None, against: tuple[Arm, ...] = ()
+        starts: Starts,
+        extent: Extent = DEFAULT,
+        item: WarmItem | None = None,
+        against: tuple[Arm, ...] = (),
+        progress: Callable[[str], None] = lambda _: None,
     ) -> BenchCase:
         toolchain = made.compilation.inputs.toolchain
         wanted = WarmItem("show", "cuda:compute_90", "T=int", made.request, toolchain)
         backends = {"cuda": load_backend("cuda")}
         made_of = Sources(Bounds(), backends, {}, against, starts.workers())
-        (case,) = run_bench(made_of.plan([item or wanted]), extent)
+        (case,) = run_bench(made_of.plan([item or wanted]), extent, progress=progress)
         return case
 
     return one
@@ -248,3 +252,28 @@ def test_starts_look_where_the_program_was_built(run: Run) -> None:
     starts = Starts()
     run(starts, Extent(runs=1))
     assert {job.root for job in starts.asked} == {starts.prepared[0].root}
+
+
+def test_an_interrupt_before_the_first_start_leaves_a_case_without_figures() -> None:
+    """Ctrl-C while caches are filled ends the run, and the case says so."""
+
+    def begin(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    plan = [Planned(BenchCase(name, "", BenchVerdict.FAILED), begin) for name in ("a", "b")]
+    cases = list(run_bench(plan, DEFAULT))
+    assert [(case.verdict, case.interrupted) for case in cases] == [(BenchVerdict.UNDECIDED, True)] * 2
+    assert [case.reason for case in cases] == [
+        "it was interrupted before a pair of starts was complete",
+        "it was interrupted before this was reached",
+    ]
+
+
+def test_people_are_told_which_start_is_made(run: Run) -> None:
+    """The program, the arm, and how many starts there are to be."""
+    said: list[str] = []
+    run(Starts(), Extent(runs=2), progress=said.append)
+    assert said[0] == "show on cuda:compute_90: building once"
+    assert {"first cold start, which is not counted", "warm start 2 of 2"} <= {
+        one.removeprefix("show on cuda:compute_90: ") for one in said
+    }
