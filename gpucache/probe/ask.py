@@ -1,9 +1,9 @@
 """Ask what devices and compilers are here, one child process for each backend, with a time limit.
 
-Owns the children, which do not outlive this process, and that asking leaves nothing behind: PoCL makes a
-file in its cache as soon as its devices are asked for, so a child's cache is a folder that is removed
-afterwards. What a child answers does not depend on it. A backend whose child
-dies, hangs or talks nonsense becomes a row with its error. Must not import a GPU stack itself.
+This module owns the children, which do not outlive this process. Asking leaves nothing behind: PoCL writes a
+file into its cache as soon as somebody asks for its devices, so the children are given a cache folder that is
+removed afterwards, which changes nothing in their answers. A backend whose child dies, hangs or answers
+nonsense becomes a row with its error. This module must not import a GPU stack itself.
 """
 
 import json
@@ -28,9 +28,9 @@ from gpucache.probe.codec import device_from_json
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0
-"""At least so long an answer is read for that was given while another child was waited for."""
+"""How long reading an answer may always take, also when waiting for another child used up the time limit."""
 _POCL_CACHE = "POCL_CACHE_DIR"
-# -P: what lies in the current directory is not imported.
+# With -P the child imports nothing that lies in the current directory.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 
 
@@ -51,10 +51,10 @@ def ask(
 
 
 def _redirected(ends: ExitStack) -> Mapping[str, str]:
-    """What keeps the children out of the user's cache.
+    """The variable that keeps the children out of the user's cache.
 
-    Nothing where PoCL cannot use that cache, or none can be made beside it: then it shows no device to
-    programs either, which the children are to see.
+    It is left alone where PoCL's own cache cannot be written or made: PoCL then shows no device to programs,
+    and the children are to see the same.
     """
     try:
         place = Path(os.environ.get(_POCL_CACHE) or Path(user_cache_dir()) / "pocl" / "kcache").absolute()
@@ -71,9 +71,9 @@ def _redirected(ends: ExitStack) -> Mapping[str, str]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No interrupt comes between the start of a child and the note that it has to be ended.
+    """Hold interrupts back, so that none comes between the start of a child and the note that ends it.
 
-    The children inherit that they hear none; they are ended by what nobody can decline to hear.
+    The children inherit this and hear no interrupt at all; SIGKILL, which nothing holds back, ends them.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -88,7 +88,7 @@ def _undisturbed() -> Iterator[None]:
 def _start(
     command: Sequence[str], environ: Mapping[str, str], ends: ExitStack
 ) -> "subprocess.Popen[bytes] | OSError":
-    """A child that is asked, and that will have ended at the end; or why it could not be started."""
+    """A child that is asked, which ``ends`` will end; or the reason why it could not be started."""
     line = ends.enter_context(tether())
     try:
         child = subprocess.Popen(
@@ -115,19 +115,15 @@ def _answer(
     if isinstance(child, OSError):
         return [_broken(backend, f"the probe could not be started ({child})")]
     try:
-        # They all run at once, so that several drivers that hang cost one limit.
+        # All children run at once, so several drivers that hang cost the time limit only once.
         out, errors = child.communicate(timeout=max(_READ_S, end_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         child.kill()
         return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]
     if child.returncode != 0:
         return [_broken(backend, _death(child.returncode, errors))]
-    return _read(backend, out)
-
-
-def _read(backend: str, answer: bytes) -> list[Device]:
     try:
-        document = json.loads(answer)
+        document = json.loads(out)
         if "error" in document:
             return [_broken(backend, str(document["error"]))]
         return [device_from_json(value) for value in document["devices"]]

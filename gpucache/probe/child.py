@@ -1,6 +1,6 @@
 """The probe's child process: asks one backend for its devices and writes them as JSON to stdout.
 
-Owns nothing but that answer. Runs apart because drivers crash and hang; loads the GPU stack.
+It is a process of its own because drivers crash and hang. It loads the GPU stack.
 """
 
 import json
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Answer for the backend named by the first argument."""
     backend = load_backend(arguments[0])
     answer = os.dup(1)
-    os.dup2(2, 1)  # drivers print to stdout; the answer must be alone there
+    os.dup2(2, 1)  # what drivers print to stdout goes to stderr, so that the answer stands alone
     document: dict[str, object]
     try:
         document = {"devices": [device_to_json(device) for device in backend.devices()]}

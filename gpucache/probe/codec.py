@@ -1,7 +1,4 @@
-"""Devices to JSON values and back; strict about types, since a saved file may be anybody's.
-
-Pure. Raises ValueError for what is no device.
-"""
+"""Devices as JSON values, and back. Reading is strict about types, because anybody may have written it."""
 
 from typing import Any
 
@@ -30,7 +27,7 @@ def device_to_json(device: Device) -> dict[str, Any]:
 
 
 def device_from_json(value: object) -> Device:
-    """The device of a JSON value; raises ValueError."""
+    """The device of a JSON value; raises ValueError for what is no device, TargetError for its target."""
     record = _mapping(value)
     target = record.get("target")
     return Device(

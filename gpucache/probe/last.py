@@ -1,4 +1,4 @@
-"""What the last probe found, kept for completions, which never probe. Losing it is no error."""
+"""The targets that the last probe found, kept for completions, which never probe. Losing them is no error."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ _MAX_BYTES = 64 * 1024
 
 
 def save_last(root: Path, targets: Sequence[Target]) -> None:
-    """Keep the targets below a cache root that exists already."""
+    """Keep the targets below a cache root, if the root exists already; raises nothing."""
     path = root / FILE
     staged = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -24,7 +24,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
             if stat.S_IMODE(root.stat().st_mode) & stat.S_IROTH:
-                staged.chmod(0o644)  # a shared cache is read and copied by everybody
+                staged.chmod(0o644)  # everybody reads and copies a shared cache
             json.dump([str(target) for target in targets], stream)
         staged.replace(path)
 
@@ -32,7 +32,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
 def load_last(root: Path) -> list[Target]:
     """The targets of the last probe; empty where nothing was kept or it does not read."""
     try:
-        # Not to be held up by what is no file, nor led elsewhere by a link.
+        # A pipe must not hold this up, and a link must not lead it elsewhere.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         if (root / FILE).parent.is_symlink():
             return []

@@ -1,7 +1,7 @@
-"""Device profiles: what a probe found and the variables that matter, saved to ask about elsewhere.
+"""Device profiles: what a probe found and the variables that matter, saved to be asked about elsewhere.
 
-Owns the file's form and the comparison of two. A profile holds no host and no user name; it is
-read strictly, since it may be anybody's.
+This module owns the form of the file and the comparison of two profiles. A profile holds no host name and no
+user name. It is read strictly, because anybody may have written it.
 """
 
 import json
@@ -42,7 +42,7 @@ def save_profile(path: Path, profile: Profile) -> None:
 
 
 def load_profile(path: Path) -> Profile:
-    """Read a profile; raises UsageError for what is none."""
+    """Read a profile; raises UsageError for a file that is not one."""
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
@@ -59,17 +59,18 @@ def load_profile(path: Path) -> Profile:
 
 
 def compare(left: Profile, right: Profile) -> list[TargetDifference]:
-    """The fields that would split a cache which both machines share, by target; empty where none would.
+    """The fields by which two machines would not find each other's entries in a shared cache, by target.
 
-    A target that only one of them has is one difference of its own; targets that both have are
-    compared field by field, and the environment as a whole.
+    A target that only one of them has is a single difference. Targets that both have are compared field by
+    field, and so is the environment.
     """
     lefts, rights = _by_target(left), _by_target(right)
     found: list[TargetDifference] = []
     for target in sorted({*lefts, *rights}):
         one, other = lefts.get(target), rights.get(target)
         if one is None or other is None:
-            found.append(TargetDifference(target, Difference("target", _here(one), _here(other))))
+            left_has, right_has = (None if fields is None else "present" for fields in (one, other))
+            found.append(TargetDifference(target, Difference("target", left_has, right_has)))
         else:
             found += [TargetDifference(target, item) for item in _differing(one, other)]
     found += [
@@ -113,7 +114,3 @@ def _differing(left: Mapping[str, str], right: Mapping[str, str]) -> Sequence[Di
         for label in labels
         if left.get(label) != right.get(label)
     ]
-
-
-def _here(fields: Mapping[str, str] | None) -> str | None:
-    return None if fields is None else "present"
