@@ -1,20 +1,19 @@
-"""What a compiler is installed as: its libraries, and the headers and functions of its own that it reads.
+"""The files that a compiler is installed as: its libraries, and the headers and functions that it reads.
 
-Owns telling one build of a compiler from another under the same version, by content and never by place,
-at a cost that every start of a program can bear. Must not know any compiler: a backend says which files
-there are.
+This module tells one build of a compiler from another of the same version, by content and never by place, at
+a cost that every start of a program can bear. It must not know any compiler: a backend says which files there
+are.
 
-A library is told by its build id. Of one without that is larger than 1 MiB (Intel's are 200 MB) 256
-blocks spread over it are read, since what is inserted anywhere moves all that follows.
-Other files are read whole: bitcode in which one constant changed is as long as before. They are
-hashed by XXH3, which reads 80 MB in some 10 ms; nobody who could write them needs a collision.
+A library is recognised by its build id. Of a library that has none and is larger than 1 MiB (Intel's are
+200 MB), 256 blocks spread over the file are read, because whatever is inserted anywhere moves all that
+follows. Other files are read whole, because bitcode in which one constant changed is as long as before. They
+are hashed by XXH3, which reads 80 MB in some 10 ms; nobody who could write these files needs a collision.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from io import FileIO
 from pathlib import Path
 
 import xxhash
@@ -33,22 +32,22 @@ _SYSTEM = (
     *("libedit.", "libbsd.", "libmd.", "libffi.", "libudev.", "libnuma.", "libhwloc", "libtbb", "libcap."),
     *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf.", "libz3.", "libsensors."),
 )
-"""The beginnings of names of libraries that compile nothing: what an update of them changes is no binary."""
+"""How the names of libraries begin that compile nothing, so that an update of them changes no binary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The files of one compiler, as far as they are there."""
+    """The files of one compiler that are there."""
 
     libraries: tuple[Path, ...]
-    """The compiler's own, the one that is called first; empty where it was not found."""
+    """The compiler's own libraries, first the one that is called; empty where that was not found."""
     builtins: tuple[Path, ...] | None = None
-    """Files that it reads beside them, headers and bitcode; None where it is known to read none."""
+    """Headers and bitcode that it reads beside them; None where it is known to read none."""
     configuration: tuple[Path, ...] | None = None
-    """Likewise the files that it configures itself from."""
+    """The files that it configures itself from; None where it is known to have none."""
 
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """What tells this build from others, for a toolchain: labels and values. Raises nothing."""
+        """The fields of a toolchain that tell this build from others, by label. Raises nothing."""
         build = [mark(path) for path in self.libraries]
         fields = [("compiler build", digest("\n".join(sorted(build)).encode()) if build else NOT_FOUND)]
         for label, paths in (("compiler built-ins", self.builtins), ("configuration", self.configuration)):
@@ -64,7 +63,7 @@ class Installation:
 
 
 def with_needed(library: Path) -> tuple[Path, ...]:
-    """A loaded library and those that were loaded with it, the system's left out."""
+    """A loaded library and those that were loaded with it, without the system's."""
     found = {library: None}
     for path in (pending := [library]):
         for name in read_library(path).needed:
@@ -76,25 +75,26 @@ def with_needed(library: Path) -> tuple[Path, ...]:
 
 
 def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    """The files below a folder that match some patterns, each once, in an order of their own."""
+    """The files below a folder that match some patterns, sorted and each once."""
     return tuple(sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}))
 
 
 @cache
 def mark(library: Path) -> str:
-    """The build id of a library, or what tells its content; of its own where it cannot be read."""
+    """The build id of a library, else a digest of its content, else why it cannot be read."""
     return read_library(library).build_id or _content(library, _WHOLE_BYTES)
 
 
 def _content(path: Path, whole_bytes: int | None = None) -> str:
-    """XXH3-128 of a file in hex, or of parts of it where it is larger than asked for, with its size."""
+    """XXH3-128 of a file in hex with its size; only parts of a file larger than ``whole_bytes`` are read."""
     hasher = xxhash.xxh3_128()
     try:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if whole_bytes is not None and size > whole_bytes:
-                for block in _blocks(file, size):
-                    hasher.update(block)
+                for number in range(_BLOCKS):  # spread evenly, the first and the last among them
+                    file.seek((size - _BLOCK_BYTES) * number // (_BLOCKS - 1))
+                    hasher.update(file.read(_BLOCK_BYTES))
             else:
                 buffer = memoryview(bytearray(_CHUNK_BYTES))
                 while length := file.readinto(buffer):
@@ -102,10 +102,3 @@ def _content(path: Path, whole_bytes: int | None = None) -> str:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return f"{hasher.hexdigest()} of {size} bytes"
-
-
-def _blocks(file: FileIO, size: int) -> Iterator[bytes]:
-    """Blocks spread evenly over a file, the first and the last among them."""
-    for number in range(_BLOCKS):
-        file.seek((size - _BLOCK_BYTES) * number // (_BLOCKS - 1))
-        yield file.read(_BLOCK_BYTES)

@@ -1,7 +1,7 @@
 """What a compiler has to offer so that its programs can be cached.
 
-Owns the protocol. ``plan`` is pure and needs no GPU stack; the rest loads one on first use. Compile
-and load are apart, because a load belongs to a context and a compile does not.
+``plan`` is pure and needs no GPU stack; everything else loads one at its first use. Compiling and loading are
+separate, because a load belongs to a context and a compile does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from gpucache.sources import SearchRule
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """A request as its compiler will be called, and what of it enters the key."""
+    """How the compiler will be called for a request, and what of the request enters the key."""
 
     inputs: KeyInputs
     rule: SearchRule
     include_dirs: tuple[str, ...]
     """Absolute, in search order."""
     command: tuple[str, ...]
-    """Every option the compiler is given, include directories among them."""
+    """Every option that the compiler is given, with the include directories."""
     inherited_options: tuple[str, ...] = ()
-    """What a variable adds to the command; the compiler reads it by itself."""
+    """The options that a variable adds to the command; the compiler reads the variable itself."""
     inherited_dirs: tuple[str, ...] = ()
-    """Include directories among these, searched after the others."""
+    """The include directories among the inherited options, which are searched after all others."""
     forced_includes: tuple[str, ...] = ()
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
@@ -37,9 +37,9 @@ class Compilation:
     holds_paths: bool = False
     """Whether debug options put paths into the artifact whatever the source says."""
     lists_files: bool = False
-    """Whether line options put in the path of each header that code in the artifact comes from."""
+    """Whether line options put into the artifact the path of each header that its code comes from."""
     linked_later: bool = False
-    """Whether the artifact is made to be linked with others, and so need hold no kernel."""
+    """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Session(Protocol):
         ...
 
     def use_peer(self, folder: str) -> None:
-        """Have ``build`` go through the peer's cache; ``folder`` is for one that no variable moves."""
+        """Have ``build`` go through the peer's cache; ``folder`` is its place where no variable moves it."""
         ...
 
     def load(self, artifact: Artifact) -> bool:
@@ -76,7 +76,7 @@ class Session(Protocol):
         ...
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Make zeros for every argument: the benchmark's own work, which no start should count."""
+        """Make zeros for every argument, which is the benchmark's own work and counts for no start."""
         ...
 
     def launch(self) -> bool:
@@ -89,7 +89,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The first part of its targets: ``opencl``, ``cuda``."""
+        """The first part of its targets, such as ``opencl`` or ``cuda``."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Backend(Protocol):
         ...
 
     def artifact_kind(self, target: Target) -> StrEnum:
-        """What a target gets when nobody says."""
+        """The kind of artifact that a target gets when nobody asks for one."""
         ...
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
@@ -115,7 +115,7 @@ class Backend(Protocol):
         ...
 
     def devices(self) -> list[Device]:
-        """Every target here, with toolchains; a broken driver is a row with its error."""
+        """Every target here with its toolchain; a broken driver is a row with its error."""
         ...
 
     def toolchain(self, target: Target) -> Toolchain:
@@ -131,10 +131,10 @@ class Backend(Protocol):
         ...
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """What may be read while it compiles and is no program's, told in a process that has compiled.
+        """What the compiler may read beside the inputs of a program, asked in a process that has compiled.
 
-        The files of its installation and what else it looks at: paths of files, and with a slash at
-        their end of folders with all that is in them.
+        These are the files of its installation and whatever else it looks at. A path that ends with a slash
+        is a folder with all that is in it.
         """
         ...
 

@@ -1,7 +1,8 @@
-"""Shared libraries: which of them this process runs, and what each says of itself.
+"""The shared libraries that this process runs, and what each says of itself.
 
-Sources: dladdr(3), dlinfo(3) and proc_pid_maps(5). What a process runs is told on Linux only; elsewhere
-nothing is found. Of a file a few kilobytes are read, however large it is. Must not know any compiler.
+Sources: dladdr(3), dlinfo(3) and proc_pid_maps(5). Which libraries a process runs is known on Linux only;
+elsewhere none is found. However large a file is, only a few kilobytes of it are read. This module must not
+know any compiler.
 """
 
 import ctypes
@@ -61,8 +62,8 @@ def loaded(name: str) -> Path | None:
 def loaded_as(name: str) -> Path | None:
     """The file of the library that is loaded under the name by which others need it; loads nothing.
 
-    Not asked with dl_iterate_phdr(3): the loader is locked while it calls back, a callback in Python waits
-    for the interpreter, and the thread that holds the interpreter may wait for the loader.
+    dl_iterate_phdr(3) would tell it too, and could hang: the loader is locked while it calls back, a callback
+    in Python waits for the interpreter, and the thread that holds the interpreter may wait for the loader.
     """
     if sys.platform != "linux":
         return None

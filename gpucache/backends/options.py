@@ -1,7 +1,6 @@
-"""Build options as a list of tokens, read the way compilers' own parsers do. Pure.
+"""Build options as a list of tokens, read as compilers' own parsers read them. Everything here is pure.
 
-Owns the splitting, joining and classing of options that both backends share. Must not know which
-options a given compiler has.
+This module must not know which options a given compiler has.
 """
 
 import os
@@ -13,7 +12,8 @@ from dataclasses import dataclass
 from gpucache.errors import OptionError
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# White space that one compiler splits at and another takes as part of an option, and what ends a C string.
+# White space at which one compiler splits and which another takes as part of an option; and the end of a C
+# string.
 _ODD = re.compile(r"[^\S ]|\0")
 
 
@@ -22,13 +22,13 @@ class Spelling:
     """One option that takes a value: its canonical form and every way to write it."""
 
     canonical: str
-    """What the value is put behind, such as ``-D``."""
+    """What stands before the value, such as ``-D``."""
     joined: tuple[str, ...]
-    """Prefixes with the value in the same token, longest first."""
+    """Prefixes that have the value in the same token, the longest first."""
     apart: tuple[str, ...]
     """Tokens whose value is the next token."""
     strips: bool = True
-    """Whether white space around the value is no part of it."""
+    """Whether white space around the value does not belong to it."""
 
 
 def split(options: str | Sequence[str]) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Tokens without blanks around them; raises OptionError for those that compilers read differently."""
+    """Tokens without blanks around them; raises OptionError for a token that compilers read differently."""
     for token in tokens:
         if _ODD.search(token):
             raise OptionError(
@@ -53,7 +53,11 @@ def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
-    """Canonical option, value, and the tokens it was written as; one without a spelling is itself and ''."""
+    """For each option its canonical form, its value, and the tokens it was written as.
+
+    An option without a spelling is its own canonical form with the value ''. Raises OptionError for a value
+    that is missing.
+    """
     known = tuple(spellings)
     rest = iter(tokens)
     for token in rest:
@@ -74,7 +78,7 @@ def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple
 
 
 def with_value(definition: str) -> str:
-    """What ``-D`` defines, with the 1 that a name alone is defined as."""
+    """What ``-D`` defines: a name alone is defined as 1."""
     return f"{definition}=1" if _NAME.fullmatch(definition) else definition
 
 
@@ -89,14 +93,14 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
 
 
 def absolute(directory: str, cwd: str) -> str:
-    """An include directory meant from ``cwd``, otherwise as given: ``link/..`` is no place text can tell."""
+    """An include directory as seen from ``cwd``, not normalised: text cannot tell where ``link/..`` leads."""
     return os.path.join(cwd, directory)  # noqa: PTH118 - text in, text out
 
 
 def environment(
     environ: Mapping[str, str], prefixes: tuple[str, ...], without: str
 ) -> tuple[tuple[str, str], ...]:
-    """The variables that are set and reach a compiler: those with a prefix and not matching ``without``."""
+    """The variables that are set and reach a compiler: those with a prefix, unless they match ``without``."""
     harmless = re.compile(without)
     return tuple(
         (name, environ[name])

@@ -1,6 +1,6 @@
-"""Which backends there are, by name. Ours first; third parties' through entry points when a name is not ours.
+"""The backends by name: our own, and through entry points those of third parties when a name is not ours.
 
-A backend is imported when it is asked for; importing one loads no GPU stack.
+A backend is imported when it is asked for, and importing it loads no GPU stack.
 """
 
 from importlib import import_module
@@ -21,7 +21,7 @@ def load_backend(name: str) -> Backend:
     if name in _OURS:
         backend: Backend = import_module(_OURS[name]).BACKEND
         return backend
-    from importlib.metadata import entry_points  # which takes half as long to load as all of ours
+    from importlib.metadata import entry_points  # loading this takes half as long as loading all of ours
 
     for point in entry_points(group="gpucache.backends", name=name):
         provided: Backend = point.load()

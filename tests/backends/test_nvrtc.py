@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.backends.cuda import BACKEND, libraries, nvrtc
+from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.engine.prepare import closure_of
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
@@ -281,7 +281,7 @@ def test_a_toolchain_names_both_libraries() -> None:
 _MAPPED = """
 import re
 from pathlib import Path
-from gpucache.backends.cuda import BACKEND, libraries, nvrtc
+from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.model import BuildRequest, Language, Program, Target
 
 def mapped(name):
@@ -293,7 +293,7 @@ toolchain = BACKEND.toolchain(target)
 assert not mapped("nvrtc-builtins")
 (loaded,) = mapped("libnvrtc.so")
 version = "%d.%d" % nvrtc.version()
-foretold = libraries.find_builtins(Path("/" + loaded), "libnvrtc-builtins.so." + version)
+foretold = nvrtc.find_builtins(Path("/" + loaded), "libnvrtc-builtins.so." + version)
 source = b'extern "C" __global__ void show() {}'
 request = BuildRequest(Program("show", Language.CUDA_CPP, source), target)
 request = BuildRequest(request.program, target, artifact_kind=BACKEND.artifact_kind(target))
@@ -324,11 +324,11 @@ def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch
         place.mkdir()
         (place / "builtins.so").write_bytes(b"")
     searched = {"rpath": ("$ORIGIN/../rpath",), "runpath": ()}
-    monkeypatch.setattr(libraries, "read_library", lambda _: SimpleNamespace(**searched))
+    monkeypatch.setattr(nvrtc, "read_library", lambda _: SimpleNamespace(**searched))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(places["environment"]))
 
     def found() -> str:
-        path = libraries.find_builtins(places["beside"] / "libnvrtc.so", "builtins.so")
+        path = nvrtc.find_builtins(places["beside"] / "libnvrtc.so", "builtins.so")
         assert path is not None
         return path.resolve().parent.name
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.backends.installation import Installation
-from gpucache.backends.opencl.own_files import own_files
+from gpucache.backends.opencl.installations import own_files
 
 HEADER, LIBRARY = Path("/somewhere/share/pocl/include/_kernel.h"), Path("/elsewhere/lib/libx.so")
 INSTALLATIONS = [Installation((LIBRARY,), (HEADER,))]

@@ -1,7 +1,7 @@
 """CUDA C++ through NVRTC, which needs neither a GPU nor a driver for named architectures.
 
-Owns the backend object and its lazy doors to the modules that load NVRTC or the driver. Importing
-this loads no GPU stack.
+The backend object imports the modules that load NVRTC or the driver only when they are called, so importing
+this package loads no GPU stack.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class CUDABackend:
         return nvrtc.compile_source(request, compilation)
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:  # noqa: ARG002 - one NVRTC for all targets
-        """The files of NVRTC, which reads nothing beside."""
+        """The files of NVRTC, which reads no others."""
         from gpucache.backends.cuda import nvrtc
 
         return tuple(map(str, nvrtc.installation().files))
@@ -72,13 +72,13 @@ class CUDABackend:
         return devices.load(artifact, target)
 
     def open_session(self, target: Target) -> Session:
-        """NVRTC, and where a GPU of the target is here, a context on it."""
+        """A session with NVRTC, and with a context on a GPU of the target where one is here."""
         from gpucache.backends.cuda import devices
 
         return devices.CUDASession(target)
 
     def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:  # noqa: ARG002
-        """None: NVRTC does not compile late, so a start is measured without a launch."""
+        """No launches: NVRTC does not compile late, so a start is measured without one."""
         return ()
 
 

@@ -1,6 +1,7 @@
-"""GPUs that a CUDA driver shows, and architectures NVRTC builds for without one; loading artifacts.
+"""The GPUs that a CUDA driver shows, and the architectures that NVRTC builds for without a GPU.
 
-No driver is an ordinary state here: the architectures are still there. Loads the driver when asked.
+That there is no driver is an ordinary state: the architectures are still there. The driver is loaded when a
+function needs it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ NO_DRIVER = "no CUDA driver is installed; programs can be built for named archit
 
 
 def probe() -> list[Device]:
-    """GPUs first, then every architecture of NVRTC that no GPU here has."""
+    """The GPUs first, then every architecture of NVRTC that no GPU here has."""
     gpus = _gpus()
     here = {gpu.target for gpu in gpus}
     try:
@@ -39,7 +40,7 @@ def load(artifact: Artifact, target: Target) -> tuple[str, ...]:
 
 
 class CUDASession:
-    """One start: NVRTC alone, or with a GPU of the target where one is here."""
+    """One start of a program with NVRTC, and on a GPU of the target where one is here."""
 
     def __init__(self, target: Target) -> None:
         self._artifact: Artifact | None = None
@@ -62,7 +63,7 @@ class CUDASession:
         self.load(nvrtc.compile_source(request, compilation))
 
     def load_peer(self, peer: str) -> None:
-        """Load cuda.core, which is more than NVRTC's bindings."""
+        """Load cuda.core, of which NVRTC's bindings are only a part."""
         if peer != "cuda.core":
             raise TargetError(f"{peer} has no cache of CUDA programs; leave it out")
         from gpucache.backends.cuda import peers
@@ -88,15 +89,15 @@ class CUDASession:
         return True
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Nothing: no launches are planned for CUDA."""
+        """Do nothing, because no launches are planned for CUDA."""
 
     def launch(self) -> bool:
-        """No launch: the signature of a CUDA kernel is not in its cubin."""
+        """Launch nothing, because the signature of a CUDA kernel is not in its cubin."""
         return False
 
 
 def _enter(driver: Any, target: Target) -> Any:
-    """Make the primary context of a fitting GPU current; the device."""
+    """Make the primary context of a fitting GPU current, and give back its device."""
     device = _device_for(driver, target)
     context = _check(driver, driver.cuDevicePrimaryCtxRetain(device))
     _check(driver, driver.cuCtxSetCurrent(context))

@@ -1,7 +1,7 @@
-"""NVRTC through ``cuda.bindings.nvrtc``: compiling, and who compiles. Needs no driver.
+"""NVRTC through ``cuda.bindings.nvrtc``: it compiles, and says who it is and which files it is made of.
 
-Must not know of keys or stores. Programs are compiled under one fixed file name, since NVRTC puts
-it into symbols; the program's own name is put back into messages.
+It needs no driver. Programs are compiled under one fixed file name, because NVRTC puts that name into
+symbols; messages get the program's own name back. This module must not know of keys or stores.
 """
 
 import ctypes
@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from gpucache.backends.cuda.libraries import nvrtc_libraries
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
 from gpucache.backends.installation import Installation, mark
 from gpucache.backends.interface import Compilation
+from gpucache.backends.libraries import loaded, read_library
 from gpucache.checks import instrumented
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
@@ -54,7 +55,7 @@ def version() -> tuple[int, int]:
 
 
 def toolchain(target: Target) -> Toolchain:
-    """NVRTC and its builtins library as this process runs them, for an architecture."""
+    """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError."""
     check_target(target)
     return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
 
@@ -75,6 +76,31 @@ def installation() -> Installation:
     return Installation(tuple(path for path in nvrtc_libraries(version()) if path is not None))
 
 
+def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
+    """The loaded NVRTC and the builtins library that it will use: the only files of its own that it reads."""
+    nvrtc = loaded("libnvrtc.so") or loaded("nvrtc64_")
+    if nvrtc is None:
+        return None, None
+    return nvrtc, find_builtins(nvrtc, f"libnvrtc-builtins.so.{version[0]}.{version[1]}")
+
+
+def find_builtins(nvrtc: Path, name: str) -> Path | None:
+    """Where NVRTC's builtins are loaded from, or where the loader will find them. Source: ld.so(8).
+
+    No compile is needed to know: they are searched for as the loader does when NVRTC asks for them.
+    """
+    already = loaded(name)
+    if already is not None:
+        return already
+    library = read_library(nvrtc)
+    origin = str(nvrtc.parent)
+    # DT_RPATH counts before LD_LIBRARY_PATH, and only where there is no DT_RUNPATH.
+    before = () if library.runpath else library.rpath
+    places = [*before, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *library.runpath]
+    candidates = [Path(place.replace("$ORIGIN", origin)) / name for place in places if place]
+    return next((path for path in [*candidates, nvrtc.parent / name] if path.is_file()), None)
+
+
 def check_target(target: Target) -> None:
     """Raise TargetError unless NVRTC builds for the target."""
     match = _TARGET.fullmatch(target.name)
@@ -88,7 +114,7 @@ def check_target(target: Target) -> None:
 
 
 def compile_as_asked(request: BuildRequest) -> Artifact:
-    """Compile with options that no plan accepts, which is never kept; raises CompileError."""
+    """Compile with options that no plan accepts, for a result that is never kept; raises CompileError."""
     linked = ("-dlto",) if request.artifact_kind is ArtifactKind.LTOIR else ()
     folders = (f"-I{directory}" for directory in request.include_dirs)
     return _compile(request, (f"-arch={request.target.name}", *linked, *request.options, *folders))
@@ -113,10 +139,10 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
 
 
 def _compile_in_root(request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
-    """Compile with ``/`` as the directory of this thread alone; None where it cannot have one of its own.
+    """Compile with ``/`` as the directory of this thread alone; None where a thread cannot have its own.
 
-    NVRTC writes the current directory into debug information, and no option keeps it out. A sandbox may
-    forbid what this takes, and only Linux has it.
+    NVRTC writes the current directory into debug information, and no option keeps it out. Only Linux can give
+    a thread a directory of its own, and a sandbox may forbid it.
     """
     if not sys.platform.startswith("linux") or ctypes.CDLL(None).unshare(_CLONE_FS) != 0:
         return None
@@ -125,10 +151,12 @@ def _compile_in_root(request: BuildRequest, command: tuple[str, ...]) -> Artifac
 
 
 def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
-    _check_kind(request)
+    if request.artifact_kind is ArtifactKind.CUBIN and request.target.name.startswith("compute_"):
+        raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
     api = _nvrtc()
     started = time.perf_counter_ns()
-    handle = _create(request)
+    source, _, _ = instrumented(request).source.partition(b"\0")  # NVRTC stops reading there
+    handle = _call(api.nvrtcCreateProgram, source, FILE_NAME.encode(), 0, [], [])
     try:
         for expression in request.name_expressions:
             _call(api.nvrtcAddNameExpression, handle, expression.encode())
@@ -143,21 +171,13 @@ def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
             payload=_output(handle, _RESULTS[request.artifact_kind]),
             build_log=log,
             compile_ns=time.perf_counter_ns() - started,
-            lowered_names=_lowered(handle, request.name_expressions),
+            lowered_names={
+                name: _call(api.nvrtcGetLoweredName, handle, name.encode()).decode()
+                for name in request.name_expressions
+            },
         )
     finally:
         api.nvrtcDestroyProgram(handle)
-
-
-def _check_kind(request: BuildRequest) -> None:
-    virtual = request.target.name.startswith("compute_")
-    if request.artifact_kind is ArtifactKind.CUBIN and virtual:
-        raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
-
-
-def _create(request: BuildRequest) -> Any:
-    source, _, _ = instrumented(request).source.partition(b"\0")  # where NVRTC stops reading
-    return _call(_nvrtc().nvrtcCreateProgram, source, FILE_NAME.encode(), 0, [], [])
 
 
 def _log(handle: Any, request: BuildRequest) -> str:
@@ -177,13 +197,8 @@ def _output(handle: Any, kind: str) -> bytes:
     return payload
 
 
-def _lowered(handle: Any, expressions: tuple[str, ...]) -> dict[str, str]:
-    get = _nvrtc().nvrtcGetLoweredName
-    return {name: _call(get, handle, name.encode()).decode() for name in expressions}
-
-
 def _call(function: Any, *arguments: Any) -> Any:
-    """Call NVRTC; the one result, or a tuple of several; raises CompileError on its error code."""
+    """Call NVRTC for its one result, or a tuple of several; raises CompileError on its error code."""
     status, *results = function(*arguments)
     if status != _nvrtc().nvrtcResult.NVRTC_SUCCESS:
         raise CompileError(f"NVRTC answered {_text(status)} to {function.__name__}")

@@ -1,6 +1,6 @@
-"""What of a request reaches NVRTC: canonical options, search rule, environment. Pure.
+"""What of a request reaches NVRTC: canonical options, search rule, environment. Everything here is pure.
 
-Must not import cuda: the plan of a build is made where no GPU stack is loaded.
+This module must not import cuda, because plans are made in processes that load no GPU stack.
 """
 
 import re
@@ -15,9 +15,9 @@ from gpucache.model import ArtifactKind, BuildRequest, Toolchain
 from gpucache.sources import Place, SearchRule
 
 FILE_NAME = "/nonexistent/gpucache/program.cu"
-"""What every program is compiled under, since NVRTC puts the file name into symbols.
+"""The name under which every program is compiled, because NVRTC puts the file name into symbols.
 
-NVRTC also looks for quoted includes beside this name: hence a folder that does not exist.
+NVRTC also looks for quoted includes beside this file, so the folder is one that does not exist.
 """
 
 _SPELLINGS = (
@@ -38,7 +38,8 @@ _SPELLINGS = (
         for name in ("ftz", "prec-sqrt", "prec-div", "fmad")
     ),
 )
-# What NVRTC's documentation calls one option, and what was seen to give the same cubin, PTX and LTO-IR.
+# Names that NVRTC's documentation gives to one option, and that were seen to give the same cubin, PTX and
+# LTO-IR.
 _SAME = {
     "--device-c": "-rdc=true",
     "-dc": "-rdc=true",
@@ -56,7 +57,7 @@ _SIDE_EFFECTS = re.compile(
 )
 _LTO = re.compile(r"-dlto|--dlink-time-opt")
 _OPTIX = re.compile(r"--?optix-ir")
-# Through these an option reaches the front end or ptxas unseen, and can name files of its own.
+# Through these an option reaches the front end or ptxas unseen, and it may name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 _DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
 _LINKED = re.compile(r"-dlto|-rdc=true")
@@ -66,8 +67,8 @@ _RULE = SearchRule(
 )
 _NOT_BESIDE = re.compile("--?no-source-include")
 _RULE_NOT_BESIDE = replace(_RULE, quote=(Place.DIRS,))
-# What NVRTC 13.5 asks for was recorded at every call of getenv. Left out, as they change nothing:
-# CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
+# What NVRTC 13.5 asks for was recorded at every call of getenv. These are left out, because they change
+# nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
 _ENVIRONMENT = (
     ("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_", "NV_NVVM_", "LLVM_OVERRIDE_PRODUCER"),
     r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*",
@@ -110,7 +111,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         rule=_RULE_NOT_BESIDE if any(map(_NOT_BESIDE.fullmatch, options)) else _RULE,
         include_dirs=include_dirs,
-        # The last option may be one that would take a directory behind it for its value.
+        # The directories stand first: the last of the other options might take one for its value.
         command=(
             f"-arch={request.target.name}",
             *_seed(request, options),
@@ -125,11 +126,11 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def _seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
-    """A random seed of the program's own, unless one was given.
+    """The option with a random seed of the program's own, unless one was given.
 
-    Where a program defines nothing that other files could name, as when all of it are templates in an
-    unnamed namespace, NVRTC puts the time and the process id into its symbols; with a seed it puts a
-    hash of the seed there. Programs that are linked together need different ones.
+    A program may define nothing that other files could name, such as one made of templates in an unnamed
+    namespace. NVRTC then puts the time and the process id into its symbols; with a seed it puts a hash of the
+    seed there. Programs that are linked together need different seeds.
     """
     if any(option.startswith("-frandom-seed=") for option in options):
         return ()

@@ -1,8 +1,7 @@
 """Building as a cuda.core program does that gives ``Program.compile`` a cache. Loads cuda.core.
 
-Source of what cuda.core takes: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache
-refuses programs with headers or name expressions unless their author makes keys by hand; that is what it
-says then.
+Source of what cuda.core takes: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache refuses
+programs with headers or name expressions unless their author makes keys by hand, and then the error says so.
 """
 
 import re
@@ -39,13 +38,13 @@ _MANY = frozenset({"define_macro", "undefine_macro", "pre_include", "ptxas_optio
 def load() -> None:
     """Import cuda.core with its caches; raises NoDeviceError where that fails."""
     try:
-        import cuda.core.utils  # noqa: F401 - loaded once for all
+        import cuda.core.utils  # noqa: F401 - later imports find it loaded
     except ImportError as error:
         raise NoDeviceError(f"cuda.core does not load ({error}); install it") from None
 
 
 def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, folder: str) -> Artifact:
-    """``Program.compile(cache=FileStreamProgramCache(folder))``; raises CompileError with its own words."""
+    """Call ``Program.compile(cache=FileStreamProgramCache(folder))``; raises CompileError with its words."""
     from cuda.core import Program, ProgramOptions
     from cuda.core.utils import FileStreamProgramCache
 
@@ -66,7 +65,7 @@ def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, fold
 
 
 def program_options(options: tuple[str, ...]) -> dict[str, Any]:
-    """NVRTC's options by cuda.core's names; raises CompileError for one that it has no name for. Pure."""
+    """NVRTC's options by cuda.core's names; raises CompileError for an option that it has no name for."""
     named: dict[str, Any] = {}
     for option in options:
         if option in _FLAGS:

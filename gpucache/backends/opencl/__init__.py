@@ -1,7 +1,7 @@
 """OpenCL C through PyOpenCL, on whatever platforms the ICD loader finds.
 
-Owns the backend object and its lazy doors to the modules that load PyOpenCL. Importing this loads
-no GPU stack.
+The backend object imports the modules that load PyOpenCL only when they are called, so importing this package
+loads no GPU stack.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class OpenCLBackend:
     suffix = ".cl"
 
     def artifact_kind(self, target: Target) -> ArtifactKind:  # noqa: ARG002 - one kind for all targets
-        """Always a binary of the platform's own format."""
+        """A binary of the platform's own format, for every target."""
         return ArtifactKind.OPENCL_BINARY
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
@@ -65,16 +65,16 @@ class OpenCLBackend:
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
         """The files of all platforms here, and what else their compilers look at."""
-        from gpucache.backends.opencl import own_files, platforms
+        from gpucache.backends.opencl import installations, platforms
 
-        return own_files.own_files(toolchain.implementation, platforms.installations())
+        return installations.own_files(toolchain.implementation, platforms.installations())
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Create the program and its kernels from the binary; raises CompileError when rejected."""
         from gpucache.backends.opencl import compiler, platforms
 
         device = platforms.find(target)
-        context = compiler.context_of(device)  # Intel's programs do not keep theirs alive
+        context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
         return compiler.kernel_names(compiler.load_binaries(context, [device], [artifact.payload]))
 
     def open_session(self, target: Target) -> Session:

@@ -1,14 +1,14 @@
 """Compiling OpenCL C to a binary, and loading binaries. Loads PyOpenCL.
 
-Builds go through PyOpenCL's own binding of clBuildProgram, below its cache, which would otherwise
-answer from, and write to, a second cache; those of workers also below its warning for every build that
-has a log: the log is kept with the artifact. Must not know of keys or stores.
+Builds go through PyOpenCL's binding of clBuildProgram below PyOpenCL's cache, which would otherwise be a
+second cache that answers and is written to. Builds of workers also go below its warning for every build that
+has a log, because the log is kept with the artifact. This module must not know of keys or stores.
 
-PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every
-local size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the
-functions of given local sizes into the binary without running the program on made-up data: those for
-grids under 65,536 work items in each dimension (``smallgrid``), which are most, and where there is a
-second process for them those for larger ones; see ``large_grids``.
+PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every local
+size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the functions of given
+local sizes into the binary without running the program on made-up data. These are the functions for grids
+under 65,536 work items in each dimension (``smallgrid``), which most grids are; a second process adds those
+for larger grids, see ``large_grids``.
 """
 
 import os
@@ -27,18 +27,18 @@ from gpucache.checks import instrumented
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 
-# As PyOpenCL has it: a program may have put its own in the place of it that comes here.
+# PyOpenCL's own function, as it was at the import: a program may put another that calls this module there.
 _BUILD = cl.Program.build
 _SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
 _specializing = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that only its parent has
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that exists only in its parent
     os.register_at_fork(
         before=_specializing.acquire,
         after_in_parent=_specializing.release,
         after_in_child=_specializing.release,
     )
-# PoCL names the source by a temporary file, Intel by a running number at the start of the line. Where a path
-# can begin is told, as a log of slashes alone would be looked through from each of them.
+# PoCL names the source by a temporary file, Intel by a running number at the start of the line. The pattern
+# says where a path can begin, because otherwise a log of slashes alone would be searched from each of them.
 _SOURCE_NAMES = re.compile(
     r"""(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))""",
     re.MULTILINE,
@@ -60,7 +60,7 @@ def compile_source(
 ) -> Artifact:
     """Build for one device of a context; raises CompileError with the log under the program's own name.
 
-    ``large_grids`` is handed the local sizes that a late compiler is to build for, and adds to the
+    ``large_grids`` is called with the local sizes that a late compiler is to build for, and adds to the
     compiler's own cache what this process cannot make.
     """
     started = time.perf_counter_ns()
@@ -96,7 +96,7 @@ def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes
 
 
 class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding has no types
-    """Binaries that answer for the source and the logs of the build that made them."""
+    """Binaries that know the source and the logs of the build that made them."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
         return super().get_build_info(device, param)
 
     def _get_build_logs(self) -> list[tuple[Any, str]]:
-        """What PyOpenCL's build looks at to warn: a log is read only where its warning shows it."""
+        """The logs that PyOpenCL's build warns of; a log is read only where the warning will show it."""
         shown = "PYOPENCL_COMPILER_OUTPUT" in os.environ
         return [
             (device, read() if shown else "there is a log") for device, read in self._logs.items() if read
@@ -137,9 +137,9 @@ def build_binaries_as_pyopencl(
 ) -> Any:
     """A ``pyopencl.Program`` from binaries that says of itself what one from source would.
 
-    It knows its source, its options and the logs, one per device, read when asked for and None where the
-    compiler said nothing, and warns as PyOpenCL does of a build that has a log. Raises CompileError
-    where the driver rejects a binary.
+    It knows its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
+    ``logs`` has for each device a function that reads the log, or None where the compiler said nothing.
+    Raises CompileError where the driver rejects a binary.
     """
     program = cl.Program(context, source)
     text = source if isinstance(source, str) else source.decode(errors="replace")
@@ -151,7 +151,7 @@ def build_binaries_as_pyopencl(
 
 
 def kernel_names(program: Any) -> tuple[str, ...]:
-    """The kernels of a built program; creating each proves that it can be."""
+    """The kernels of a built program, each of which is created; raises CompileError where one cannot be."""
     try:
         return tuple(kernel.function_name for kernel in program.all_kernels())
     except cl.Error as error:
@@ -174,7 +174,7 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
 def build_plainly(
     context: Any, source: str | bytes, options: str | Sequence[str], devices: Sequence[Any] | None
 ) -> Any:
-    """PyOpenCL's own build, as if gpucache were not there."""
+    """PyOpenCL's own build with its cache, as if gpucache were not there."""
     return _BUILD(cl.Program(context, source), options=options, devices=devices)
 
 
@@ -218,7 +218,7 @@ def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation:
 
 
 def _require_executable(place: str) -> None:
-    """Where PoCL keeps the libraries that it loads; it aborts the process where it may not load them."""
+    """Raise CompileError where PoCL may not load what it compiles, because it would abort the process."""
     if place and hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise CompileError(
             f"{place} is mounted noexec, and PoCL cannot load what it compiles there; "
@@ -249,7 +249,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable that PoCL reads when asked for binaries; one thread at a time."""
+    """Set a variable that PoCL reads when it is asked for binaries, for one thread at a time."""
     with _specializing:
         before = os.environ.get(name)
         os.environ[name] = value

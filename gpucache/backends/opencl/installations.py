@@ -1,34 +1,36 @@
-"""Which files an OpenCL implementation is made of, told from the library that a platform belongs to.
+"""The files that an OpenCL implementation is made of, found from the library that a platform belongs to.
 
-PoCL, Intel's CPU runtime and Mesa's rusticl were traced: what they open is here, which a test holds for
-the first two. What the others load only when they first compile is listed as their packages have it, and
-was not traced; of those and of any further one there are the library and what was loaded with it. Left
-out are the linker that PoCL runs and what that reads (libgcc.a and the like): they are the system's.
-Loads no PyOpenCL.
+What PoCL, Intel's CPU runtime and Mesa's rusticl open was traced and is listed here; a test compares it for
+the first two. What the others load when they first compile is listed as their packages have it, and was not
+traced. Of any further implementation only the library and what was loaded with it are known. The linker that
+PoCL runs, and what that reads (libgcc.a and the like), are left out, because they belong to the system. This
+module loads no PyOpenCL.
 """
 
 import ctypes
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.backends.installation import Installation, matching, with_needed
 from gpucache.backends.libraries import library_at
+from gpucache.backends.opencl.options import INTEL, POCL
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One implementation; folders and patterns are meant from the folder of its library."""
+    """One implementation; its folders and patterns are relative to the folder of its library."""
 
     name: str
     """How the names of its library begin."""
     libraries: tuple[str, ...] = ()
-    """Libraries that it loads when it needs them."""
+    """Libraries that it loads only when it needs them."""
     builtins: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ("",)
     """Where its built-ins may lie: the first of these that holds any."""
     clang: tuple[str, ...] = ()
-    """Those that it reads beside the library of clang that it was loaded with."""
+    """Built-ins that it reads beside the library of clang that it was loaded with."""
     configuration: str | None = None
     """A file beside its library that it configures itself from."""
 
@@ -58,12 +60,20 @@ _KINDS = (
     _Kind("libnvidia-opencl", libraries=("libnvidia-nvvm*.so.*", "libnvidia-compiler*.so.*")),
 )
 
+# PoCL finds its linker through clang's driver, which looks for the version of a CUDA toolkit as it starts.
+_CUDA_VERSIONS = ("include/cuda.h", "version.txt", "version.json")
+_USUAL = (
+    *("/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/usr/share/", "/usr/local/lib/", "/usr/local/share/"),
+    *("/opt/", "/nix/store/", "/gnu/store/"),
+)
+_USUAL_CACHES = (".nv", ".cache/neo_compiler_cache", ".cache/mesa_shader_cache")
+
 
 def library_of(handle: int) -> Path | None:
     """The library that a platform or a device belongs to, given as an address.
 
-    Its first field is the implementation's table of functions (cl_khr_icd), which lies in its library. A
-    table that lies elsewhere tells nothing, and is not followed.
+    Its first field points to the implementation's table of functions (cl_khr_icd), which lies in its library.
+    A table that lies anywhere else says nothing, and is not followed.
     """
     table = ctypes.c_void_p.from_address(handle).value if handle else None
     return library_at(table) if table else None
@@ -76,15 +86,31 @@ def installation_of(platform: int) -> Installation:
         return Installation(())
     kind = next((kind for kind in _KINDS if library.name.startswith(kind.name)), _Kind(""))
     folder, libraries = library.parent, with_needed(library)
+    builtins = (matching(folder / place, kind.builtins or ()) for place in kind.folders)
+    clangs = (path.resolve().parent for path in libraries if path.name.startswith("libclang-cpp."))
+    headers = (path for clang in clangs for path in matching(clang, kind.clang))
     return Installation(
         (*libraries, *matching(folder, kind.libraries)),
-        None if kind.builtins is None else _builtins(libraries, kind, kind.builtins),
+        None if kind.builtins is None else (*next(filter(None, builtins), ()), *headers),
         None if kind.configuration is None else matching(folder, (kind.configuration,)),
     )
 
 
-def _builtins(libraries: Sequence[Path], kind: _Kind, patterns: Sequence[str]) -> tuple[Path, ...]:
-    found = (matching(libraries[0].parent / folder, patterns) for folder in kind.folders)
-    clangs = (path.resolve().parent for path in libraries if path.name.startswith("libclang-cpp."))
-    headers = (path for clang in clangs for path in matching(clang, kind.clang))
-    return (*next(filter(None, found), ()), *headers)
+def own_files(implementation: str, installations: Iterable[Installation]) -> tuple[str, ...]:
+    """What may be read while a program is compiled and is no input of it; a path with a slash is a folder.
+
+    ``installations`` are those of all platforms here, because the loader starts all of them, whichever
+    compiles. An implementation that was never traced may read whatever lies where such files usually lie.
+    """
+    here = tuple(installations)
+    ptxas = shutil.which("ptxas")
+    toolkits = [Path("/usr/local/cuda"), *Path("/usr/local").glob("cuda-*"), Path("/usr/lib/cuda")]
+    toolkits += [Path(ptxas).parents[1]] if ptxas else []
+    files = (
+        *(str(path) for each in here for path in each.files),
+        *(str(toolkit / name) for toolkit in toolkits for name in _CUDA_VERSIONS),
+    )
+    if implementation in (POCL, INTEL):
+        return files
+    beside = (f"{path.parent}/" for each in here for path in each.libraries)
+    return (*files, *_USUAL, *beside, *(f"{Path.home() / name}/" for name in _USUAL_CACHES))

@@ -1,9 +1,9 @@
 """A second process of a PoCL build, which compiles its work-group functions for large grids.
 
-Within one process PoCL takes a function that it has loaded for a kernel and a local size for any
-grid, so one process can build those for small grids or those for large ones, never both. This one
-leaves its part in PoCL's own cache, from where the build itself packs it into the binary. Only workers
-come here: they are the ones that may start a process. Its end costs only what it would have left.
+Once PoCL has loaded a function for a kernel and a local size, the process uses it for any grid. So one
+process can build functions for small grids or for large ones, never both. This second process leaves its part
+in PoCL's own cache, and from there the build itself packs it into the binary. Only workers start it, because
+a library must not start processes. If it dies, only what it would have left is missing.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequence[str]) -> None:
-    """Compile for grids of some local sizes in a process of its own; raises nothing for what it does."""
+    """Compile for some local sizes in another process; raises nothing for what becomes of that."""
     subprocess.run(
         [sys.executable, "-P", "-m", __name__],
         input=pickle.dumps((os.getpid(), request, compilation, sizes)),
@@ -33,12 +33,12 @@ def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequen
 
 
 def main() -> None:
-    """The process itself: what it is to do comes from its parent, through a pipe of their own."""
+    """The process itself, which is told by its parent through a pipe what to compile."""
     parent, request, compilation, sizes = pickle.load(sys.stdin.buffer)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            return  # the parent went before the signal was armed
+            return  # the parent ended before the signal was set
     device = platforms.find(request.target)
     context = compiler.context_of(device)
     program = compiler.build_source(context, device, request, compilation)

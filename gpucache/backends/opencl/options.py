@@ -1,14 +1,15 @@
-"""What of a request reaches an OpenCL compiler: canonical options, search rule, environment. Pure.
+"""What of a request reaches an OpenCL compiler: canonical options, search rule, environment.
 
-Must not import PyOpenCL: the plan of a build is made where no GPU stack is loaded.
+Everything here is pure. This module must not import PyOpenCL, because plans are made in processes that load
+no GPU stack.
 """
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from gpucache.backends.interface import Compilation
@@ -30,24 +31,24 @@ _SPELLINGS = (
     Spelling("-D", ("-D",), ("-D",)),
     Spelling("-I", ("-I",), ("-I",)),
 )
-# Another spelling of -I to some compilers, and refused by PoCL and Intel's.
+# Some compilers take this as another spelling of -I; PoCL and Intel's refuse it.
 _SLASH_I = re.compile("/I.*", re.DOTALL)
-# Written where the compiler writes or reads files that no key covers.
+# With these a compiler writes files, or reads files that no key covers.
 _SIDE_EFFECTS = re.compile(
     r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
     r"|-(include|imacros|isystem|iquote|idirafter|iwithprefix).*"
 )
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
-# What this option asks for a binary need not answer. Intel's do not; PoCL's do when they are built with it.
+# A binary need not hold what this option asks for. Intel's binaries do not; PoCL's do when built with it.
 _ARGUMENT_INFO = "-cl-kernel-arg-info"
 _ANSWERED_BY_BINARIES = (POCL,)
 _DEBUG = re.compile(r"-g.*")
 
-# Where each implementation looks, as traced: PoCL puts the current directory before every -I, Intel
-# after, and for a quoted name in the program itself also before. PoCL writes the program into its cache,
-# so a quoted name is looked for there first. Intel has folders of its own behind all others, and reads a
-# cl.cfg. For an implementation that is not known every match is covered.
+# Where each implementation looks for headers, as traced. PoCL puts the current directory before every -I;
+# Intel puts it after them, and for a quoted name in the program itself also before them. PoCL writes the
+# program into its cache, so a quoted name is looked for there first. Intel has folders of its own behind all
+# others, and reads a cl.cfg. For an implementation that is not known every match is covered.
 _INTEL_SYSTEM = ("/usr/local/include", "include", "/usr/include")
 _RULES = {
     POCL: SearchRule(quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.CWD, Place.DIRS)),
@@ -65,14 +66,15 @@ _ANY_RULE = SearchRule(
     system=_INTEL_SYSTEM,
 )
 
-# Variables that reach each compiler, and of those the ones that do not reach what it generates: places
-# of caches, thread counts, traces. POCL_BINARY_SPECIALIZE_WG is set by the compile itself. What each
-# asks for was recorded at every call of getenv while it compiled (PoCL 3.0 and 3.1 with LLVM 14 and 15,
-# Intel's runtime 2026.2). Left out, as they change no binary: HOME, XDG_CACHE_HOME, TMPDIR, PATH (the
-# linker PoCL runs lies there), LIBRARY_PATH (PoCL links nothing that lies there), PWD, ROCM_PATH,
-# HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*, CL_ITT_CONFIG_*, CL_DISABLE_STACK_TRACE, LIBUNWIND_*,
-# SYCL_CPU_* and DPCPP_CPU_* (how work is spread), DISABLE_INFER_AS, ICX_S2O, LLVM_IGNORED_ENV_VAR.
-# CPATH and its kin are in the libraries' strings and are not asked for.
+# For each implementation the beginnings of the variables that reach its compiler, and a pattern of those
+# among them that do not reach what it generates: places of caches, thread counts, traces. The compile itself
+# sets POCL_BINARY_SPECIALIZE_WG. What each compiler asks for was recorded at every call of getenv while it
+# compiled (PoCL 3.0 and 3.1 with LLVM 14 and 15, Intel's runtime 2026.2). These are left out, because they
+# change no binary: HOME, XDG_CACHE_HOME, TMPDIR, PATH (the linker that PoCL runs lies there), LIBRARY_PATH
+# (PoCL links nothing that lies there), PWD, ROCM_PATH, HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*,
+# CL_ITT_CONFIG_*, CL_DISABLE_STACK_TRACE, LIBUNWIND_*, SYCL_CPU_* and DPCPP_CPU_* (how work is spread),
+# DISABLE_INFER_AS, ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and its like are in the strings of the libraries, and
+# nobody asks for them.
 _LAYERS_AND_LLVM = ("OPENCL_LAYERS", "LLVM_OVERRIDE_PRODUCER")
 _ENVIRONMENT = {
     POCL: (
@@ -103,8 +105,7 @@ _ENVIRONMENT = {
     ),
 }
 
-
-# Variables that name files which Intel's compiler reads in the place of what it made.
+# Variables that name files which Intel's compiler reads instead of what it made itself.
 _NAMES_FILES = re.compile(r"CL_CONFIG_REPLACE_IR_\w+|CL_CONFIG_FORCE_PROFILE_LIB_PATH|OCLBACKEND_PLUGINS")
 
 
@@ -119,10 +120,13 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     options, dirs = _canonical(_tokens(request), request.cwd)
     extra_options, extra_dirs = _canonical(extra, request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
-    include_dirs = _without_repeats((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs))
-    inherited, inherited_dirs = _canonical(_inherited(implementation, environ), request.cwd)
+    include_dirs = tuple(dict.fromkeys((*dirs, *own, *pyopencl_include_dirs(), *extra_dirs)))
+    added = (environ.get(name, "").split() for name in _ADDED_OPTIONS.get(implementation, ()))
+    inherited, inherited_dirs = _canonical(tuple(chain.from_iterable(added)), request.cwd)
     everything = (*options, *extra_options)
     debugged = any(map(_DEBUG.fullmatch, everything))
+    # Debug information may hold the current directory: none in Intel's, and in PoCL's a worker's own.
+    tells_cwd = debugged and request.searches_cwd and implementation not in (POCL, INTEL)
     return Compilation(
         inputs=KeyInputs(
             options=tuple(_keyed(implementation, option) for option in everything),
@@ -130,7 +134,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             environment=_environment(implementation, environ),
             local_sizes=_canonical_sizes(request.local_sizes) if implementation == POCL else (),
             locations=include_dirs,
-            file_name=_home(request, implementation) if debugged else "",
+            file_name=request.cwd if tells_cwd else "",
         ),
         rule=_rule(implementation, environ, request.cwd),
         include_dirs=include_dirs,
@@ -144,28 +148,26 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def _keyed(implementation: str, option: str) -> str:
-    """An option as the key has it: for compilers of which this is known, a name alone is defined as 1."""
+    """An option as the key has it; compilers of which it is known define a name alone as 1."""
     known = implementation in (POCL, INTEL) and option.startswith("-D")
     return f"-D{with_value(option[2:])}" if known else option
 
 
-def _home(request: BuildRequest, implementation: str) -> str:
-    """The directory that debug information may hold: none in Intel's, a worker's own in PoCL's."""
-    return request.cwd if request.searches_cwd and implementation not in (POCL, INTEL) else ""
-
-
 def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRule:
+    """Where the compiler looks for headers.
+
+    PoCL also looks beside the program, which it writes into its cache (lib/CL/pocl_cache.c,
+    ``pocl_cache_init_topdir``).
+    """
     rule = _RULES.get(implementation, _ANY_RULE)
-    return replace(rule, home=absolute(_pocl_cache(environ), cwd)) if implementation == POCL else rule
-
-
-def _pocl_cache(environ: Mapping[str, str]) -> str:
-    """Where PoCL writes what it compiles (lib/CL/pocl_cache.c, ``pocl_cache_init_topdir``)."""
-    if environ.get("POCL_CACHE_DIR"):
-        return environ["POCL_CACHE_DIR"]
-    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if "HOME" in environ else "/tmp")
-    used = environ.get("POCL_KERNEL_CACHE", "1").startswith("1")
-    return f"{home}/pocl/{'kcache' if used else 'uncached'}"
+    if implementation != POCL:
+        return rule
+    place = environ.get("POCL_CACHE_DIR", "")
+    if not place:
+        home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if "HOME" in environ else "/tmp")
+        used = environ.get("POCL_KERNEL_CACHE", "1").startswith("1")
+        place = f"{home}/pocl/{'kcache' if used else 'uncached'}"
+    return replace(rule, home=absolute(place, cwd))
 
 
 def _refusal(implementation: str, options: Sequence[str]) -> str | None:
@@ -184,7 +186,7 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
 
 
 def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Options as the driver sees what PyOpenCL is given: joined by a space, then split anew.
+    """Options as the driver sees those that PyOpenCL is given: joined by a space, then split again.
 
     Raises OptionError for an open quote, and for white space that compilers do not agree on.
     """
@@ -209,19 +211,13 @@ def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(_bare(token) for token in _WORD.findall(" ".join(tokens)))
 
 
-def _inherited(implementation: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The options that a compiler adds to those it is given."""
-    names = _ADDED_OPTIONS.get(implementation, ())
-    return tuple(option for name in names for option in environ.get(name, "").split())
-
-
 def _bare(token: str) -> str:
-    """A token without the quotes that hold it together; they are put back around what needs them."""
+    """A token without the quotes that hold it together; ``command_line`` puts them back where needed."""
     return token.replace('"', "") if re.search(r"\s", token) and '\\"' not in token else token
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """Options as the one string OpenCL takes; white space is quoted, behind the ``=`` as PoCL wants it."""
+    """Options as the one string that OpenCL takes; white space is quoted behind the ``=`` as PoCL wants."""
     return " ".join(_quoted(token) for token in command)
 
 
@@ -234,7 +230,7 @@ def _quoted(token: str) -> str:
 
 @cache
 def pyopencl_include_dirs() -> tuple[str, ...]:
-    """The headers PyOpenCL ships and adds to every build, so that its programs and ours agree."""
+    """The folder of headers that PyOpenCL adds to every build, so that its programs and ours agree."""
     spec = find_spec("pyopencl")
     if spec is None or spec.origin is None:
         return ()
@@ -267,21 +263,16 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
 
 
 def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Each size once, without extents of 1 at its end, in an order of their own: a set, as PoCL takes it."""
-    return tuple(sorted({size[:1] + _without_ones(size[1:]) for size in sizes}))
-
-
-def _without_ones(extents: tuple[int, ...]) -> tuple[int, ...]:
-    while extents and extents[-1] == 1:
-        extents = extents[:-1]
-    return extents
+    """Each size once and sorted, without extents of 1 at its end, because PoCL takes sizes as a set."""
+    shortened = set()
+    for size in sizes:
+        while len(size) > 1 and size[-1] == 1:
+            size = size[:-1]
+        shortened.add(size)
+    return tuple(sorted(shortened))
 
 
 def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     prefixes, harmless = _ENVIRONMENT.get(implementation, _ENVIRONMENT[OTHER])
     # What PYOPENCL_BUILD_OPTIONS adds is keyed as options, not by how it got there.
     return environment(environ, prefixes, harmless)
-
-
-def _without_repeats(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.fspath(path) for path in paths))

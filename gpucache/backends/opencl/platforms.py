@@ -1,7 +1,8 @@
-"""OpenCL platforms and devices here, as targets with toolchains.
+"""The OpenCL platforms and devices here, as targets with toolchains. Loads PyOpenCL.
 
-Owns slugs, the mapping from target to device, and the fields that identify an OpenCL compiler. The
-driver UUID is asked with ctypes, as PyOpenCL does not read it. Loads PyOpenCL.
+This module owns the short names of platforms and devices, the way from a target to its device, and the
+fields that identify an OpenCL compiler. It asks for the driver UUID with ctypes, because PyOpenCL does not
+read it.
 """
 
 import ctypes
@@ -36,7 +37,7 @@ _SHORT_NAMES = {
 _IMPLEMENTATIONS = {"pocl": POCL, "intel": INTEL, "nvidia": NVIDIA}
 _DRIVER_UUID_KHR = 0x106B
 _NOT_FOUND = -1001  # CL_PLATFORM_NOT_FOUND_KHR
-# What a code generator can use; kernel mitigations and power features say nothing of a binary.
+# The features that a code generator can use; mitigations and power features say nothing about a binary.
 _ISA_FLAG = re.compile(
     r"s?sse\w*|avx\w*|amx\w*|fma\w*|f16c|bmi\d|abm|lzcnt|popcnt|adx|v?aes|v?pclmulqdq|gfni|sha\w*|movbe"
     r"|movdir\w*|cx16|xop|tbm|mmx\w*|3dnow\w*|serialize|rtm|waitpkg|hreset|enqcmd|cldemote|uintr"
@@ -54,7 +55,7 @@ class Located:
 
 
 def slug(text: str) -> str:
-    """A short name for the command line: lower case, marks dropped, everything else a hyphen."""
+    """A short name for the command line: lower case, without marks, with hyphens for everything else."""
     plain = re.sub(r"\((r|tm|c)\)", " ", text.lower())
     return re.sub(r"[^a-z0-9.]+", "-", plain).strip("-") or "unnamed"
 
@@ -75,7 +76,7 @@ def devices() -> list[Located]:
 
 
 def probe() -> list[Device]:
-    """Every OpenCL device as a row, then what failed; raises NoDeviceError where nothing is installed."""
+    """A row for every OpenCL device, then what failed; raises NoDeviceError where nothing is installed."""
     failed = [*_deviceless(), *vendors.problems(os.environ)]
     rows = [_row(located) for located in devices()]
     rows += [
@@ -109,7 +110,7 @@ def target_of(handle: Any) -> Target:
 
 @lru_cache(maxsize=64)
 def toolchain(handle: Any) -> Toolchain:
-    """The fields that identify who compiles for a device. Never the UUID of a board."""
+    """The fields that identify who compiles for a device; the UUID of a board is never among them."""
     platform = handle.platform
     fields = [
         ("platform name", platform.name),
@@ -152,7 +153,7 @@ def _configuration() -> str | None:
     path = Path("cl.cfg")
     try:
         if not path.is_file():
-            return None  # reading a pipe would wait
+            return None  # reading a pipe would wait for its writer
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
@@ -163,11 +164,11 @@ _AT_IMPORT = _configuration()
 
 
 def _early_configuration() -> list[tuple[str, str]]:
-    """The settings in the current directory when Intel's library was loaded.
+    """The settings that lay in the current directory when Intel's library was loaded.
 
-    The runtime reads some of them, such as the CPU to compile for, when it is loaded, which nobody can
-    look back at: it was in the directory of now or of when this module was imported. Those that are
-    read at each build are covered with the headers.
+    The runtime reads some settings, such as the CPU to compile for, only when it is loaded. Nobody can look
+    back at that moment, so the directory of now and that of the import of this module both count. Settings
+    that are read at each build are covered with the headers.
     """
     early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration()) if found)
     return [("configuration at the start", found) for found in early]
@@ -207,7 +208,7 @@ def _devices_of(platform: Any) -> list[Any]:
     try:
         return list(platform.get_devices())
     except cl.Error:
-        return []  # a platform without devices answers with an error
+        return []  # this is how a platform answers that has no devices
 
 
 def _deviceless() -> Iterator[str]:
@@ -231,17 +232,13 @@ def _platform_slug(platform: Any) -> str:
 
 def _unique(names: list[str], platforms: list[Any]) -> list[str]:
     """Names made unique by their version where two platforms share one, so that order does not matter."""
-    counts = Counter(names)
-    versioned = [
-        f"{name}-{_version_slug(platform)}" if counts[name] > 1 else name
-        for name, platform in zip(names, platforms, strict=True)
-    ]
-    return _numbered(versioned)
-
-
-def _version_slug(platform: Any) -> str:
-    handles = _devices_of(platform)
-    return slug(handles[0].driver_version if handles else platform.version)
+    counts, unique = Counter(names), []
+    for name, platform in zip(names, platforms, strict=True):
+        if counts[name] > 1:
+            handles = _devices_of(platform)
+            name = f"{name}-{slug(handles[0].driver_version if handles else platform.version)}"
+        unique.append(name)
+    return _numbered(unique)
 
 
 def _numbered(names: list[str]) -> list[str]:
@@ -268,7 +265,7 @@ def _row(located: Located) -> Device:
 
 
 def _why_not(handle: Any) -> str:
-    """Why nothing can be compiled for a device, with what mends it; empty where it can."""
+    """Why nothing can be compiled for a device, with the remedy; empty where something can."""
     if not handle.compiler_available:
         kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
         return f"{kind} without a compiler: its programs are built elsewhere"
@@ -283,29 +280,22 @@ def _why_not(handle: Any) -> str:
 def _knows_cpu(handle: Any) -> bool:
     """Whether the LLVM of a PoCL knows this CPU; True where that cannot be told.
 
-    PoCL compiles for the CPU that LLVM names, and LLVM calls one that it does not know ``generic``, which
-    Clang takes for no CPU of x86-64: every build fails. Builds for many CPUs choose one by its
-    instruction sets instead, from PoCL 5.0 and in Debian's 3.1 on; they have ``pocl_get_distro_cpu_name``.
+    PoCL compiles for the CPU that LLVM names. LLVM calls a CPU that it does not know ``generic``, and Clang
+    knows no CPU of x86-64 by that name, so every build fails. A PoCL that is built for many CPUs, as from 5.0
+    on and in Debian's 3.1, chooses one by its instruction sets instead, and has ``pocl_get_distro_cpu_name``.
     """
     if not sys.platform.startswith("linux") or machine.machine() != "x86_64":
         return True
-    library = _library_of(handle)
-    if library is None or hasattr(library, "pocl_get_distro_cpu_name"):
+    path = library_of(handle.int_ptr)  # several PoCLs may be loaded
+    try:
+        library = None if path is None else ctypes.CDLL(str(path))
+    except OSError:
         return True
     ask = getattr(library, "pocl_get_llvm_cpu_name", None)
-    if ask is None:
+    if ask is None or hasattr(library, "pocl_get_distro_cpu_name"):
         return True
-    ask.restype = ctypes.c_char_p  # a few bytes of malloc, which nobody frees
+    ask.restype = ctypes.c_char_p  # a few bytes of malloc that nobody frees
     return ask() != b"generic"
-
-
-def _library_of(handle: Any) -> ctypes.CDLL | None:
-    """The driver's library that a device belongs to, of which several may be loaded."""
-    library = library_of(handle.int_ptr)
-    try:
-        return None if library is None else ctypes.CDLL(str(library))
-    except OSError:
-        return None
 
 
 def _kind(handle: Any) -> str:
@@ -319,7 +309,7 @@ def _driver_uuid(handle: Any) -> str | None:
     """CL_DRIVER_UUID_KHR of cl_khr_device_uuid as hex; None where the device has none."""
     if "cl_khr_device_uuid" not in handle.extensions.split():
         return None
-    # The extension module links the ICD loader, so the loader's symbols resolve through it.
+    # PyOpenCL's extension module links the ICD loader, so the loader's functions are found through it.
     query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
     buffer = ctypes.create_string_buffer(16)
     status = query(ctypes.c_void_p(handle.int_ptr), _DRIVER_UUID_KHR, 16, buffer, None)

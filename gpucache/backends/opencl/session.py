@@ -1,8 +1,8 @@
 """One start of an OpenCL program, step by step, as bench times it. Loads PyOpenCL.
 
-First launches run on zeros: buffers of zeros, scalars of zero, one work-group, local memory shared
-out evenly. Argument types come from a build of its own with ``-cl-kernel-arg-info``, so that the
-build that is timed has no extra.
+First launches run on zeros: buffers of zeros, scalars of zero, one work-group, and local memory in equal
+shares. The types of arguments come from another build with ``-cl-kernel-arg-info``, so that nothing is added
+to the build that is timed.
 """
 
 import re
@@ -13,8 +13,9 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.interface import Compilation, Launch
-from gpucache.backends.opencl import compiler, peers
-from gpucache.errors import TargetError
+from gpucache.backends.opencl import compiler
+from gpucache.backends.opencl.options import command_line
+from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, BuildRequest
 
 _BUFFER_BYTES = 16 * 1024 * 1024
@@ -32,18 +33,37 @@ class OpenCLSession:
         self._program: Any = None
         self._as_pyopencl = False
         self._kernels: dict[str, Any] = {}
-        # Held here, since setting an argument does not keep its buffer alive.
+        # Buffers are held here, because setting an argument does not keep its buffer alive.
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Build from source and stay with that program."""
         if self._as_pyopencl:
-            self._program = peers.build_with_pyopencl(self._context, request, compilation)
+            self._program = self._build_with_pyopencl(request, compilation)
             return
         self._program = cl.Program(compiler.build_source(self._context, self._device, request, compilation))
 
+    def _build_with_pyopencl(self, request: BuildRequest, compilation: Compilation) -> Any:
+        """Build as a program does that leaves caching to PyOpenCL; raises CompileError.
+
+        PyOpenCL keeps no cache for platforms that have one of their own (PoCL, NVIDIA); there its build is
+        the driver's.
+        """
+        try:
+            text = request.program.source.decode()
+        except UnicodeDecodeError:
+            raise CompileError(f"PyOpenCL takes text, and {request.program.name} is not UTF-8") from None
+        options = [command_line((option,)) for option in compilation.command]
+        try:
+            return cl.Program(self._context, text).build(options=options)
+        except (cl.Error, RuntimeError) as error:
+            first = str(error).partition("\n")[0]
+            raise CompileError(
+                f"PyOpenCL did not build {request.program.name} ({first})", str(error)
+            ) from None
+
     def load_peer(self, peer: str) -> None:
-        """Nothing: PyOpenCL is what sessions are made of."""
+        """Do nothing for PyOpenCL, which this module has loaded; raises TargetError for another peer."""
         if peer != "pyopencl":
             raise TargetError(f"{peer} has no cache of OpenCL programs; leave it out")
 
@@ -62,7 +82,7 @@ class OpenCLSession:
         return True
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Zeros for every argument of every launch."""
+        """Make zeros for every argument of every launch."""
         self._ready = [(one, self._arguments(one)) for one in launches]
         self._queue.finish()
 
@@ -92,7 +112,7 @@ class OpenCLSession:
 def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
     """Every kernel at every declared or required local size, where all its arguments are understood."""
     told = replace(compilation, command=(*compilation.command, "-cl-kernel-arg-info"))
-    context = compiler.context_of(device)  # Intel's programs do not keep theirs alive
+    context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
     program = cl.Program(compiler.build_source(context, device, request, told))
     found = []
     for kernel in program.all_kernels():
@@ -109,7 +129,7 @@ def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tu
 
 
 def _describe(kernel: Any, index: int) -> str | None:
-    """What an argument wants; None for images, samplers, structures and the like."""
+    """What an argument needs, as ``Launch`` says it; None for images, samplers, structures and the like."""
     qualifier = kernel.get_arg_info(index, cl.kernel_arg_info.ADDRESS_QUALIFIER)
     if qualifier == cl.kernel_arg_address_qualifier.LOCAL:
         return "local"

@@ -1,8 +1,8 @@
 """What the ICD loader was told to load, and why some of it does not.
 
-The loader passes over a library that does not load, and over a variable that points nowhere, without a
-word (libOpenCL(7) of ocl-icd, and the README of Khronos' loader, say what it reads). Loads the
-libraries that the loader loads, so it is for the probe's child alone. Must not load PyOpenCL.
+The loader says nothing about a library that does not load, nor about a variable that points nowhere.
+libOpenCL(7) of ocl-icd and the README of Khronos' loader say what it reads. This module loads the libraries
+that the loader loads, so only the probe's child may use it. It must not load PyOpenCL.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ MOST_BYTES = 4096
 
 
 def problems(environ: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each thing that the loader silently passes over; none where it is not Linux'."""
+    """A sentence for each thing that the loader silently passes over; none on systems other than Linux."""
     if not sys.platform.startswith("linux"):
         return
     variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
@@ -49,7 +49,7 @@ def _unloadable(file: Path) -> Iterator[str]:
 
 
 def _refused(library: str, told: str) -> Iterator[str]:
-    """What the system's linker says against a library, in its own words."""
+    """Why the system's linker does not load a library, in its own words."""
     try:
         ctypes.CDLL(library)
     except (OSError, ValueError) as error:
