@@ -1,10 +1,11 @@
-"""Sizes, ages and durations to text and back. Pure; knows nothing of caches.
+"""Sizes, ages and durations to text and back, counts and lists to text. Pure; knows nothing of caches.
 
 Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` and ``10MiB`` are
 10 x 1024 x 1024 bytes, ``10MB`` is 10 x 1000 x 1000.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from gpucache.errors import UsageError
@@ -57,6 +58,17 @@ def format_duration(duration_ns: int) -> str:
         return f"{ms / 1000:.2f} s"
     minutes, seconds = divmod(round(ms / 1000), 60)
     return f"{minutes} min {seconds} s"
+
+
+def format_count(number: int, one: str, many: str = "") -> str:
+    """A number of things: ``1 entry``, ``3 entries``; without their plural an s is added."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def format_list(names: Sequence[str], most: int) -> str:
+    """Names, of which no more than some are said: ``a, b, c and 4 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def format_age(age_ns: int) -> str:

@@ -16,7 +16,7 @@ def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> 
     from gpucache.bench.samples import time_checks
     from gpucache.examples import checks_path
     from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
-    from gpucache.render import checked
+    from gpucache.render import timings
     from gpucache.render.progress import display
     from gpucache.sources import load_program
 
@@ -33,5 +33,5 @@ def bench_checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> 
             cases.append(case)
     means = summarise_checked(cases)
     given().document("bench", cases, {"means": means, "paper_sync": PAPER_SYNC, "paper_async": PAPER_ASYNC})
-    given().show(checked.table(cases, means))
+    given().show(timings.checks(cases, means))
     leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)

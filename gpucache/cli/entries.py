@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
     """The entries that words and targets name; a single one whole."""
-    from gpucache.render import report, tables
+    from gpucache.render import inspect
 
     if not what:
         _show_every(opened, targets)
@@ -30,16 +30,16 @@ def show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
         [(cache, entry)] = found
         one = cache.report(entry)
         given().document("inspect", [one], summary)
-        given().show(report.report(one, whole=given().whole))
+        given().show(inspect.report(one, whole=given().whole))
         return
     given().document("inspect", (_whole(cache, entry) for cache, entry in found), summary)
     named = [(_name(opened, cache), entry) for cache, entry in found]
-    given().show(tables.entries(named, time.time_ns(), whole=given().whole))
+    given().show(inspect.entries(named, time.time_ns(), whole=given().whole))
 
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """All entries, of which no more is kept than is shown, as there may be 100,000."""
-    from gpucache.render import tables
+    from gpucache.render import inspect
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
     summary = {"entries": 0, "size_bytes": 0}
@@ -52,7 +52,7 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
 
     given().document("inspect", counted(), summary)
     slim = ((_name(opened, cache), replace(entry, fields=(), handle=None)) for cache, entry in every)
-    given().show(tables.entries(slim, time.time_ns(), whole=given().whole))
+    given().show(inspect.entries(slim, time.time_ns(), whole=given().whole))
 
 
 def extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

@@ -58,7 +58,7 @@ def export(
     whose bytes depend on its rows alone. rocfft-image: one database as an image for nodes without a
     disk; rocfft-restore: an image as a database again. OUT is published whole or not at all.
     """  # fmt: skip
-    from gpucache.render.caches import exported
+    from gpucache.render.tables import exported
 
     if given().verbose:
         raise UsageError("export says all it knows; leave --verbose out")

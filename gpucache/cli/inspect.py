@@ -139,7 +139,7 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     """The state of every opened cache; those of others on a line each if ``brief``."""
     from gpucache.caches.registry import OWN
     from gpucache.engine.inspect import foreign_state, own_state
-    from gpucache.render import caches, tables
+    from gpucache.render import inspect as text
 
     own = opened.own
     summary, records = ({}, []) if own is None else _own_state(own)
@@ -153,10 +153,10 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     given().show(records[:1])
     for one in states:
         if one.location.cache == OWN:
-            given().show(["", *tables.state(one)])
+            given().show(["", *text.state(one)])
     given().show(records[1:])
     if brief:
-        given().show(["", *caches.overview([one for one in states if one.location.cache != OWN])])
+        given().show(["", *text.overview([one for one in states if one.location.cache != OWN])])
         return
     for cache, one in zip(rest, states, strict=True):
         if cache.name != OWN:
@@ -169,7 +169,7 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
 
     from gpucache.engine.hygiene import Traces, advise_on
     from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
-    from gpucache.render import report, tables
+    from gpucache.render import inspect as text
     from gpucache.render.document import json_of
 
     traces = Traces()
@@ -184,21 +184,21 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
         "misses": misses,
         "processes": runs,
     }
-    text = [*report.misses(misses, now_ns), *report.processes(runs, now_ns)]
-    return summary, [Group(*tables.state(found)), *tables.advice(advice), "", *text]
+    told = [*text.misses(misses, now_ns), *text.processes(runs, now_ns)]
+    return summary, [Group(*text.state(found)), *text.advice(advice), "", *told]
 
 
 def _everything() -> None:
     """Our own cache and those of others; the others even where ours has no usable place."""
     from gpucache.engine.inspect import foreign_state
     from gpucache.errors import CacheUnusableError
-    from gpucache.render import caches
+    from gpucache.render import inspect as text
 
     others = open_others()
     try:
         own = open_named(())
     except CacheUnusableError:
-        given().show(caches.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
+        given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
     _show_states(replace(own, caches=(*own.caches, *others)), brief=True)
     finish(own, 0)
@@ -206,19 +206,19 @@ def _everything() -> None:
 
 def _show_foreign(cache: "Cache", one: "CacheState") -> None:
     from gpucache.caches.registry import load_system
-    from gpucache.render import caches
+    from gpucache.render import inspect as text
 
     system = load_system(cache.name)
     isolation = system.isolation(Path("DIR"))
-    given().show(caches.state(one, isolation.environment, system.tracing, isolation.lacking))
+    given().show(text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking))
 
 
 def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.engine.inspect import recent_misses
-    from gpucache.render import report
+    from gpucache.render import inspect as text
 
     oldest = 0 if since is None else time.time_ns() - since
     found = recent_misses(opened.require_own("--misses").store.journal_tail(MISSES_KEPT), oldest)
     records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
     given().document("inspect", records, {"count": len(records)})
-    given().show(report.misses(records, time.time_ns()))
+    given().show(text.misses(records, time.time_ns()))

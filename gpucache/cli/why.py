@@ -151,7 +151,7 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 def _reach(opened: Opened, asked: Asked) -> None:
     from gpucache.errors import UsageError
-    from gpucache.render.caches import reaches
+    from gpucache.render.why import reaches
 
     if asked.what or asked.named.anything or asked.targets:
         raise UsageError(

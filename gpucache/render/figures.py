@@ -18,7 +18,7 @@ from gpucache.outcomes import (
     Sample,
     Spread,
 )
-from gpucache.units import format_duration, format_size
+from gpucache.units import format_count, format_duration, format_size
 
 WHOLE = "whole start"
 """The one part of a bar that nothing is known of but its length."""
@@ -213,15 +213,15 @@ def break_even_words(case: BenchCase) -> str:
     if one is None or not one.starts or ratio is None or ratio.low <= 1:
         return ""
     cost, saving = format_duration(one.warming_ns), format_duration(one.saving_ns)
-    starts = "1 start" if one.starts == 1 else f"{one.starts} starts"
-    return f"warming cost {cost}; each start saves {saving}: it pays after {starts}"
+    return (
+        f"warming cost {cost}; each start saves {saving}: it pays after {format_count(one.starts, 'start')}"
+    )
 
 
 def growth_words(growth: Iterable[Growth]) -> str:
     """Such as ``12 entries (1.2 MiB) into pocl and 3 entries (40 KiB) into sycl``."""
     parts = [
-        f"{one.entries} {'entry' if one.entries == 1 else 'entries'} ({format_size(one.size_bytes)}) "
-        f"into {one.cache}"
+        f"{format_count(one.entries, 'entry', 'entries')} ({format_size(one.size_bytes)}) into {one.cache}"
         for one in growth
     ]
     return _list(parts) or "nothing new"

@@ -5,6 +5,7 @@ column, and columns go, the least important first, before anything is broken ove
 every column in every row, so that a line can be searched for by itself. Must not know what is in it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ PIPE_WIDTH = 10_000
 PROSE_WIDTH = 32
 """Columns of a sentence, below which nobody likes to read it."""
 GAP = 2
+SIZE = "on disk"
+"""The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +186,8 @@ class Grid:
 def plain(text: str, style: str = "") -> Text:
     """Text that is read neither as markup nor as a terminal's commands."""
     return Text(shown(text), style=style)
+
+
+def digest(value: str) -> str:
+    """A value with the beginning alone of what is a whole digest."""
+    return f"SHA-256 {value[:12]}" if _DIGEST.fullmatch(value) else value

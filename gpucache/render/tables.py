@@ -5,20 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpucache.model import Device
 from gpucache.outcomes import (
-    Advice,
-    AdviceKind,
-    CacheEntry,
-    CacheState,
     Checked,
     Difference,
     EvictOutcome,
     EvictPlan,
     EvictSummary,
+    Exported,
     Verdict,
     VerifySummary,
     WarmOutcome,
@@ -26,17 +22,12 @@ from gpucache.outcomes import (
     WarmSummary,
     summarise_evict,
 )
-from gpucache.render.grid import Column, Grid, plain
-from gpucache.units import format_age, format_duration, format_size
+from gpucache.render.grid import SIZE, Column, Grid, plain
+from gpucache.units import format_count, format_duration, format_list, format_size
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
-SIZE = "on disk"
-"""The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
 LOG_LINES = 20
-ADVICE_SHOWN = 8
 ROWS_SHOWN = 200
-ROWS_IN_A_TABLE = 2000
-"""A table is drawn whole, and takes some KiB and milliseconds for each row."""
 TARGETS_SHOWN = 2
 NAMED = 3
 """How many of those that share a reason are named."""
@@ -147,17 +138,15 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[R
             yield plain(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
         if len(same) > 1 and not whole:
             programs = list(dict.fromkeys(one.program for one in same))
-            more = f" and {len(programs) - NAMED} more" if len(programs) > NAMED else ""
-            named = f"{', '.join(programs[:NAMED])}{more}"
+            named = format_list(programs, NAMED)
             yield plain(f"{len(same)} {result.value}: {why}: {named}; -v tells of each", _STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
     empty = [_item(one) for one in outcomes if one.lacks_kernels]
     if empty:
-        more = f" and {len(empty) - NAMED} more" if len(empty) > NAMED and not whole else ""
-        named = ", ".join(empty if whole else empty[:NAMED])
+        named = format_list(empty, len(empty) if whole else NAMED)
         yield plain(
-            f"\nno kernel came out of {named}{more}; name the instances of a template with --name-expression",
+            f"\nno kernel came out of {named}; name the instances of a template with --name-expression",
             "yellow",
         )
 
@@ -165,86 +154,6 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[R
 def _item(one: WarmOutcome) -> str:
     variant = f" [{one.variant}]" if one.variant else ""
     return f"{one.program}{variant} for {one.target}" if one.target else f"{one.program}{variant}"
-
-
-def state(one: CacheState) -> Iterator[RenderableType]:
-    """Where the cache is and what is in it."""
-    place = one.location
-    limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_row("cache", plain(f"{place.root} (decided by {place.decided_by})"))
-    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}, in {one.files} files"))
-    if one.beside_bytes:
-        grid.add_row("beside", plain(f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
-    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
-    yield grid
-    for problem in place.problems:
-        yield plain(f"wrong with the place: {problem}", "yellow")
-
-
-def entries(
-    found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False
-) -> Iterator[RenderableType]:
-    """A row for each entry, sorted by name, with the cache it is in where that is named.
-
-    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
-    several each row is a plain line.
-    """
-    rows = sorted(found, key=_order)
-    many = len(rows) > ROWS_IN_A_TABLE
-    for start in range(0, len(rows), ROWS_IN_A_TABLE):
-        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole, as_lines=many)
-    if not rows:
-        yield plain("No entry is in it.", "dim")
-
-
-def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool, as_lines: bool) -> Grid:
-    grid = Grid(
-        (
-            Column("cache", whole=True, shared=True),
-            Column("key", whole=True),
-            Column("program"),
-            Column("variant", prose=True, spare=2),
-            Column("target", shared=True),
-            Column("kind", whole=True, shared=True, spare=4),
-            Column(SIZE, numeric=True, spare=1),
-            Column("age", numeric=True, spare=5),
-            Column("used", numeric=True, spare=3),
-        ),
-        every=whole,
-        as_lines=as_lines,
-    )
-    for cache, one in rows:
-        grid.add(
-            cache,
-            one.key if whole else one.key[:12],
-            plain(one.program or str(one.damage or ""), "red" if one.damage else ""),
-            one.variant,
-            one.target,
-            one.artifact_kind,
-            format_size(one.size_bytes),
-            format_age(now_ns - one.created_ns),
-            format_age(now_ns - one.last_used_ns),
-        )
-    return grid
-
-
-def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
-    """Where an entry stands among others: by what people call it, so that it is found by looking."""
-    cache, one = row
-    return cache, one.program, one.variant, one.target, one.key
-
-
-def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
-    """What is worth knowing of the keys, a sentence for each program."""
-    shown = [one for one in found if one.kind is not AdviceKind.UNREAD]
-    for one in shown[:ADVICE_SHOWN]:
-        yield plain(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
-    if len(shown) > ADVICE_SHOWN:
-        yield plain(f"and {len(shown) - ADVICE_SHOWN} more such programs; --json has all", "dim")
-    unread = sum(len(one.keys) for one in found if one.kind is AdviceKind.UNREAD)
-    if unread:
-        yield plain(f"{_count(unread, 'entry', 'entries')} not read since made; --json says which", "dim")
 
 
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[RenderableType]:
@@ -256,8 +165,7 @@ def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -
     for target, item in found:
         targets.setdefault(item, []).append(target)
     for item, own in targets.items():
-        more = f" and {len(own) - TARGETS_SHOWN} more" if len(own) > TARGETS_SHOWN else ""
-        yield plain(f"{item.label}: {', '.join(own[:TARGETS_SHOWN])}{more}", "bold")
+        yield plain(f"{item.label}: {format_list(own, TARGETS_SHOWN)}", "bold")
         for name, value in ((left, item.left), (right, item.right)):
             yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")
 
@@ -303,7 +211,7 @@ def verify(
     gap = "\n" if said else ""
     yield plain(
         f"{gap}{summary.checked} checked, {summary.sound} sound, "
-        f"{_count(summary.findings, 'finding')}{repaired}{unchecked}",
+        f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}",
         "bold",
     )
 
@@ -315,8 +223,7 @@ def _unchecked(outcomes: Iterable[Checked]) -> Iterator[RenderableType]:
         if outcome.unchecked:
             why.setdefault(outcome.unchecked, []).append(_brief(outcome.entry))
     for reason, named in why.items():
-        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-        yield plain(f"{', '.join(named[:NAMED])}{more}: not checked: {reason}", "yellow")
+        yield plain(f"{format_list(named, NAMED)}: not checked: {reason}", "yellow")
 
 
 def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableType]:
@@ -353,7 +260,7 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableTy
     yield from _kept(outcomes, "would not be removed")
     expected = summarise_evict(plan, outcomes)
     yield plain(
-        f"\n{_count(expected.removed, 'entry', 'entries')} would go, "
+        f"\n{format_count(expected.removed, 'entry', 'entries')} would go, "
         f"freeing {format_size(expected.freed_bytes)}; "
         f"{expected.kept} would stay ({format_size(expected.kept_bytes)})",
         "bold",
@@ -370,8 +277,9 @@ def evict(
             where = f" for {one.target}" if one.target else ""
             yield plain(f"{one.key[:12]} {one.program}{where} was removed: {outcome.removal.rule}")
     yield from _kept(outcomes, "was not removed")
+    removed = format_count(summary.removed, "entry", "entries")
     yield plain(
-        f"{_count(summary.removed, 'entry', 'entries')} removed, {format_size(summary.freed_bytes)} freed; "
+        f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
         f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
         "bold",
     )
@@ -391,9 +299,16 @@ def _brief(entry: str) -> str:
 def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:
     """What was left out of a table that nobody would read to its end."""
     if number > ROWS_SHOWN:
-        left_out = _count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
+        left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
         yield plain(f"and {left_out}; --json has all")
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def exported(one: Exported) -> Iterator[RenderableType]:
+    """What was written, and from what."""
+    entries = format_count(one.entries, "entry", "entries")
+    yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")
+    if one.key:
+        yield plain(f"  key: {one.key}")
+    for file, count in one.sources:
+        yield plain(f"  {file}: {count}")
+    yield from (plain(note, "yellow") for note in one.notes)

@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Growth, SettleRun, SettleSummary
+from gpucache.outcomes import (
+    FEWEST_PAIRS,
+    PAPER_ASYNC,
+    PAPER_SYNC,
+    Arm,
+    BenchCase,
+    BenchVerdict,
+    CheckedCase,
+    CheckedMeans,
+    Growth,
+    Ratio,
+    SettleRun,
+    SettleSummary,
+)
 from gpucache.render.figures import (
     Bar,
     Look,
@@ -223,3 +236,39 @@ def _names(one: Growth) -> str:
 
 def _duration(duration_ns: int | None) -> str:
     return "-" if duration_ns is None else format_duration(duration_ns)
+
+
+def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterator[RenderableType]:
+    """The kernels of every target, their geometric means, and those of the paper."""
+    grid = Grid(
+        (
+            Column("target", shared=True),
+            Column("kernel", whole=True),
+            Column("kind", prose=True, spare=1),
+            Column("without checks", numeric=True),
+            Column("async", numeric=True),
+            Column("sync", numeric=True),
+        )
+    )
+    for case in cases:
+        if not case.error:
+            ratios = map(_checked_ratio, (case.asynchronous, case.sync))
+            grid.add(case.target, case.kernel, case.kind, format_duration(case.none_ns), *ratios)
+    if means:
+        yield grid
+        yield Text()
+    yield from (plain(f"{case.target}: {case.error}", "red") for case in cases if case.error)
+    for one in means:
+        figures = f"async {one.asynchronous:.2f}x, sync {one.sync:.2f}x of the time without checks"
+        yield plain(f"Geometric mean on {one.target}: {figures}.")
+    if means:
+        low, high = PAPER_ASYNC
+        yield plain(
+            f"Henriksen's Bounds Checking on GPU (2021), on two GPUs: async {low:.2f}x to {high:.2f}x, "
+            f"sync {PAPER_SYNC[0]:.2f}x to {PAPER_SYNC[1]:.2f}x.",
+            "dim",
+        )
+
+
+def _checked_ratio(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else f"{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"

@@ -1,14 +1,12 @@
-"""Answers to why, as sentences."""
+"""Answers to why, as sentences: of our own cache, and of the caches of others."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import Answer, Hit, LayerState, Miss
-from gpucache.render.grid import Column, Grid, plain
+from gpucache.outcomes import Answer, Hit, LayerState, Miss, Reach, Served
+from gpucache.render.grid import Column, Grid, digest, plain
 from gpucache.units import format_age
-
-_DIGEST = 64
 
 
 def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
@@ -55,8 +53,7 @@ def _differences(one: Answer) -> Iterator[RenderableType]:
         return
     grid = Grid((Column("field"), Column("nearest entry"), Column("now")))
     for item in one.found.differences:
-        left, right = item.apart()
-        grid.add(item.label, _short(left), _short(right))
+        grid.add(item.label, *("-" if side is None else digest(side) for side in item.apart()))
     yield grid
 
 
@@ -81,8 +78,15 @@ def _ago(age_ns: int) -> str:
     return "just now" if age == "now" else f"{age} ago"
 
 
-def _short(value: str | None) -> str:
-    if value is None:
-        return "-"
-    digest = len(value) == _DIGEST and set(value) <= set("0123456789abcdef")
-    return f"SHA-256 {value[:12]}" if digest else value
+def reaches(found: Sequence[Reach]) -> Iterator[RenderableType]:
+    """Whether each cache would answer, and if not which field is in the way."""
+    for one in found:
+        yield plain(f"{one.cache}: {one.wanted}", "bold")
+        yield plain(f"{one.verdict}: {one.detail}", "green" if one.verdict is Served.HIT else "yellow")
+        if one.nearest:
+            label = "entry" if isinstance(one.verdict, Served) else "nearest"
+            yield plain(f"  {label}: {one.nearest}")
+        for item in one.differences:
+            yield plain(f"  {item.label}:")
+            for name, value in (("stored", item.left), ("wanted", item.right)):
+                yield plain(f"    {name}: {'none' if value is None else value or '(empty)'}")

@@ -31,10 +31,10 @@ from gpucache.outcomes import (
     summarise_verify,
     summarise_warm,
 )
-from gpucache.render import report, tables, why
+from gpucache.render import inspect, tables, why
 from gpucache.render.console import write
 from gpucache.render.grid import PIPE_WIDTH, Grid
-from gpucache.render.tables import ROWS_IN_A_TABLE
+from gpucache.render.inspect import ROWS_IN_A_TABLE
 
 WIDTH = 80
 KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
@@ -119,7 +119,7 @@ def test_text_is_not_read_as_markup() -> None:
 
 def test_entries_keep_their_keys() -> None:
     """Each entry's key stands on one line, and its program and target are folded whole."""
-    text = _text(tables.entries([("", _entry(KEYS[0]))], SECOND_NS))
+    text = _text(inspect.entries([("", _entry(KEYS[0]))], SECOND_NS))
     assert KEYS[0][:12] in text and "opencl-binary" in text and "118 MiB" in text
     assert _column(text, "program") == PROGRAM
     assert f"target: {TARGET}" in text
@@ -130,7 +130,7 @@ def test_a_damaged_entry_says_so_in_the_list() -> None:
     damaged = CacheEntry(
         "gpucache", KEYS[0], "/x", 1, 0, 0, damage=Problem(FindingKind.TRUNCATED, "12 bytes are missing")
     )
-    text = _text(tables.entries([("", damaged)], SECOND_NS))
+    text = _text(inspect.entries([("", damaged)], SECOND_NS))
     assert KEYS[0][:12] in text and "truncated" in text
 
 
@@ -153,7 +153,7 @@ def test_many_entries_are_lines_below_each_other(width: int) -> None:
     one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu", "cuda:sm_90", "cubin", "-DN=7")
     found = [("", replace(one, key=f"{number:012}")) for number in range(ROWS_IN_A_TABLE + 2)]
     file = io.StringIO()
-    write(Console(file=file, width=width, color_system=None), tables.entries(found, 0))
+    write(Console(file=file, width=width, color_system=None), inspect.entries(found, 0))
     lines = file.getvalue().splitlines()
     rows = [line for line in lines if "p.cu" in line]
     assert [row[:12] for row in rows] == [entry.key for _, entry in found]
@@ -168,7 +168,7 @@ def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("gpucache.render.grid.Table.add_row", None)
     one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu")
     file = io.StringIO()
-    write(Console(file=file, width=80), tables.entries([("", one)] * (ROWS_IN_A_TABLE + 1), 0))
+    write(Console(file=file, width=80), inspect.entries([("", one)] * (ROWS_IN_A_TABLE + 1), 0))
     assert file.getvalue().count("p.cu") == ROWS_IN_A_TABLE + 1
 
 
@@ -232,7 +232,7 @@ def test_devices_show_targets_whole_and_errors_as_sentences() -> None:
 def test_the_state_names_root_limit_and_problems() -> None:
     """Where the cache is, what decided that, and what is wrong with the place are all there."""
     place = Location("gpucache", "/srv/cache", "GPUCACHE_DIR", True, 1024, ("it cannot be written",))
-    text = _text(tables.state(CacheState(place, 3, 512, 3, 2, 1)))
+    text = _text(inspect.state(CacheState(place, 3, 512, 3, 2, 1)))
     assert "/srv/cache (decided by GPUCACHE_DIR)" in text
     assert "512 B of 1.0 KiB" in text and "3 of 2 programs, 1 unreadable" in text
     assert "it cannot be written" in text
@@ -254,24 +254,24 @@ def _report(fields: int) -> EntryReport:
 def test_a_failure_table_is_told_by_its_codes() -> None:
     """With file, line, function and format of each check; without checks neither table nor mode."""
     table = (Check(20, "index %d", "gather"), Check(3, "", "", "other.cl"))
-    text = _text(report.report(replace(_report(0), checks="async", failures=table), whole=False))
+    text = _text(inspect.report(replace(_report(0), checks="async", failures=table), whole=False))
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert {"checks async", "0 20 gather index %d", "1 other.cl:3"} <= set(rows)
-    plain = _text(report.report(replace(_report(0), checks="none"), whole=False))
+    plain = _text(inspect.report(replace(_report(0), checks="none"), whole=False))
     assert "Failure table" not in plain and "checks" not in plain
 
 
 def test_many_checks_are_counted_until_all_are_asked_for() -> None:
     """Of many checks the first are shown and the rest counted; -v shows all."""
     many = replace(_report(0), checks="sync", failures=tuple(Check(line, "x") for line in range(1, 101)))
-    short = " ".join(_text(report.report(many, whole=False)).split())
+    short = " ".join(_text(inspect.report(many, whole=False)).split())
     assert "23 24" in short and "24 25" not in short and "and 76 more checks; -v shows them" in short
-    assert "99 100" in " ".join(_text(report.report(many, whole=True)).split())
+    assert "99 100" in " ".join(_text(inspect.report(many, whole=True)).split())
 
 
 def test_one_entry_is_told_whole() -> None:
     """The full key, payload, key fields, lowered names and log of an entry are there."""
-    text = _text(report.report(_report(3), whole=False))
+    text = _text(inspect.report(_report(3), whole=False))
     parts = (KEYS[0], "-DN=4", "include h2.h", "architecture", "_Z1fIiEvv", "a warning", "1.00 s")
     assert all(part in text for part in parts)
     assert "more headers" not in text
@@ -279,10 +279,10 @@ def test_one_entry_is_told_whole() -> None:
 
 def test_many_headers_are_counted_until_all_are_asked_for() -> None:
     """Of many headers the first are shown and the rest counted; -v shows each with its whole digest."""
-    short = _text(report.report(_report(40), whole=False))
+    short = _text(inspect.report(_report(40), whole=False))
     assert "include h11.h" in short and "include h12.h" not in short
     assert "and 28 more headers; -v shows them" in short
-    whole = _text(report.report(_report(40), whole=True))
+    whole = _text(inspect.report(_report(40), whole=True))
     assert all(f"include h{number}.h" in whole for number in range(40))
 
 
@@ -296,19 +296,19 @@ def test_misses_show_their_verdict(verdict: Verdict) -> None:
         "verdict": verdict.value,
         "detail": "because",
     }
-    text = _text(report.misses([record], 7200 * SECOND_NS))
+    text = _text(inspect.misses([record], 7200 * SECOND_NS))
     assert f"2 h ago  k.cl for cuda:sm_90: {verdict.value}: because" in " ".join(text.split("\n"))
 
 
 def test_a_record_that_is_not_ours_is_shown_too() -> None:
     """A journal line without the usual fields breaks nothing."""
-    assert "?" in _text(report.misses([{"when_ns": "soon"}], 0))
+    assert "?" in _text(inspect.misses([{"when_ns": "soon"}], 0))
 
 
 def test_a_list_without_end_is_drawn_in_tables() -> None:
     """So that no more of it is held at once than one of them; each row is in one, in the order of names."""
-    found = (("", _entry(f"{number:012x}")) for number in range(2 * tables.ROWS_IN_A_TABLE + 1))
-    drawn = list(tables.entries(found, 0))
+    found = (("", _entry(f"{number:012x}")) for number in range(2 * inspect.ROWS_IN_A_TABLE + 1))
+    drawn = list(inspect.entries(found, 0))
     assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]
 
 

@@ -1,0 +1,265 @@
+"""What inspect tells people: caches, their entries, one entry whole, and the last misses."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from gpucache.model import Checks, KeyField
+from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport
+from gpucache.render.grid import SIZE, Column, Grid, digest, plain
+from gpucache.units import format_age, format_count, format_duration, format_instant, format_size
+
+ROWS_IN_A_TABLE = 2000
+"""A table is drawn whole, and takes some KiB and milliseconds for each row."""
+_MOST_ADVICE = 8
+_MOST_WRONG = 6
+_MOST_INCLUDES = 12
+_MOST_CHECKS = 24
+
+
+def state(one: CacheState) -> Iterator[RenderableType]:
+    """Where the cache is and what is in it."""
+    place = one.location
+    limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_row("cache", plain(f"{place.root} (decided by {place.decided_by})"))
+    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}, in {one.files} files"))
+    if one.beside_bytes:
+        grid.add_row("beside", plain(f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
+    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
+    yield grid
+    for problem in place.problems:
+        yield plain(f"wrong with the place: {problem}", "yellow")
+
+
+def foreign_state(
+    one: CacheState, redirect: Sequence[tuple[str, str]], tracing: Mapping[str, str], lacking: str
+) -> Iterator[RenderableType]:
+    """One cache of another system: where it is, what is in it, how to redirect and to trace it."""
+    place = one.location
+    used = "" if place.enabled else "; not used by programs here"
+    limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_row("cache", plain(f"{_name(one)}: {place.root} (decided by {place.decided_by}{used})"))
+    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}"))
+    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} damaged"))
+    if redirect:
+        grid.add_row("redirect", plain(" ".join(f"{name}={value}" for name, value in redirect)))
+    if lacking:
+        grid.add_row("redirect", plain(lacking))
+    if tracing:
+        grid.add_row("trace", plain(" ".join(f"{name}={value}" for name, value in tracing.items())))
+    yield grid
+    yield from _wrong(one, "wrong")
+
+
+def overview(states: Sequence[CacheState]) -> Iterator[RenderableType]:
+    """A line for each cache of others on this machine, then what is wrong with each."""
+    if not states:
+        yield plain("No cache of another system was found.", "dim")
+        return
+    grid = Grid(
+        (
+            Column("cache", whole=True),
+            Column("entries", numeric=True),
+            Column(SIZE, numeric=True),
+            Column("limit", numeric=True, spare=1),
+            Column("place"),
+        )
+    )
+    for one in states:
+        place = one.location
+        limit = "none" if place.limit_bytes is None else format_size(place.limit_bytes)
+        grid.add(_name(one), str(one.entries), format_size(one.size_bytes), limit, place.root)
+    yield grid
+    for one in states:
+        yield from _wrong(one, _name(one))
+
+
+def _name(one: CacheState) -> str:
+    return f"{one.location.cache} ({one.location.role})" if one.location.role else one.location.cache
+
+
+def _wrong(one: CacheState, heading: str) -> Iterator[RenderableType]:
+    told = [*one.location.problems, *one.findings]
+    for sentence in told[:_MOST_WRONG]:
+        yield plain(f"{heading}: {sentence}", "yellow")
+    if len(told) > _MOST_WRONG:
+        more = f"and {len(told) - _MOST_WRONG} more; 'gpucache verify --cache {one.location.cache}' has all"
+        yield plain(f"{heading}: {more}", "yellow")
+
+
+def entries(
+    found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False
+) -> Iterator[RenderableType]:
+    """A row for each entry, sorted by name, with the cache it is in where that is named.
+
+    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
+    several each row is a plain line.
+    """
+    rows = sorted(found, key=_order)
+    many = len(rows) > ROWS_IN_A_TABLE
+    for start in range(0, len(rows), ROWS_IN_A_TABLE):
+        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole, as_lines=many)
+    if not rows:
+        yield plain("No entry is in it.", "dim")
+
+
+def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool, as_lines: bool) -> Grid:
+    grid = Grid(
+        (
+            Column("cache", whole=True, shared=True),
+            Column("key", whole=True),
+            Column("program"),
+            Column("variant", prose=True, spare=2),
+            Column("target", shared=True),
+            Column("kind", whole=True, shared=True, spare=4),
+            Column(SIZE, numeric=True, spare=1),
+            Column("age", numeric=True, spare=5),
+            Column("used", numeric=True, spare=3),
+        ),
+        every=whole,
+        as_lines=as_lines,
+    )
+    for cache, one in rows:
+        grid.add(
+            cache,
+            one.key if whole else one.key[:12],
+            plain(one.program or str(one.damage or ""), "red" if one.damage else ""),
+            one.variant,
+            one.target,
+            one.artifact_kind,
+            format_size(one.size_bytes),
+            format_age(now_ns - one.created_ns),
+            format_age(now_ns - one.last_used_ns),
+        )
+    return grid
+
+
+def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
+    """Where an entry stands among others: by what people call it, so that it is found by looking."""
+    cache, one = row
+    return cache, one.program, one.variant, one.target, one.key
+
+
+def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
+    """What is worth knowing of the keys, a sentence for each program."""
+    shown = [one for one in found if one.kind is not AdviceKind.UNREAD]
+    for one in shown[:_MOST_ADVICE]:
+        yield plain(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
+    if len(shown) > _MOST_ADVICE:
+        yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
+    unread = sum(len(one.keys) for one in found if one.kind is AdviceKind.UNREAD)
+    if unread:
+        told = format_count(unread, "entry", "entries")
+        yield plain(f"{told} not read since made; --json says which", "dim")
+
+
+def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+    """What an entry stores about itself; headers and checks beyond a few only where ``whole`` asks."""
+    entry = one.entry
+    sizes = ", ".join("x".join(map(str, size)) for size in one.local_sizes)
+    by = f" by gpucache {one.tool_version}" if one.tool_version else ""
+    yield plain(f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold")
+    yield _pairs(
+        [
+            ("key", entry.key),
+            ("file", entry.path),
+            ("size", f"{format_size(entry.size_bytes)} {SIZE}"),
+            ("created", f"{format_instant(entry.created_ns)}{by}"),
+            ("last used", format_instant(entry.last_used_ns)),
+            *([] if one.compile_ns is None else [("compiled in", format_duration(one.compile_ns))]),
+            *([("compiled for", f"local sizes {sizes}")] if sizes else []),
+            *([("checks", one.checks)] if one.checks not in ("", Checks.NONE) else []),
+            *one.provenance,
+        ]
+    )
+    yield plain("\nPayload", "bold")
+    yield _pairs(one.payload)
+    if one.lowered_names:
+        yield plain("\nLowered names", "bold")
+        yield _pairs(one.lowered_names)
+    if one.failures:
+        yield plain("\nFailure table", "bold")
+        yield from _failure_table(one, whole=whole)
+    yield plain("\nKey fields", "bold")
+    digests = whole or entry.cache != "gpucache"  # others' keys are no digests of anything that is shown
+    shown = _shown(one.key_fields, whole=whole)
+    yield _pairs([(field.label, field.value if digests else digest(field.value)) for field in shown])
+    hidden = len(one.key_fields) - len(shown)
+    if hidden:
+        yield plain(f"and {hidden} more headers; -v shows them", "dim")
+    if one.build_log:
+        yield plain("\nBuild log", "bold")
+        yield plain(one.build_log)
+
+
+def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+    """What each code means that a failing kernel leaves behind."""
+    grid = Grid(
+        (
+            Column("code", numeric=True),
+            Column("line", whole=True),
+            Column("function", whole=True),
+            Column("message", prose=True),
+        )
+    )
+    shown = one.failures if whole else one.failures[:_MOST_CHECKS]
+    for code, check in enumerate(shown):
+        place = f"{check.file}:{check.line}" if check.file else str(check.line)
+        grid.add(str(code), place, check.function, check.message)
+    yield grid
+    hidden = len(one.failures) - len(shown)
+    if hidden:
+        yield plain(f"and {hidden} more checks; -v shows them", "dim")
+
+
+def _shown(fields: Sequence[KeyField], *, whole: bool) -> list[KeyField]:
+    includes = [field for field in fields if field.label.startswith("include ")]
+    if whole or len(includes) <= _MOST_INCLUDES:
+        return list(fields)
+    hidden = set(map(id, includes[_MOST_INCLUDES:]))
+    return [field for field in fields if id(field) not in hidden]
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=False, max_width=34, overflow="fold")
+    grid.add_column(overflow="fold")
+    for label, value in pairs:
+        grid.add_row(plain(label, "cyan"), plain(value))
+    return grid
+
+
+def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+    """The last misses, newest first, each with its verdict."""
+    if not records:
+        yield plain("No miss is on record.")
+        return
+    yield plain("Last misses", "bold")
+    for record in records:
+        yield plain(
+            f"{_ago(record, now_ns):>10}  {record.get('program')} for {record.get('target')}: "
+            f"{record.get('verdict')}: {record.get('detail')}"
+        )
+    if any(record.get("noted") is True for record in records):
+        yield plain(
+            "\nWhat a compiler builds late was built plainly and noted: 'gpucache warm --misses' builds what "
+            "is still noted for the next start."
+        )
+
+
+def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+    """What the last processes counted."""
+    if records:
+        yield plain("\nLast processes", "bold")
+    for record in records:
+        counts = f"{record.get('hits')} hits, {record.get('misses')} misses"
+        yield plain(f"{_ago(record, now_ns):>10}  {record.get('command')}: {counts}")
+
+
+def _ago(record: Mapping[str, object], now_ns: int) -> str:
+    when = record.get("when_ns")
+    age = format_age(now_ns - when) if isinstance(when, int) else "?"
+    return age if age in ("now", "?") else f"{age} ago"
