@@ -13,6 +13,7 @@ from tests.benchmarks.measure import Comparison, Effort, show
 ROUNDS = 15
 NAMES: Mapping[str, str] = {
     "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
+    "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
 }
 """Every benchmark with what it measures; its module is called alike."""
 

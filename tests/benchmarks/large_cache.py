@@ -1,18 +1,14 @@
 """Makes a large cache fast: real entries with histories, written straight into the layout.
 
-    python tests/scale.py ROOT --programs 20000 --entries 5
+    python -m tests.benchmarks.large_cache ROOT --programs 20000 --entries 5
 
 Entries of a program differ in one macro, and are built in one order. Nothing is compiled or synced.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpucache.backends.registry import load_backend
 from gpucache.engine.prepare import Prepared, prepare
