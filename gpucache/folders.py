@@ -22,7 +22,8 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FILE_FLAGS = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 # openat2(2), linux/openat2.h: flags, mode, and that no link and nothing outside the folder is passed through.
 _OPENAT2 = 437
-_HOW = struct.pack("=QQQ", os.O_RDONLY | _FILE_FLAGS | getattr(os, "O_CLOEXEC", 0), 0, 0x02 | 0x04 | 0x08)
+_THROUGH_NOTHING = 0x02 | 0x04 | 0x08
+_CLOSED_BY_EXEC = getattr(os, "O_CLOEXEC", 0)
 _PR_GET_SECCOMP = 21
 
 
@@ -86,16 +87,28 @@ class Folder:
         """The folder's own status."""
         return self.path.stat() if self._fd is None else os.fstat(self._fd)
 
-    def folder(self, name: str) -> "Folder":
-        """A folder in this one, never through a link nor upwards."""
-        if name in (os.curdir, os.pardir):
-            raise NotADirectoryError(f"{name} is not a folder in {self.path}")
+    def folder(self, *parts: str) -> "Folder":
+        """A folder in this one, or of several parts some folders below; never through a link nor upwards."""
+        if os.curdir in parts or os.pardir in parts:
+            raise NotADirectoryError(f"{'/'.join(parts)} is not a folder in {self.path}")
+        if len(parts) != 1:
+            fd = self._open_below(parts, _FOLDER_FLAGS)
+            return self._walk(parts) if fd is None else Folder((self, "/".join(parts)), fd)
+        [name] = parts
         if self._fd is not None:
             return Folder((self, name), os.open(name, _FOLDER_FLAGS | _NO_LINK, dir_fd=self._fd))
         path = self.path / name
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(f"{path} is not a folder")
         return Folder(path, None)
+
+    def _walk(self, parts: tuple[str, ...]) -> "Folder":
+        """A folder some folders below, one after the other."""
+        folder = self.folder(parts[0])
+        for name in parts[1:]:
+            with folder as outer:
+                folder = outer.folder(name)
+        return folder
 
     def make(self, name: str, mode: int) -> "Folder":
         """A folder in this one, made with this mode, whatever the umask, if it is missing."""
@@ -116,27 +129,22 @@ class Folder:
 
         Of several parts the last names the file, and the others the folders that lead to it from here.
         """
-        if len(parts) > 1:
-            return self._open_below(parts)
-        return os.open(self._at(parts[0]), os.O_RDONLY | _FILE_FLAGS | flags, dir_fd=self._fd)
+        if len(parts) == 1:
+            return os.open(self._at(parts[0]), os.O_RDONLY | _FILE_FLAGS | flags, dir_fd=self._fd)
+        fd = self._open_below(parts, os.O_RDONLY | _FILE_FLAGS | flags)
+        if fd is None:
+            with self._walk(parts[:-1]) as folder:
+                return folder.open_file(parts[-1], flags=flags)
+        return fd
 
-    def _open_below(self, parts: tuple[str, ...]) -> int:
-        if self._fd is not None and (openat2 := _openat2()) is not None:
-            path = os.fsencode("/".join(parts))
-            fd = openat2(_OPENAT2, self._fd, path, _HOW, len(_HOW))
-            if fd >= 0:
-                return fd
-        # Also after a refusal, for the errors of one folder after the other.
-        folder = self
-        try:
-            for name in parts[:-1]:
-                outer, folder = folder, folder.folder(name)
-                if outer is not self:
-                    outer.close()
-            return folder.open_file(parts[-1])
-        finally:
-            if folder is not self:
-                folder.close()
+    def _open_below(self, parts: tuple[str, ...], flags: int) -> int | None:
+        """A descriptor in one step; None where it is to be had in single steps alone, or they say why not."""
+        openat2 = _openat2() if self._fd is not None else None
+        if openat2 is None:
+            return None
+        how = struct.pack("=QQQ", flags | _CLOSED_BY_EXEC, 0, _THROUGH_NOTHING)
+        fd = openat2(_OPENAT2, self._fd, os.fsencode("/".join(parts)), how, len(how))
+        return fd if fd >= 0 else None
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
         """A descriptor of a file made with this mode, whatever the umask; ``flags`` beyond O_CREAT."""
@@ -180,7 +188,7 @@ class Folder:
 
 
 @cache
-def _openat2() -> Callable[[int, int, bytes, bytes, int], int] | None:
+def _openat2() -> Callable[[int, int | None, bytes, bytes, int], int] | None:
     """The system call that opens a file below a folder through no link, in one step; None without one.
 
     A filter of system calls may end a process for one that it does not know, so that none is risked.

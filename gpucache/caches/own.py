@@ -4,6 +4,7 @@ Owns the translation from stored entries to what every cache answers, and the ch
 format allows: the key recomputed from its key fields, the payload against what the entry says.
 """
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -195,20 +196,25 @@ def _key(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
 
 def _entry(scanned: ScannedEntry) -> CacheEntry:
     head = scanned.head
-    entry = CacheEntry(
-        cache=OwnCache.name,
-        key=str(scanned.key),
-        path=str(scanned.path),
-        size_bytes=scanned.allocated_bytes,
-        created_ns=head.created_ns if head else scanned.identity.mtime_ns,
-        last_used_ns=scanned.last_used_ns,
-        damage=_damage(scanned),
-        handle=scanned,
-    )
+    key, path = scanned.key.hex, f"{scanned.folder}{os.sep}{scanned.name}"
     if head is None:
-        return entry
-    return replace(
-        entry,
+        return CacheEntry(
+            cache=OwnCache.name,
+            key=key,
+            path=path,
+            size_bytes=scanned.allocated_bytes,
+            created_ns=scanned.identity.mtime_ns,
+            last_used_ns=scanned.last_used_ns,
+            damage=_damage(scanned),
+            handle=scanned,
+        )
+    return CacheEntry(
+        cache=OwnCache.name,
+        key=key,
+        path=path,
+        size_bytes=scanned.allocated_bytes,
+        created_ns=head.created_ns,
+        last_used_ns=scanned.last_used_ns,
         program=head.program,
         target=head.target,
         artifact_kind=head.artifact_kind,
@@ -219,6 +225,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         toolchain_identity=head.toolchain_identity,
         payload_sha256=head.payload_sha256,
         fields=(("language", head.language), ("artifact kind", head.artifact_kind), *head.toolchain),
+        handle=scanned,
     )
 
 

@@ -14,12 +14,13 @@ from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printabl
 _BLANK = rb"(?>\s+|//[^\n]*+|/\*(?s:.*?)\*/)*+"
 _VERSION = re.compile(_BLANK + rb"\.version\s+(\d{1,3}\.\d{1,3})(?=\s)")
 _TARGET = re.compile(_BLANK + rb"\.target\s+(?:sm|compute)_(\d{1,4}[a-z]?)(?=[\s,/])")
+# Begins with a set of characters, so that the text between pieces is passed over quickly.
 _PIECE = re.compile(
-    rb"//[^\n]*+"
-    rb"|/\*(?s:.*?)(?:(?P<closed>\*/)|\Z)"
-    rb'|"(?:[^"\\\n]|\\.)*+(?P<quote>"?)'
-    rb"|(?P<open>[{(]+)|(?P<close>[)}]+)"
-    rb"|\.entry\s+(?P<entry>[\w$%]{1,4096})"
+    rb'[/"{()}.]'
+    rb"(?:(?<=/)(?:/[^\n]*+|(?P<comment>\*)(?s:.*?)(?:(?P<closed>\*/)|\Z))"
+    rb'|(?<=")(?:[^"\\\n]|\\.)*+(?P<quote>"?)'
+    rb"|(?P<open>(?<=[{(])[{(]*+)|(?P<close>(?<=[)}])[)}]*+)"
+    rb"|(?<=\.)entry\s+(?P<entry>[\w$%]{1,4096}))"
 )
 _LAST_LINE = re.compile(
     rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
@@ -59,8 +60,9 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     for piece in _PIECE.finditer(data, start, end):
         if piece["entry"]:
             yield printable(piece["entry"])
-        depth += len(piece["open"] or b"") - len(piece["close"] or b"")
-        comment_open = piece[0].startswith(b"/*") and not piece["closed"]
+        opened, closed = piece["open"], piece["close"]
+        depth += (opened is not None and len(opened) + 1) - (closed is not None and len(closed) + 1)
+        comment_open = piece["comment"] is not None and not piece["closed"]
         string_open = piece["quote"] == b""
     if comment_open:
         raise BrokenError("the text ends inside a comment")
@@ -69,7 +71,7 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     if depth:
         raise BrokenError("the text ends inside a block")
     # The last line of code must be one that can end a module; a path in it may hold the comment sign.
-    for line in reversed(data[max(start, end - _TAIL) : end].splitlines()):
+    for line in reversed(data[max(start, end - _TAIL) : end].rstrip().splitlines()):
         code = line.partition(b"//")[0].strip()
         if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line.strip())):
             raise BrokenError("the text ends inside a statement")

@@ -380,10 +380,10 @@ class DirectoryStore:
         Raises FileNotFoundError for a path that is not ours.
         """
         try:
-            *parts, name = scanned.path.relative_to(self.root.joinpath(*layout.ENTRIES)).parts
+            parts = scanned.folder.relative_to(self.root.joinpath(*layout.ENTRIES)).parts
         except ValueError as error:
             raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
-        return (*layout.ENTRIES, *parts), name
+        return (*layout.ENTRIES, *parts), scanned.name
 
 
 def _is_read_only(place: Path) -> bool:

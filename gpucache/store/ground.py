@@ -26,14 +26,19 @@ class Ground:
 
     def open(self, *parts: str) -> Folder:
         """A folder below the root; raises CacheUnusableError for the root, OSError for the rest."""
-        folder = open_root(self.root)
-        for name in parts:
-            with folder as outer:
-                folder = outer.folder(name)
-        return folder
+        root = open_root(self.root)
+        if not parts:
+            return root
+        with root:
+            return root.folder(*parts)
 
     def make(self, *parts: str) -> Folder:
         """A folder below the root, made if missing; raises CacheUnusableError for the root, else OSError."""
+        try:
+            if parts:  # a root that holds a folder has been made
+                return self.open(*parts)
+        except FileNotFoundError:
+            pass
         folder = self._make_root()
         for name in parts:
             with folder as outer:

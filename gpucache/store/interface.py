@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Kept, Noted
+from gpucache.store.layout import ENTRY_SUFFIX
 
 
 class Damage(StrEnum):
@@ -64,9 +65,8 @@ class FileIdentity:
 class ScannedEntry:
     """One file below ``entries/`` as a scan sees it; ``head`` is None where ``damage`` says why."""
 
-    path: Path
-    key: CacheKey
-    """From the path."""
+    folder: Path
+    name: str
     identity: FileIdentity
     allocated_bytes: int
     last_used_ns: int
@@ -75,6 +75,16 @@ class ScannedEntry:
     damage_detail: str = ""
     unread: bool = False
     """Whether a failing disk, server or limit hid it: nothing can be said of it, and it is left alone."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies; put together when it is asked for, as of a hundred thousand few are."""
+        return self.folder / self.name
+
+    @property
+    def key(self) -> CacheKey:
+        """Whose entry it is by its name."""
+        return CacheKey(self.name.removesuffix(ENTRY_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
 
 def _head(fd: int, size: int, folder: Folder, name: str) -> EntryHead:
     header, head = read_head(fd, size)
-    if not layout.fits(folder.path.name, name) or layout.entry_name(header.key) != name:
+    if layout.entry_name(header.key) != name or name[:2] != folder.path.name:
         raise misplaced(header)
     return head
 
@@ -172,12 +172,12 @@ def _entry(
 ) -> ScannedEntry:
     head, damage = (result, None) if isinstance(result, EntryHead) else (None, result)
     return ScannedEntry(
-        path=folder.path / name,
-        key=CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)),
-        identity=identity_of(status),
-        allocated_bytes=allocated(status),
-        last_used_ns=status.st_mtime_ns,
-        head=head,
-        damage=damage.damage if damage else None,
-        damage_detail=damage.detail if damage else "",
+        folder.path,
+        name,
+        identity_of(status),
+        allocated(status),
+        status.st_mtime_ns,
+        head,
+        damage.damage if damage else None,
+        damage.detail if damage else "",
     )

@@ -5,8 +5,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.large_cache import make_cache
 from tests.benchmarks.measure import Comparison, Effort, Side, compare, process
@@ -72,7 +73,7 @@ class _Scale:
     def _command(self, *arguments: str) -> list[str | Path]:
         return [sys.executable, "-m", "gpucache", *arguments, "--cache", "gpucache"]
 
-    def _environment(self, root: Path) -> Mapping[str, str]:
+    def _environment(self, root: Path) -> dict[str, Any]:
         return {"GPUCACHE_DIR": str(root), "HOME": str(self._place / "home"), "COLUMNS": "80"}
 
     def _link(self) -> None:

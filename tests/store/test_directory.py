@@ -182,7 +182,7 @@ def test_nothing_outside_the_root_is_removed(
     outside = tmp_path / "outside.gpc"
     entry_path(make_entry()).rename(outside)
     for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
-        assert store.remove(replace(scanned, path=path), "old") is not None
+        assert store.remove(replace(scanned, folder=path.parent, name=path.name), "old") is not None
     assert outside.exists()
 
 
