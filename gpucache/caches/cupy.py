@@ -40,7 +40,7 @@ class Cupy(BinaryFormat):
         off={"CUPY_CACHE_IN_MEMORY": ("1",)},
     )
     layout = Layout(
-        r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)(?:\.cu)?",
+        [r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)", r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)\.cu"],
         left=[Left("tmp[a-z0-9_]{8}", HOUR_NS)],  # as tempfile names files
         own=[r"jitify.*\.(?:json|pickle)", "cupy_callback_.+"],
     )

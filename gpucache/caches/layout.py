@@ -115,7 +115,8 @@ class Layout:
 
     entries: str | Sequence[str]
     """Patterns of the files of entries, or of the folder that an entry is where it ends in a slash. The
-    groups of a pattern are the key. Files of one folder with one key are one entry."""
+    groups of a pattern are the key. Files of one folder with one key are one entry, whose first file is the
+    one that fits the first of the patterns."""
     left: Sequence[Left] = ()
     own: Sequence[str] = ()
     """Patterns of what else the owner keeps: locks, marks, totals, and folders with a slash behind. Such are
@@ -173,7 +174,8 @@ class Layout:
 
     @cached_property
     def _entry_ways(self) -> "list[_Way]":
-        return list(map(_compiled, (self.entries,) if isinstance(self.entries, str) else self.entries))
+        patterns = (self.entries,) if isinstance(self.entries, str) else self.entries
+        return [_compiled(pattern, rank=rank) for rank, pattern in enumerate(patterns)]
 
     @cached_property
     def _ways(self) -> "list[_Way]":
@@ -190,12 +192,12 @@ class Layout:
         """Everything below an open folder: the entries, or with no ``prefix`` all that is none."""
         if prefix is None:
             yield Node(Role.FOLDER, parts, folder.status())
-        entries: dict[str, list[str]] = {}
+        entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
         for found in folder.entries():
             role, on = self._sort(found, steps, len(parts), prefix or "")
             if role is Role.ENTRY:
-                entries.setdefault(self._key(on[0]), []).append(found.name)
+                entries.setdefault(self._key(on[0]), []).append((on[0][0].rank, found.name))
             elif role is Role.FOLDER:
                 folders.append((found.name, on))
             elif prefix is None and role is not Role.OWN:
@@ -336,6 +338,7 @@ class _Way:
     folder: bool
     left: Left | None = None
     own: bool = False
+    rank: int = 0
 
     @property
     def entry(self) -> bool:
@@ -346,9 +349,9 @@ _Step = tuple[_Way, tuple[str, ...]]
 """A pattern that fits so far, and what its groups took."""
 
 
-def _compiled(pattern: str, *, left: Left | None = None, own: bool = False) -> _Way:
+def _compiled(pattern: str, *, left: Left | None = None, own: bool = False, rank: int = 0) -> _Way:
     parts = tuple(re.compile(part, re.DOTALL) for part in pattern.removesuffix("/").split("/"))
-    return _Way(parts, pattern.endswith("/"), left, own)
+    return _Way(parts, pattern.endswith("/"), left, own, rank)
 
 
 def _near(digits: str, prefix: str) -> bool:
@@ -362,9 +365,11 @@ def _node(
         yield Node(role, parts, folder.lstat(parts[-1]), left, error)
 
 
-def _files(folder: Folder, root: Path, parts: tuple[str, ...], key: str, names: list[str]) -> Iterator[Files]:
+def _files(
+    folder: Folder, root: Path, parts: tuple[str, ...], key: str, names: list[tuple[int, str]]
+) -> Iterator[Files]:
     seen = {}
-    for name in sorted(names):
+    for _, name in sorted(names):
         with suppress(FileNotFoundError):
             seen[name] = folder.lstat(name)
     if seen:

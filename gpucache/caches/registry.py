@@ -29,6 +29,7 @@ SYSTEMS = {
     "cuda.core": "gpucache.caches.cuda_core",
     "cuda": "gpucache.caches.cuda_driver",
     "cupy": "gpucache.caches.cupy",
+    "jax": "gpucache.caches.jax",
 }
 """Modules by the name of their system; each has a ``SYSTEM``."""
 NAMES = (OWN, *SYSTEMS)

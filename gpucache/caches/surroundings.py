@@ -37,8 +37,6 @@ class Plain:
     """Below the home folder, or below the cache folder where it begins with ``~cache``; empty for none."""
     below: str = ""
     """The part of the folder that holds entries."""
-    turn_on: tuple[tuple[str, str], ...] = ()
-    """What else makes its programs keep all they compile, where the variable is not set."""
     rewritten: str = ""
     """A pattern of the files that a hit rewrites, which are no entries."""
 
@@ -56,16 +54,6 @@ PLAIN = (
     Plain("numba", "NUMBA_CACHE_DIR", ""),
     Plain("warp", "WARP_CACHE_PATH", "~cache/warp"),
     Plain("taichi", "TI_OFFLINE_CACHE_FILE_PATH", "~cache/taichi/ticache"),
-    Plain(
-        "jax",
-        "JAX_COMPILATION_CACHE_DIR",
-        "",
-        turn_on=(
-            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
-            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
-        ),
-        rewritten="*-atime",
-    ),
 )
 DRIVERS = frozenset({"pocl", "cuda", "intel-neo", "mesa", "amd-comgr"})
 """The caches that drivers keep below every program."""
@@ -108,15 +96,17 @@ class KnownCaches:
         shared = [OTHERS]
         groups = []
         for system in self._systems():
-            found = system.isolation(folder).environment
+            isolation = system.isolation(folder)
+            found = isolation.environment
             own = tuple(pair for pair in found if pair[0] != XDG)
+            if isolation.turn_on and not system.locations(self.environ):
+                own = (*own, *isolation.turn_on)
             if own:
                 groups.append(Group((system.name,), own))
             elif found:
                 shared.append(system.name)
         for plain in PLAIN:
-            turn_on = () if self.environ.get(plain.variable) else plain.turn_on
-            groups.append(Group((plain.name,), ((plain.variable, str(folder / plain.name)), *turn_on)))
+            groups.append(Group((plain.name,), ((plain.variable, str(folder / plain.name)),)))
         for group in (Group(tuple(shared), ((XDG, str(folder / "xdg")),)), *groups):
             if self.only is None or self.only & set(group.caches):
                 yield group

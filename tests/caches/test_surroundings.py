@@ -9,6 +9,8 @@ from gpucache.caches.registry import SYSTEMS
 from gpucache.caches.surroundings import PLAIN, KnownCaches, plain_places
 from gpucache.outcomes import Snapshot
 from gpucache.outcomes.growth import growth
+from tests.caches.jax.build import key as jax_key
+from tests.caches.jax.build import put as put_jax
 from tests.caches.sycl.build import put
 
 
@@ -106,10 +108,12 @@ def test_a_database_that_is_only_opened_is_no_entry(tmp_path: Path) -> None:
 
 def test_what_a_hit_rewrites_is_no_entry(tmp_path: Path) -> None:
     """JAX notes beside each entry when it was last used."""
-    for name in ("jit_f-1-cache", "jit_f-1-atime"):
-        (tmp_path / name).write_bytes(b"\0")
-    held = snapshot({"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}, private=False)
-    assert list(held["jax"]) == ["jit_f-1-cache"]
+    environment = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+    put_jax(tmp_path, used_ns=10**18)
+    before = snapshot(environment, private=False)
+    assert list(before["jax"]) == [f"jit_f {jax_key(0)}"]
+    put_jax(tmp_path, used_ns=2 * 10**18, only_use=True)
+    assert growth(before, snapshot(environment, private=False)) == ()
 
 
 def test_mesas_index_is_no_entry(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
+from tests.caches.jax import build as jax
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
@@ -203,5 +204,6 @@ EXAMPLES: Mapping[str, Example] = {
         lambda place, number: cuda_core.place(place, b"%d" % number, cuda_core.PTX), lambda _: cuda_core.PTX
     ),
     "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
+    "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

@@ -37,6 +37,7 @@ _WANTED: dict[str, Wanted] = {
     "pocl": {"kernel": (b"k",)},
     "cuda.core": {"key": (b"abcd",)},
     "cupy": {"key": (b"abcd",)},
+    "jax": {"key": (b"abcd",)},
 }
 _UNREAD = ("may not be", "cannot be looked at", "cannot be read", "cannot be opened")
 Checks = list[tuple[Checked, CacheEntry | None]]

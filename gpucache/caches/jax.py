@@ -1,0 +1,194 @@
+"""JAX's persistent compilation cache: a file for each executable that XLA compiled, off until it has a place.
+
+Source: JAX 0.10, ``jax/_src/lru_cache.py``, ``compilation_cache.py`` and ``cache_key.py``. ``<module>-<64
+hex>-cache`` is zstd, or zlib where Python has no zstd, of the seconds that compiling took as u32, big-endian,
+and the executable, which JAX hands to XLA: it is never loaded here. The digits are a SHA-256 of the program
+and all that compiles it, stored nowhere. Where JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache ``-atime``
+beside it has the nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is held (flock) around
+every read and write. Files are written in place, and what is there is never written again. XLA keeps what
+it tuned in a folder of its own there.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from gpucache.caches.files import open_folder
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import SECOND_NS, HeldError, Look, UnjudgedError
+from gpucache.caches.layout import Files, Layout
+from gpucache.caches.places import Place, Var
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.payload.compressed import ZLIB, ZSTD, check, unpack
+from gpucache.payload.reading import BrokenError, CutError
+from gpucache.units import format_size
+
+_VARIABLE, _SWITCH = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
+_MAX_SIZE = "JAX_COMPILATION_CACHE_MAX_SIZE"
+_LOCK = ".lockfile"
+_OFF = ("n", "no", "f", "false", "off", "0")
+_ON = ("y", "yes", "t", "true", "on", "1")
+_LARGEST_BYTES = 1 << 30
+"""The largest file that is read, and the most that is taken out of one."""
+_ATTEMPTS = 200
+_YOUNG_NS = 60 * SECOND_NS
+_BEGINNING_BYTES = 4096
+_STAYS = "JAX warns and compiles it again at every run, and never replaces it"
+
+
+class Jax(FilesFormat):
+    """What ``jax.jit`` leaves on every platform."""
+
+    name = "jax"
+    title = "JAX compilation cache"
+    owner = "JAX"
+    place = Place(
+        (Var(_VARIABLE),),
+        move=f"set {_VARIABLE}",
+        nowhere=f"JAX keeps no executables on disk until {_VARIABLE} names a folder; set it",
+        off={_SWITCH: _OFF, _MAX_SIZE: ("0",)},
+        turn_on=(
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+    )
+    layout = Layout(
+        [".+-([0-9a-f]{64})-cache", ".+-([0-9a-f]{64})-atime"],
+        own=[r"\.lockfile", "xla_gpu_per_fusion_autotune_cache_dir/", "xla_gpu_kernel_cache_file"],
+    )
+    wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}
+    tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
+    opaque = (
+        "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
+        "JAX_DEBUG_LOG_MODULES=jax._src.cache_key logs a hash of each input, so that two runs can be compared"
+    )
+    absent = (
+        "no entry has this key: it was never compiled here, or in less than "
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS (1 s unless it is set), or was evicted, of which JAX "
+        "keeps no record"
+    )
+    served = "JAX would serve it"
+    shows = "a compressed executable"
+    mends = FilesFormat.mends | {FindingKind.LEFTOVER}
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which JAX evicts; none unless it is set."""
+        text = environ.get(_MAX_SIZE, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """Values with which JAX cannot be imported."""
+        switch, size = environ.get(_SWITCH, "yes"), environ.get(_MAX_SIZE, "0")
+        if switch.lower() not in (*_OFF, *_ON):
+            yield f"{_SWITCH}={switch} is neither true nor false, so JAX cannot be imported; unset it"
+        if not (size.isascii() and size.removeprefix("-").isdecimal()):
+            yield f"{_MAX_SIZE}={size} is no number of bytes, so JAX cannot be imported; unset it"
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folder that is named, but for one in a cloud's store (``gs://``), which is no folder here."""
+        return iter(()) if "://" in environ.get(_VARIABLE, "") else super().locations(environ)
+
+    def bars(self, item: Files) -> Problem | None:
+        """That there is the time of the last use alone, or no file in the place of one."""
+        if not item.names[0].endswith("-cache"):
+            return Problem(FindingKind.LEFTOVER, "it is the last use of an executable that is gone")
+        return super().bars(item)
+
+    def look(self, item: Files) -> Look:
+        """The module's name, and how it is packed."""
+        name, status = next(iter(item.seen.items()))
+        start = item.part(name, 0, len(ZSTD))
+        packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
+        problem = None if packed else Problem(FindingKind.CORRUPT, f"it is neither zstd nor zlib; {_STAYS}")
+        uses = [int.from_bytes(item.part(beside, 0, 8), "little") for beside in item.names[1:]]
+        return Look(
+            program=name.rpartition("-")[0].rpartition("-")[0],
+            kind="xla-executable" if packed else "",
+            fields=(("packed by", packed),) if packed else (),
+            problem=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
+            used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
+            shows=bool(packed) or not start,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Whether what was packed is whole, with its checksum where it has one."""
+        name, status = next(iter(item.seen.items()))
+        try:
+            if not status.st_size:
+                raise CutError("it is empty")
+            if status.st_size <= _LARGEST_BYTES:
+                check(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES)
+        except CutError as error:
+            if 0 <= self.now_ns() - status.st_mtime_ns < _YOUNG_NS:
+                raise UnjudgedError(f"{error}, as JAX is writing it; check again in a minute") from error
+            yield Problem(FindingKind.TRUNCATED, f"{error}; {_STAYS}")
+        except BrokenError as error:
+            yield Problem(FindingKind.CORRUPT, f"{error}; {_STAYS}")
+        if len(item.seen) == 1 and os.path.lexists(self.root / _LOCK):
+            yield Problem(
+                FindingKind.ORPHAN,
+                f"it has no -atime beside it, so with {_MAX_SIZE} JAX writes no new entry "
+                "(FileNotFoundError) until a program has used this one",
+                f"remove it, or unset {_MAX_SIZE}",
+            )
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """That a large one is not read."""
+        if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
+            yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """How long its compiling took; what the executable is, is not looked into."""
+        seconds = unpack(item.part(item.names[0], 0, _BEGINNING_BYTES), 4)
+        fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
+        unstored = KeyField("inputs of the key", "not stored by JAX")
+        compile_ns = int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None
+        return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), compile_ns)
+
+    def payload(self, item: Files) -> bytes:
+        """The serialized executable, as JAX hands it to XLA."""
+        return unpack(item.read(item.names[0], _LARGEST_BYTES), _LARGEST_BYTES)[4:]
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The executable first: one without an -atime stops JAX from writing others."""
+        return sorted(names, key=lambda name: not name.endswith("-cache"))
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """JAX's lock, where it ever evicted, for as long as it waits itself at most: ten seconds."""
+        try:
+            with open_folder(item.root) as folder:
+                fd = folder.open_file(_LOCK)
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            _take(fd)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _take(fd: int) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return
+    raise HeldError("JAX's lock is held; try again once the program that holds it is done")
+
+
+SYSTEM = ForeignSystem(Jax)

@@ -1,0 +1,79 @@
+"""What was packed by zlib (RFC 1950) or into a frame of zstd (RFC 8878): whether it is whole, and what it is.
+
+A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame say how long they
+are, so a cut is noticed without unpacking any; that needs the package ``zstandard``. Whatever the data say,
+no more is taken out of them than the caller allows.
+"""
+
+import zlib
+from importlib import import_module
+
+from gpucache.payload.reading import BrokenError, CutError
+
+ZSTD, ZLIB = b"\x28\xb5\x2f\xfd", b"\x78"
+_PIECE_BYTES = 1 << 20
+
+
+def check(data: bytes, most_bytes: int) -> None:
+    """Raise CutError for data that end too early, BrokenError for damaged ones or neither zlib nor zstd."""
+    if data.startswith(ZSTD):
+        _check_frame(data)
+    elif data.startswith(ZLIB):
+        _check_stream(data, most_bytes)
+    else:
+        raise BrokenError("it is neither zstd nor zlib")
+
+
+def unpack(data: bytes, most_bytes: int) -> bytes:
+    """At most so many bytes of what was packed, from its beginning; raises BrokenError for damaged data, and
+    for zstd where this Python does not read it."""
+    if data.startswith(ZLIB):
+        try:
+            return zlib.decompressobj().decompress(data, most_bytes)
+        except zlib.error as error:
+            raise BrokenError(f"its zlib data are damaged ({error})") from error
+    try:
+        zstandard = import_module("zstandard")
+    except ImportError:
+        raise BrokenError(
+            "it is packed with zstd, which this Python does not read; install zstandard"
+        ) from None
+    try:
+        found: bytes = zstandard.ZstdDecompressor().stream_reader(data).read(most_bytes)
+    except zstandard.ZstdError as error:
+        raise BrokenError(f"its zstd data are damaged ({error})") from error
+    return found
+
+
+def _check_stream(data: bytes, most_bytes: int) -> None:
+    stream, size = zlib.decompressobj(), 0
+    try:
+        while data and not stream.eof and size < most_bytes:
+            size += len(stream.decompress(data, _PIECE_BYTES))
+            data = stream.unconsumed_tail
+    except zlib.error as error:
+        raise BrokenError(f"its zlib data are damaged ({error})") from error
+    if not stream.eof and size < most_bytes:
+        raise CutError("its zlib data are cut off")
+    if stream.unused_data:
+        raise BrokenError(f"{len(stream.unused_data)} bytes lie behind its zlib data")
+
+
+def _check_frame(data: bytes) -> None:
+    descriptor = data[4] if len(data) > 4 else 0
+    single = descriptor >> 5 & 1
+    at = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]
+    last = False
+    while not last:
+        if at + 3 > len(data):
+            raise CutError("its zstd data are cut off")
+        header = int.from_bytes(data[at : at + 3], "little")
+        last, kind = bool(header & 1), header >> 1 & 3
+        if kind == 3:
+            raise BrokenError(f"its zstd data have no such block as at byte {at}")
+        at += 3 + (1 if kind == 1 else header >> 3)
+    at += 4 * (descriptor >> 2 & 1)  # the checksum
+    if at > len(data):
+        raise CutError("its zstd data are cut off")
+    if at < len(data):
+        raise BrokenError(f"{len(data) - at} bytes lie behind its zstd data")

@@ -1,0 +1,202 @@
+"""Files laid by the rules of JAX's compilation cache, and what is told of those that break them."""
+
+import fcntl
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches import jax
+from gpucache.caches.interface import Cache
+from gpucache.caches.jax import SYSTEM
+from gpucache.errors import FormatError
+from gpucache.outcomes import CacheEntry, FindingKind, Location, Served, Verdict
+from tests.caches.cuda_core.build import kinds
+from tests.caches.jax.build import EXECUTABLE, framed, key, packed, put
+
+_NOW = 2 * 10**18
+_STAYS = "never replaces it"
+
+
+def _opened(root: Path) -> Cache:
+    return SYSTEM.open(Location("jax", str(root), "--cache", enabled=True), lambda: _NOW)
+
+
+def _only(root: Path) -> tuple[Cache, CacheEntry]:
+    cache = _opened(root)
+    (entry,) = cache.scan()
+    return cache, entry
+
+
+def test_an_entry_says_its_module_and_how_long_it_took_to_compile(tmp_path: Path) -> None:
+    """The executable is given out without that, and is not looked into."""
+    put(tmp_path, module="jit__lambda-1")
+    cache, entry = _only(tmp_path)
+    assert (entry.key, entry.program, entry.artifact_kind) == (key(0), "jit__lambda-1", "xla-executable")
+    assert dict(entry.fields) == {"packed by": "zlib"} and cache.report(entry).compile_ns == 3 * 10**9
+    assert not cache.check(entry).findings and cache.extract(entry) == EXECUTABLE
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_zstd_frame_is_checked_without_unpacking_it(checksum: bool, tmp_path: Path) -> None:
+    """By the lengths of its blocks: whatever is cut off is seen."""
+    whole = framed(checksum=checksum)
+    put(tmp_path, data=whole)
+    cache, entry = _only(tmp_path)
+    assert not cache.check(entry).findings and dict(entry.fields)["packed by"] == "zstd"
+    for cut in (*range(5, 40), len(whole) - 1):
+        os.utime(put(tmp_path, data=whole[:cut]), (1, 1))
+        cache, entry = _only(tmp_path)
+        assert kinds(cache.check(entry)) == [FindingKind.TRUNCATED], cut
+    os.utime(put(tmp_path, data=whole + b"x"), (1, 1))
+    cache, entry = _only(tmp_path)
+    assert kinds(cache.check(entry)) == [FindingKind.CORRUPT]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", FindingKind.TRUNCATED),
+        (packed()[:-1], FindingKind.TRUNCATED),
+        (packed()[:20], FindingKind.TRUNCATED),
+        (packed()[:-1] + b"!", FindingKind.CORRUPT),
+        (packed() + b"!", FindingKind.CORRUPT),
+        (b"garbage", FindingKind.CORRUPT),
+    ],
+)
+def test_what_is_wrong_stays_wrong_until_it_is_removed(
+    data: bytes, kind: FindingKind, tmp_path: Path
+) -> None:
+    """JAX does not write what is there, so that a repair removes it."""
+    put(tmp_path, 1)
+    path = put(tmp_path, 0, data)
+    os.utime(path, (1, 1))
+    cache = _opened(tmp_path)
+    (entry,) = cache.find(key(0))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and _STAYS in checked.findings[0].detail
+    with pytest.raises(FormatError):
+        cache.extract(entry)
+    assert cache.repair(checked, entry).findings[0].repaired and not path.exists()
+
+
+def test_what_is_being_written_is_not_judged(tmp_path: Path) -> None:
+    """JAX writes in place; a minute later it is cut off."""
+    path = put(tmp_path, data=packed()[:50])
+    for age_s, counts in ((59, False), (61, True)):
+        os.utime(path, ns=(_NOW, _NOW - age_s * 10**9))
+        cache, entry = _only(tmp_path)
+        assert cache.check(entry).counts is counts
+
+
+def test_the_last_use_is_what_jax_notes(tmp_path: Path) -> None:
+    """Both files are one entry, and go together."""
+    put(tmp_path, used_ns=1234567890)
+    cache, entry = _only(tmp_path)
+    assert entry.last_used_ns == 1234567890 and not cache.check(entry).findings
+    assert cache.remove(entry, "--all") is None
+    assert [path.name for path in tmp_path.iterdir()] == [".lockfile"]
+
+
+def test_an_entry_without_its_last_use_stops_the_writing_of_others(tmp_path: Path) -> None:
+    """Where JAX evicts, as its lock shows; it is sound itself, so that no repair removes it."""
+    put(tmp_path, 0)
+    cache, entry = _only(tmp_path)
+    assert not cache.check(entry).findings
+    put(tmp_path, 1, used_ns=5)
+    (entry,) = cache.find(key(0))
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.ORPHAN] and "FileNotFoundError" in checked.findings[0].detail
+    assert not cache.repair(checked, entry).findings[0].repaired
+
+
+def test_a_last_use_without_its_entry_is_left_over(tmp_path: Path) -> None:
+    """And is removed by a repair."""
+    put(tmp_path, 0)
+    put(tmp_path, 1, used_ns=5, only_use=True)
+    cache = _opened(tmp_path)
+    (entry,) = cache.find(key(1))
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.LEFTOVER]
+    assert cache.repair(checked, entry).findings[0].repaired and not cache.find(key(1))
+
+
+def test_nothing_is_removed_while_a_program_holds_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAX counts what is there before it evicts, and dies of a file that is gone."""
+    monkeypatch.setattr(jax, "_ATTEMPTS", 1)
+    put(tmp_path, used_ns=5)
+    cache, entry = _only(tmp_path)
+    with (tmp_path / ".lockfile").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        kept = cache.remove(entry, "--all")
+        assert kept is not None and "JAX's lock is held" in kept.reason
+    assert cache.remove(entry, "--all") is None
+
+
+def test_what_xla_tuned_is_no_stranger(tmp_path: Path) -> None:
+    """It lies in a folder of its own there."""
+    put(tmp_path)
+    (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir").mkdir()
+    (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir" / "x.textproto").touch()
+    assert not list(_opened(tmp_path).leftovers())
+
+
+def test_a_key_is_answered_by_its_digits(tmp_path: Path) -> None:
+    """A damaged entry is no hit."""
+    put(tmp_path, 0)
+    os.utime(put(tmp_path, 1, packed()[:-1]), (1, 1))
+    cache = _opened(tmp_path)
+    verdicts = [one.verdict for one in cache.explain({"key": tuple(key(n).encode() for n in range(3))})]
+    assert verdicts == [Served.HIT, Verdict.CORRUPT, Verdict.NEVER_BUILT]
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": "/home/a"}, {"JAX_COMPILATION_CACHE_DIR": "gs://bucket/x"}])
+def test_without_a_folder_there_is_no_cache(environ: dict[str, str]) -> None:
+    """JAX has no default place; one in a cloud is not looked at."""
+    assert not SYSTEM.locations(environ)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "enabled", "words"),
+    [
+        ("JAX_ENABLE_COMPILATION_CACHE", "False", False, "turns the cache off"),
+        ("JAX_ENABLE_COMPILATION_CACHE", "yes", True, ""),
+        ("JAX_ENABLE_COMPILATION_CACHE", "", True, "cannot be imported"),
+        ("JAX_COMPILATION_CACHE_MAX_SIZE", "0", False, "turns the cache off"),
+        ("JAX_COMPILATION_CACHE_MAX_SIZE", "-1", True, ""),
+        ("JAX_COMPILATION_CACHE_MAX_SIZE", "1e9", True, "cannot be imported"),
+    ],
+)
+def test_the_variables_of_the_cache(variable: str, value: str, enabled: bool, words: str) -> None:
+    """What turns it off, and with what JAX cannot be imported."""
+    (location,) = SYSTEM.locations({"JAX_COMPILATION_CACHE_DIR": "/scratch/jax", variable: value})
+    told = [one for one in location.problems if variable in one]
+    assert location.enabled is enabled and bool(told) is bool(words) and all(words in one for one in told)
+
+
+def test_the_limit_is_told() -> None:
+    """JAX evicts by itself above it."""
+    environ = {"JAX_COMPILATION_CACHE_DIR": "/scratch/jax", "JAX_COMPILATION_CACHE_MAX_SIZE": "1000"}
+    (location,) = SYSTEM.locations(environ)
+    assert location.limit_bytes == 1000
+
+
+@given(
+    st.binary(max_size=80)
+    | st.sampled_from((packed(), framed())).flatmap(
+        lambda whole: st.integers(0, len(whole)).map(lambda cut: whole[:cut])
+    )
+)
+def test_whatever_a_file_holds_raises_nothing(data: bytes) -> None:
+    """It is sound or has one finding, and is given out or refused."""
+    with TemporaryDirectory() as folder:
+        os.utime(put(Path(folder), data=data), (1, 1))
+        cache, entry = _only(Path(folder))
+        if cache.check(entry).findings:
+            with pytest.raises(FormatError):
+                cache.extract(entry)
