@@ -280,18 +280,19 @@ def plan(
     return plan_warm(specs, devices, targets, backends())
 
 
-def _bounds(items: "list[WarmItem]", jobs: int | None, timeout: float) -> "Bounds":
+def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
+    """What workers may take that have so many items to build."""
     from gpucache.engine.pool import Bounds
     from gpucache.engine.shares import memory_share, worker_count
 
-    workers = worker_count(len(items)) if jobs is None else jobs
+    workers = worker_count(items) if jobs is None else jobs
     return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))
 
 
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers
-    from gpucache.engine.warm.plan import Named
-    from gpucache.engine.warm.run import Progress, count, interrupted, run_warm, settled
+    from gpucache.engine.warm.plan import Named, Progress
+    from gpucache.engine.warm.run import count, interrupted, run_warm, settled
     from gpucache.engine.warm.work import build_job
     from gpucache.host.interrupts import disarm
     from gpucache.render.progress import display
@@ -313,7 +314,8 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
             layers,
             environment,
             partial(build_job, opened),
-            _bounds(items, how.jobs, how.timeout),
+            partial(_bounds, how.jobs, how.timeout),
+            how.timeout,
             check=how.check,
             retry_poisoned=how.retry,
             progress=progress,

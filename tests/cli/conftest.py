@@ -223,7 +223,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Iterator[Any]:
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr("gpucache.engine.warm.run.run_isolated", refuse)
+    monkeypatch.setattr("gpucache.engine.warm.rounds.run_isolated", refuse)
 
 
 def entry_files(root: Path) -> list[Path]:

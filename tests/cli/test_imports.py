@@ -48,7 +48,7 @@ FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "verify --strict --repair": GPU_STACK,
     "evict --dry-run --max-size 1G": GPU_STACK,
     "evict --dry-run --stale": GPU_STACK,
-    "warm --check {sources}/twice.cu --target cuda:sm_90": GPU_STACK,
+    "warm --check {sources}/twice.cu --target cuda:sm_90": (*GPU_STACK, "pebble", "multiprocessing"),
     "devices": GPU_STACK,
 }
 COMPLETED = ("gpucache ", "gpucache warm --target ", "gpucache inspect tw", "gpucache evict --program ")

@@ -34,7 +34,7 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
         seen.append(given)
         return run_isolated(function, items, given, running)
 
-    monkeypatch.setattr("gpucache.engine.warm.run.run_isolated", record)
+    monkeypatch.setattr("gpucache.engine.warm.rounds.run_isolated", record)
     return seen
 
 

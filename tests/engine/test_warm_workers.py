@@ -13,8 +13,8 @@ import pytest
 
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.pool import Bounds
-from gpucache.engine.warm.plan import Job, WarmItem, plan_warm
-from gpucache.engine.warm.run import Build, Progress, run_warm
+from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
+from gpucache.engine.warm.run import run_warm
 from gpucache.engine.warm.work import build_job
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
@@ -70,7 +70,17 @@ class Warming:
         real = partial(build_job, partial(open_layers, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         layers = open_layers(self._settings)
-        run = run_warm(items, backends(), layers, {}, build, Bounds(jobs=2), progress=self._watch, **options)
+        run = run_warm(
+            items,
+            backends(),
+            layers,
+            {},
+            build,
+            lambda _: Bounds(jobs=2),
+            300.0,
+            progress=self._watch,
+            **options,
+        )
         return {outcome.program: outcome for outcome in run}
 
     def _watch(self, now: Progress) -> None:

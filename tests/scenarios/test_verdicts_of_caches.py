@@ -158,7 +158,7 @@ def _poisoned(parts: Any) -> Any:
     def build(job: object) -> Any:
         raise AssertionError("a poisoned program was built")
 
-    (outcome,) = run_warm([item], backends(), parts.layers(), {}, build, Bounds(1, 1.0, None))
+    (outcome,) = run_warm([item], backends(), parts.layers(), {}, build, lambda _: Bounds(1, 1.0, None), 1.0)
     told = parts.asked(version="2.0")
     assert (outcome.verdict, outcome.reason) == (told.verdict, told.detail)
     return told

@@ -1,14 +1,19 @@
-"""What is to be built: every program for every target and variant, or what programs missed. Pure."""
+"""What is to be built: every program for every target and variant, or what programs missed. Pure.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Owns the items of a run, and the plain values that it is spoken of with.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
+from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.manifest import ProgramSpec
 from gpucache.model import BuildRequest, Device, Toolchain
+from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import MissedRequest
 
 Backends = Mapping[str, Backend]
@@ -32,6 +37,30 @@ class WarmItem:
         """What tells it from the others."""
         return self.program, self.target, self.variant
 
+    def outcome(
+        self,
+        result: WarmResult,
+        *,
+        reason: str = "",
+        prepared: Prepared | None = None,
+        log: str = "",
+        verdict: Verdict | None = None,
+    ) -> WarmOutcome:
+        """What became of it; with ``prepared`` under its key."""
+        key = str(prepared.key) if prepared is not None else None
+        return WarmOutcome(
+            self.program, self.target, result, self.variant, key, reason=reason, log=log, verdict=verdict
+        )
+
+    def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:
+        """It was there."""
+        return replace(
+            self.outcome(WarmResult.HIT),
+            key=str(hit.key),
+            compile_ns=hit.head.compile_ns,
+            lacks_kernels=lacks_kernels(prepared, hit.payload),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -40,6 +69,19 @@ class Job:
     request: BuildRequest
     toolchain: Toolchain
     wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands: for a live display."""
+
+    done: int
+    total: int
+    running: tuple[Named, ...]
+
+
+Build = Callable[[Job], Hit | Built]
+"""What a worker does with a job."""
 
 
 def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:

@@ -1,0 +1,128 @@
+"""Building in workers what ``warm`` did not find: what a worker died of is tried once more, then given up.
+
+Owns what becomes of an answer, and the poison list. Must not know what a worker does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import time_ns
+
+from gpucache.engine.layers import Layers
+from gpucache.engine.lookup import LOG_LIMIT
+from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.prepare import Prepared, lacks_kernels
+from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
+from gpucache.errors import CompileError, GpucacheError
+from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
+from gpucache.store.interface import Event
+
+
+def in_workers(
+    pending: Sequence[tuple[WarmItem, Prepared]],
+    layers: Layers,
+    build: Build,
+    bounds: Bounds,
+    progress: Callable[[Progress], None],
+) -> Iterator[WarmOutcome]:
+    """The outcome of each item as its worker ends."""
+    tally = _Tally(len(pending), progress)
+    again: list[tuple[WarmItem, Prepared]] = []
+    for item, prepared, answer in _round(pending, build, bounds, tally):
+        if isinstance(answer, Died):
+            again.append((item, prepared))
+        else:
+            tally.done += 1
+            yield _answered(item, prepared, layers, answer)
+    for item, prepared, answer in _round(again, build, bounds, tally):
+        tally.done += 1
+        yield _answered(item, prepared, layers, answer)
+
+
+class _Tally:
+    """How far a run is, told to whoever watches."""
+
+    def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
+        self.done, self._total, self._progress = 0, total, progress
+
+    def running(self, now: "Sequence[_Numbered]") -> None:
+        """Tell what is being compiled."""
+        self._progress(Progress(self.done, self._total, tuple(numbered.name for numbered in now)))
+
+
+def _round(
+    pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
+) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
+    bounds = replace(bounds, watched=True, queued=True)
+    # A compiler that builds late is told the local sizes through a variable that PoCL reads once in a
+    # process, so each of its programs gets a process of its own.
+    for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
+        some = [pair for pair in pending if pair[1].compilation.late is late]
+        jobs = [_Numbered(index, item.name, _job(item, own)) for index, (item, _) in enumerate(some)]
+        if jobs:
+            for numbered, answer in run_isolated(_Call(build), jobs, own, tally.running):
+                yield *some[numbered.index], answer
+
+
+def _job(item: WarmItem, bounds: Bounds) -> Job:
+    if item.request is None or item.toolchain is None:
+        raise ValueError("an item that is skipped has no job")
+    # Half of the time may go by waiting for whoever builds the same, half is for building it here.
+    return Job(item.request, item.toolchain, bounds.timeout_s / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    index: int
+    name: Named
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The build function over numbered jobs, picklable."""
+
+    build: Build
+
+    def __call__(self, numbered: _Numbered) -> Hit | Built:
+        return self.build(numbered.job)
+
+
+def _answered(
+    item: WarmItem, prepared: Prepared, layers: Layers, answer: Done[Hit | Built] | Failed | Died
+) -> WarmOutcome:
+    if isinstance(answer, Died):
+        retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
+        reason = (
+            f"{answer.reason}, twice; it is left out for a week, until its key changes, or {retry} is given"
+        )
+        _record_poison(layers, prepared, answer)
+        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
+    if isinstance(answer, Failed):
+        error = answer.error
+        log = error.log[:LOG_LIMIT] if isinstance(error, CompileError) else ""
+        reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
+        reason = error.message if isinstance(error, GpucacheError) else reason
+        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, log=log)
+    if isinstance(answer.value, Hit):
+        return item.hit(prepared, answer.value)
+    built = answer.value
+    if built.key is None:
+        uncacheable = built.miss.verdict is Verdict.UNCACHEABLE
+        reason = built.note if uncacheable else f"it compiled, but {built.note}"
+        verdict = built.miss.verdict if uncacheable else None
+        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
+    return replace(
+        item.outcome(WarmResult.BUILT, verdict=built.miss.verdict),
+        key=str(built.key),
+        compile_ns=built.artifact.compile_ns,
+        reason=built.miss.detail if built.miss.verdict is not Verdict.NEVER_BUILT else "",
+        log=built.artifact.build_log[:LOG_LIMIT],
+        lacks_kernels=lacks_kernels(prepared, built.artifact.payload),
+    )
+
+
+def _record_poison(layers: Layers, prepared: Prepared, death: Died) -> None:
+    if layers.target is not None:
+        where = (str(prepared.key), str(prepared.request.target))
+        event = Event(time_ns(), "poisoned", *where, why=death.reason, limit_s=death.limit_s)
+        layers.target.record(prepared.request.program.name, event)
