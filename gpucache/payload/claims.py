@@ -21,6 +21,7 @@ _VENDORS = {
     PayloadKind.INTEL_CPU: "intel",
     PayloadKind.INTEL_GPU: "intel",
     PayloadKind.AMDGPU: "amd",
+    PayloadKind.OFFLOAD_BUNDLE: "amd",
 }
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d+)([a-z]?)")
 

@@ -33,6 +33,7 @@ from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
+from tests.payload.build import bitcode
 
 OLD_NS = 1_600_000_000 * 10**9
 """When everything in an example was made and used."""
@@ -197,7 +198,7 @@ EXAMPLES: Mapping[str, Example] = {
     "pyopencl": Example(_add_pyopencl, lambda _: pyopencl.binary(), file="binary"),
     "pocl": Example(
         lambda place, number: pocl.program(place, sha1(b"%d" % number).digest()),
-        lambda _: pocl.bitcode(),
+        lambda _: bitcode(),
         file="program.bc",
     ),
     "cuda.core": Example(

@@ -37,12 +37,12 @@ from gpucache.probe.profile import load_profile
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Event
 from tests.caches.futhark import build as futhark
-from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.sycl import build as sycl
 from tests.contracts.examples import EXAMPLES
 from tests.faults.conftest import build_entry
-from tests.payload.test_formats import elf64, fatbin, poclbin, spirv
+from tests.payload.build import bitcode as made_bitcode
+from tests.payload.build import bundle, elf64, fatbin, library, poclbin, spirv
 
 T = TypeVar("T")
 ROOM_BYTES = 2 << 30
@@ -262,8 +262,8 @@ def _payloads(_: Path) -> Bytes:
     cubin = elf64()
     samples = [
         cubin, poclbin(4, ["a", "b"]), fatbin((2, 90, cubin)), spirv("<", (15, 6, 1, 0x6B)), futhark.PTX,
-        pocl.bitcode(), pocl.library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
-        futhark.file_bytes(), b"__CLANG_OFFLOAD_BUNDLE__" + (1).to_bytes(8, "little") + bytes(64) + cubin,
+        made_bitcode(), library(), sycl.Made().binary, sycl.Made().source, pyopencl.binary(),
+        futhark.file_bytes(), bundle(b"hip-amdgcn--gfx90a") + cubin,
     ]  # fmt: skip
     return Bytes(
         samples, describe, lambda data: describe(data[16:]), bitcode.read_module, kernel_names,

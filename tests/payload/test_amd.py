@@ -7,26 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.payload import PayloadKind, describe
-from tests.payload.test_formats import elf64
+from tests.payload.build import bundle, elf64
 
 _NOTED = [(".note", b"amdgcn-amd-amdhsa--gfx90a:xnack-")]
 
 
-def bundle(*identifiers: bytes, size: int = 4) -> bytes:
-    """An offload bundle with a code object of some bytes per identifier."""
-    start = 32 + sum(24 + len(one) for one in identifiers)
-    rows = b""
-    for index, one in enumerate(identifiers):
-        rows += struct.pack("<QQQ", start + index * size, size, len(one)) + one
-    return (
-        b"__CLANG_OFFLOAD_BUNDLE__"
-        + struct.pack("<Q", len(identifiers))
-        + rows
-        + bytes(size) * len(identifiers)
-    )
-
-
-HIP = bundle(b"hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-")
+_HIP = bundle(b"hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-")
 
 
 @pytest.mark.parametrize(("flags", "architecture"), [(0x4C, "gfx942"), (0x54C, "gfx942"), (0x51, "gfx90a")])
@@ -45,7 +31,7 @@ def test_the_beginning_of_code_tells_its_architecture() -> None:
 @pytest.mark.parametrize(
     ("data", "architecture", "architectures"),
     [
-        (HIP, "gfx90a", None),
+        (_HIP, "gfx90a", None),
         (bundle(b"host-x86", b"hip-amdgcn--gfx90a", b"hip-amdgcn--gfx90a:xnack+"), "gfx90a", None),
         (bundle(b"host-x86", b"hip-amdgcn--gfx90a", b"hip-amdgcn--gfx942"), None, "gfx90a, gfx942"),
         (bundle(), None, None),
@@ -64,15 +50,15 @@ def test_a_bundle_names_its_architectures(
 
 def test_every_cut_of_a_bundle_is_a_problem() -> None:
     """A cut inside a code object, and one inside the list of them, are told apart."""
-    assert "code object hipv4" in (describe(HIP[:-1]).problem or "")
-    assert "list of code objects" in (describe(HIP[:40]).problem or "")
-    assert [size for size in range(24, len(HIP)) if describe(HIP[:size]).problem is None] == []
+    assert "code object hipv4" in (describe(_HIP[:-1]).problem or "")
+    assert "list of code objects" in (describe(_HIP[:40]).problem or "")
+    assert [size for size in range(24, len(_HIP)) if describe(_HIP[:size]).problem is None] == []
 
 
 def test_a_long_identifier_is_refused() -> None:
     """An identifier longer than any that clang writes is a problem, and so is one that is not there."""
     assert "300 bytes" in (describe(bundle(b"x" * 300)).problem or "")
-    lying = HIP[:48] + struct.pack("<Q", 2**64 - 1) + HIP[56:]
+    lying = _HIP[:48] + struct.pack("<Q", 2**64 - 1) + _HIP[56:]
     assert "list of code objects" in (describe(lying).problem or "")
 
 

@@ -11,7 +11,7 @@ from gpucache.errors import FormatError
 from gpucache.payload import bitcode
 from gpucache.payload.bitcode import Module
 from gpucache.payload.reading import CutError
-from tests.caches.pocl import build
+from tests.payload import build
 
 _SOUND = build.bitcode(["vecadd", "twice"])
 

@@ -29,6 +29,7 @@ def payload(kind: PayloadKind, architecture: str | None = None) -> PayloadInfo:
         (K.ELF, None, "opencl-binary", "opencl:pocl/cpu"),
         (K.SPIRV, None, "opencl-binary", "opencl:intel/gpu"),
         (K.UNKNOWN, None, "opencl-binary", "opencl:pocl/cpu"),
+        (K.OFFLOAD_BUNDLE, "gfx90a", "opencl-binary", "opencl:amd/gfx90a"),
     ],
 )
 def test_payload_fits_what_its_entry_says(
@@ -56,6 +57,7 @@ def test_payload_fits_what_its_entry_says(
         (K.POCLBIN, None, "opencl-binary", "cuda:sm_90", "not made for cuda"),
         (K.POCLBIN, None, "opencl-binary", "opencl:intel/xeon", "for intel/xeon and the payload is poclbin"),
         (K.CUBIN, "sm_90", "opencl-binary", "opencl:pocl/cpu", "the payload is cubin"),
+        (K.OFFLOAD_BUNDLE, "gfx90a", "opencl-binary", "opencl:pocl/cpu", "the payload is offload-bundle"),
         (K.LTOIR, "compute_90", "opencl-binary", "opencl:mystery", "the payload is ltoir"),
         (K.CUBIN, "sm_90", "wasm", "cuda:sm_90", "'wasm' is not a kind of artifact"),
         (K.CUBIN, "sm_90", "cubin", "", "not made for nothing"),

@@ -214,6 +214,8 @@ MAGICS += [
     b"\x07\x23\x02\x03",
     b"BC\xc0\xde",
     b"\xde\xc0\x17\x0b",
+    b"__CLANG_OFFLOAD_BUNDLE__",
+    b"CCOB",
     b".version 8.0\n.target sm_90\n",
 ]
 

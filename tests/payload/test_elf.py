@@ -11,34 +11,9 @@ from gpucache import payload
 from gpucache.errors import FormatError
 from gpucache.payload import elf
 from gpucache.payload.reading import Reading
-from tests.caches.pocl import build
+from tests.payload.build import library, shared_library
 
-_SOUND = build.library()
-
-
-def shared_library(order: str, bits: int) -> bytes:
-    """A library with a build id that needs two others and has search paths, as a loader reads it."""
-    texts = b"\0libc.so.6\0libm.so.6\0/a:/b\0$ORIGIN\0"
-    places = [(1, texts.index(b"libc")), (1, texts.index(b"libm")), (15, texts.index(b"/a"))]
-    places += [(29, texts.index(b"$")), (5, 0x1000), (0, 0)]
-    tags = b"".join(struct.pack(order + ("qQ" if bits == 64 else "iI"), *place) for place in places)
-    note = struct.pack(order + "III", 4, 4, 3) + b"GNU\0" + b"\xab\xcd\xef\x01"
-    ident = b"\x7fELF" + bytes([bits // 32, 1 if order == "<" else 2, 1]) + bytes(9)
-    head, row = (64, 56) if bits == 64 else (52, 32)
-    start = head + 3 * row
-    rows = b""
-    for kind, offset, size in ((1, 0, 0), (4, 0, len(note)), (2, len(note), len(tags))):
-        place = start + (offset if kind != 1 else len(note) + len(tags))
-        address, size = (0x1000, len(texts)) if kind == 1 else (0, size)
-        fields = (
-            (kind, 0, place, address, 0, size, 0, 0)
-            if bits == 64
-            else (kind, place, address, 0, size, 0, 0, 0)
-        )
-        rows += struct.pack(order + ("IIQQQQQQ" if bits == 64 else "8I"), *fields)
-    header = (3, 62, 1, 0, head, 0, 0, head, row, 3, 0, 0, 0)
-    layout = "HHIQQQIHHHHHH" if bits == 64 else "HHIIIIIHHHHHH"
-    return ident + struct.pack(order + layout, *header) + rows + note + tags + texts
+_SOUND = library()
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -73,7 +48,7 @@ def test_a_library_says_what_it_exports() -> None:
 
 def test_an_object_file_is_read_by_its_own_table() -> None:
     """What is not linked has no dynamic symbols, but the others."""
-    assert "_pocl_kernel_vecadd_workgroup" in elf.read_exports(build.library(kind=1)).symbols
+    assert "_pocl_kernel_vecadd_workgroup" in elf.read_exports(library(kind=1)).symbols
 
 
 def test_cuts_are_told_from_other_damage() -> None:

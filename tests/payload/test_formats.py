@@ -1,59 +1,12 @@
 import struct
-from collections.abc import Sequence
 
 import pytest
 
 from gpucache.payload import PayloadKind, describe
+from tests.payload.build import elf64, fatbin, poclbin, spirv
 
 K = PayloadKind
 NOBITS = 8
-
-
-def elf64(
-    machine: int = 62,
-    elf_type: int = 2,
-    flags: int = 0,
-    abi_version: int = 0,
-    sections: Sequence[tuple[str, bytes]] = (),
-) -> bytes:
-    """A little-endian ELF file: header, contents, names, and the section table last."""
-    names, body, rows = bytearray(b"\0"), bytearray(), [bytes(64)]
-    for name, content in [*sections, (".shstrtab", None)]:
-        offset = len(names)
-        names += name.encode() + b"\0"
-        start = 64 + len(body)
-        body += names if content is None else content
-        rows.append(struct.pack("<IIQQQQIIQQ", offset, 1, 0, 0, start, 64 + len(body) - start, 0, 0, 1, 0))
-    ident = bytes([*b"\x7fELF", 2, 1, 1, 0, abi_version]).ljust(16, b"\0")
-    fields = (elf_type, machine, 1, 0, 0, 64 + len(body), flags, 64, 56, 0, 64, len(rows), len(rows) - 1)
-    return ident + struct.pack("<HHIQQQIHHHHHH", *fields) + bytes(body) + b"".join(rows)
-
-
-def poclbin(version: int, kernels: Sequence[str], flags: int = 0) -> bytes:
-    """A poclbin of some version with one root file and empty kernels."""
-    data = b"poclbin\0" + struct.pack("<QIIQ", 0xABCDEF, version, len(kernels), flags)
-    data += struct.pack("<I", 1) if version >= 9 else b""
-    data += b"AB/CDEF".ljust(41, b"\0") + (bytes(8) if version >= 10 and flags & 2 else b"")
-    root = struct.pack("<I", 11) + b"/program.bc" + struct.pack("<I", 4) + b"BC\xc0\xde"
-    data += (struct.pack("<Q", len(root)) if version >= 9 else b"") + root
-    for name in kernels:
-        data += struct.pack("<QQII", 24 + len(name) + 40, 0, 0, len(name)) + name.encode() + bytes(40)
-    return data
-
-
-def spirv(order: str, *instructions: Sequence[int]) -> bytes:
-    words = [0x07230203, 0x00010200, 8 << 16, 10, 0]
-    for opcode, *operands in instructions:
-        words += [(len(operands) + 1) << 16 | opcode, *operands]
-    return struct.pack(f"{order}{len(words)}I", *words)
-
-
-def fatbin(*images: tuple[int, int, bytes]) -> bytes:
-    body = b""
-    for kind, number, content in images:
-        head = struct.pack("<HHIQIIII", kind, 0x101, 64, len(content), 0, 0, 0, number)
-        body += head.ljust(64, b"\0") + content
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
 RUSTICL = b"rusticl\0" + struct.pack("<4I", 1, 8, 20, 4) + b"llvmpipe" + spirv("<")

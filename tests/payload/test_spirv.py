@@ -4,7 +4,7 @@ import struct
 
 from gpucache.payload import describe
 from gpucache.payload.spirv import kernel_names
-from tests.payload.test_formats import spirv
+from tests.payload.build import spirv
 
 _ENTRY, _FUNCTION = 15, 54
 

@@ -16,7 +16,7 @@ from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from gpucache.payload import describe
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes
-from tests.payload.test_amd import HIP, bundle
+from tests.payload.build import bundle
 
 
 def test_a_file_is_written_byte_for_byte() -> None:
@@ -92,7 +92,7 @@ def test_any_bytes_are_read(data: bytes) -> None:
     [
         (PTX, "ptx", "cuda:compute_80"),
         (PTX.replace(b"sm_80", b"sm_90a"), "ptx", "cuda:compute_90a"),
-        (HIP, "offload-bundle", "hip:gfx90a"),
+        (bundle(b"hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"), "offload-bundle", "hip:gfx90a"),
         (bundle(b"host-x86", b"hip-amdgcn--gfx90a", b"hip-amdgcn--gfx942"), "offload-bundle", "hip"),
         (b"CCOB" + bytes(40), "offload-bundle", "hip"),
         (SPIRV, "spir-v", "opencl"),

@@ -11,6 +11,7 @@ from gpucache.caches.pocl import SYSTEM
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from tests.caches.pocl import build
+from tests.payload.build import bitcode
 
 
 def test_a_program_is_an_entry(tmp_path: Path) -> None:
@@ -102,8 +103,8 @@ def test_an_extraction_gives_the_bitcode(tmp_path: Path) -> None:
     folder = build.program(tmp_path)
     cache = build.cache(tmp_path)
     [entry] = cache.scan()
-    assert cache.extract(entry) == build.bitcode()
-    (folder / "program.bc").write_bytes(build.bitcode()[:-40])
+    assert cache.extract(entry) == bitcode()
+    (folder / "program.bc").write_bytes(bitcode()[:-40])
     for ask in (cache.extract, cache.report):
         with pytest.raises(FormatError, match=r"program\.bc is cut"):
             ask(entry)

@@ -7,6 +7,7 @@ import pytest
 
 from gpucache.outcomes import Checked, FindingKind
 from tests.caches.pocl import build
+from tests.payload.build import bitcode, library
 
 
 def _check(root: Path, now_ns: int = build.NOW) -> Checked:
@@ -29,8 +30,8 @@ def _kernel(folder: Path, name: str = "vecadd") -> Path:
     ("content", "kind", "words"),
     [
         (b"", FindingKind.TRUNCATED, "CL_INVALID_KERNEL_NAME"),
-        (build.bitcode()[:-44], FindingKind.TRUNCATED, "PoCL never replaces it"),
-        (build.bitcode()[:-3], FindingKind.TRUNCATED, "PoCL never replaces it"),
+        (bitcode()[:-44], FindingKind.TRUNCATED, "PoCL never replaces it"),
+        (bitcode()[:-3], FindingKind.TRUNCATED, "PoCL never replaces it"),
         (bytes(3000), FindingKind.CORRUPT, "does not begin"),
     ],
 )
@@ -52,12 +53,12 @@ def test_a_damaged_program_is_wrong_and_goes_whole(
     ("content", "kind", "words"),
     [
         (b"", FindingKind.TRUNCATED, "is empty"),
-        (build.library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
+        (library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
         (b"garbage" * 100, FindingKind.CORRUPT, "is no library"),
         (bytes(13_000), FindingKind.CORRUPT, "is no library"),
-        (build.library("twice"), FindingKind.MISLABELLED, "holds kernel twice where vecadd"),
-        (build.library(machine=183), FindingKind.MISLABELLED, "another machine"),
-        (build.library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),
+        (library("twice"), FindingKind.MISLABELLED, "holds kernel twice where vecadd"),
+        (library(machine=183), FindingKind.MISLABELLED, "another machine"),
+        (library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),
     ],
 )
 def test_a_wrong_kernel_is_told_and_goes_alone(
@@ -81,9 +82,9 @@ def test_a_jit_object_is_checked_like_a_library(tmp_path: Path) -> None:
     folder = build.program(tmp_path)
     place = _kernel(folder).with_suffix(".o")
     _kernel(folder).rename(place)
-    place.write_bytes(build.library(kind=1))
+    place.write_bytes(library(kind=1))
     assert _check(tmp_path).findings == ()
-    place.write_bytes(build.library("twice", kind=1))
+    place.write_bytes(library("twice", kind=1))
     assert [one.kind for one in _check(tmp_path).findings] == [FindingKind.MISLABELLED]
 
 
@@ -112,7 +113,7 @@ def test_what_others_could_have_put_there_is_untrusted(
 def test_a_link_is_removed_and_what_it_names_stays(tmp_path: Path) -> None:
     """A repair takes the link away alone."""
     outside = tmp_path / "outside.so"
-    outside.write_bytes(build.library())
+    outside.write_bytes(library())
     root = tmp_path / "root"
     kernel = _kernel(build.program(root))
     kernel.unlink()
@@ -120,7 +121,7 @@ def test_a_link_is_removed_and_what_it_names_stays(tmp_path: Path) -> None:
     [finding] = _repair(root).findings
     assert finding.repaired
     assert not kernel.is_symlink()
-    assert outside.read_bytes() == build.library()
+    assert outside.read_bytes() == library()
 
 
 def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:

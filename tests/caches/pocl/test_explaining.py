@@ -7,6 +7,7 @@ import pytest
 from gpucache.errors import UsageError
 from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.pocl import build
+from tests.payload.build import bitcode
 
 
 def _ask(root: Path, **wanted: bytes) -> Reach:
@@ -47,7 +48,7 @@ def test_another_local_size_is_a_changed_field(tmp_path: Path) -> None:
 def test_a_kernel_that_was_never_launched_is_known_from_the_program(tmp_path: Path) -> None:
     """The bitcode names kernels that have no folder yet."""
     folder = build.program(tmp_path)
-    (folder / "program.bc").write_bytes(build.bitcode(["vecadd", "idle"]))
+    (folder / "program.bc").write_bytes(bitcode(["vecadd", "idle"]))
     reach = _ask(tmp_path, kernel=b"idle", local_size=b"16")
     assert reach.verdict is Verdict.KEY_CHANGED
     assert "any launch" in reach.detail

@@ -7,6 +7,7 @@ import pytest
 
 from gpucache.outcomes import Checked, FindingKind
 from tests.caches.pocl import build
+from tests.payload.build import library
 
 _OLD = build.NOW - 11 * build.MINUTE
 _YOUNG = build.NOW - 9 * build.MINUTE
@@ -24,7 +25,7 @@ def _repair(root: Path) -> list[Checked]:
 
 def _temporaries(root: Path) -> None:
     for name in ("tempfile_AIaq2O", "tempfile_KLXpbI.so.o"):
-        (root / name).write_bytes(build.library() if "." in name else b"")
+        (root / name).write_bytes(library() if "." in name else b"")
     (root / "tempdir_gpucache_00" / "vecadd").mkdir(parents=True)
     (root / "_UNCACHED_abcdef").mkdir()
 
