@@ -75,9 +75,24 @@ kernel void sum(GPUCACHE_CHECKED global const int *x, global int *out, local int
             shared[id] += shared[id + size];
         GPUCACHE_SYNC(halved);
     }
-    GPUCACHE_CHECK(id != 0 || shared[0] < 1000, "the sum %d is too large", shared[0]);
+    if (id == 0)
+        GPUCACHE_CHECK_SYNC(end, shared[0] < 1000, "the sum %d is too large", shared[0]);
     if (id == 0)
         out[get_group_id(0)] = shared[0];
+    GPUCACHE_END_SYNC(end);
+}
+
+kernel void last(GPUCACHE_CHECKED global int *out, int item, int other)
+{
+    GPUCACHE_BEGIN_SYNC;
+    GPUCACHE_SYNC(begun);
+    GPUCACHE_CHECK_SYNC(end, get_local_id(0) != item, "item %d fails", item);
+    if (get_local_id(0) == other) {
+        if (out[get_global_id(0)] == 0)
+            out[get_global_id(0)] = 2;
+    } else
+        out[get_global_id(0)] = 1;
+    GPUCACHE_END_SYNC(end);
 }
 
 kernel void plain(global int *out)

@@ -49,6 +49,8 @@ template <typename T> __global__ void sum(GPUCACHE_CHECKED const T *x, T *out, i
         }
         GPUCACHE_SYNC(halved);
     }
+    GPUCACHE_CHECK_SYNC(end, shared[id] < 1000, "the sum %g is too large", shared[id]);
     if (id == 0)
         out[blockIdx.x] = shared[0];
+    GPUCACHE_END_SYNC(end);
 }

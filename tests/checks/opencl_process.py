@@ -5,6 +5,7 @@ list of what each step gave, a text where it failed.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,9 @@ class Device:
             where[item] = value
         self.launch("gather", self.buffer(where), self.out, np.int32(SIZE))
 
+    def last(self, item: int, other: int) -> None:
+        self.launch("last", self.out, np.int32(item), np.int32(other), size=LOCAL)
+
     def sum(self, data: Any, item: int = LOCAL, half: int = 0) -> None:
         shared = cl.LocalMemory(LOCAL * 4)
         self.launch("sum", self.buffer(data), self.out, shared, np.int32(item), np.int32(half))
@@ -100,6 +104,8 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
         "loop": steps(lambda: on.clear(-1), lambda: on.sum(ones, 63, 8), look, lambda: on.values(4))[1:],
         "loop, all": steps(lambda: on.clear(-1), lambda: on.sum(ones, 0, 1), look, lambda: on.values(4))[1:],
         "last segment": steps(lambda: on.sum(ones * 99), look),
+        "last items": steps(lambda: on.last(3, 5), look, lambda: on.values(8)),
+        "last items, sound": steps(lambda: on.last(-1, 5), look, lambda: on.values(8)),
         "afterwards": steps(lambda: on.sum(ones), look, lambda: on.values(4)),
         "garbage": steps(
             lambda: on.clear(-1),
@@ -114,7 +120,7 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
     }
 
 
-def misuses(on: Device) -> list[str]:
+def misuses(on: Device, mode: str) -> list[str]:
     """What is said of launches and builds that cannot be meant."""
     properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     stray = cl.Kernel(on.program, "gather")
@@ -124,7 +130,13 @@ def misuses(on: Device) -> list[str]:
             step()
         except (TypeError, ValueError, SourceError) as error:
             return f"{type(error).__name__}: {error}"
+        except cl.Error as error:
+            return " ".join(sorted(set(re.findall(r"'(gpucache_\w*)'", str(error)))))
         return "nothing"
+
+    def built(body: str) -> Any:
+        text = f"#include <gpucache/check.h>\nkernel void k(GPUCACHE_CHECKED int n) {{ {body} }}"
+        return opencl.build_program(on.context, text, checks=mode)
 
     return [
         words(lambda: opencl.CheckedQueue(cl.CommandQueue(on.context, properties=properties))),
@@ -132,12 +144,16 @@ def misuses(on: Device) -> list[str]:
         words(lambda: opencl.build_program(on.context, "", checks="all")),
         words(lambda: opencl.build_program(on.context, b"\x03\x02\x23\x07", checks="sync")),
         words(lambda: opencl.build_program(on.context, '\nGPUCACHE_CHECK(a, "%s", b)', checks="sync")),
+        words(lambda: built("GPUCACHE_BEGIN_SYNC; GPUCACHE_CHECK(n); GPUCACHE_END_SYNC(end);")),
+        words(lambda: built("GPUCACHE_BEGIN_SYNC; GPUCACHE_CALL(n); GPUCACHE_END_SYNC(end);")),
+        words(lambda: built("GPUCACHE_BEGIN_SYNC; GPUCACHE_CHECK_SYNC(a, n); GPUCACHE_SYNC(a);")),
     ]
 
 
 def main() -> None:
-    on = Device(*sys.argv[1:])
-    sys.stdout.write(json.dumps({**scenarios(on), "misuses": misuses(on)}))
+    platform, mode = sys.argv[1:]
+    on = Device(platform, mode)
+    sys.stdout.write(json.dumps({**scenarios(on), "misuses": misuses(on, mode)}))
 
 
 if __name__ == "__main__":

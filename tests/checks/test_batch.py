@@ -47,11 +47,12 @@ kernel void barriers(GPUCACHE_CHECKED global int *data)
     int result = 0;
     if (get_local_id(0) == 3) {
         GPUCACHE_CALL_SYNC(halved, halve(GPUCACHE_PASS data[get_global_id(0)], &result));
-        GPUCACHE_CHECK_SYNC(halved, result < LIMIT, "%d is not below %d", result, LIMIT);
         shared = result;
     }
     GPUCACHE_SYNC(halved);
+    GPUCACHE_CHECK_SYNC(end, get_local_id(0) != 3 || shared < LIMIT, "%d is not below %d", shared, LIMIT);
     data[get_global_id(0)] = shared;
+    GPUCACHE_END_SYNC(end);
 }
 """
 # As a program makes one that was read from another file, with a check that has no number.
@@ -87,7 +88,7 @@ def _told(barriers: str, made: str) -> list[list[str | int]]:
         ],
         [
             line(barriers, "barriers", "7 is odd"),
-            line("barriers.cl, line 19", "barriers", "300 is not below 200"),
+            line("barriers.cl, line 22", "barriers", "300 is not below 200"),
             3,
         ],
         [
@@ -146,7 +147,7 @@ def test_joined_sources_tell_failures_as_each_does_alone(
     assert [(check.file, check.line, check.function) for check in entry.head.failures] == [
         ("plain.cl", 5, "halve"),
         ("plain.cl", 15, "plain"),
-        ("barriers.cl", 19, "barriers"),
+        ("barriers.cl", 22, "barriers"),
         ("made.in", 53, "made"),
     ]
 

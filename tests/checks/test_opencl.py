@@ -31,10 +31,15 @@ _FAILURES = {
     "(kernel macro, work-item 0, 0, 0)",
     "first segment": "line 68: item 37 holds -9 (kernel sum, work-item 37, 0, 0)",
     "loop": "line 5: 63 cannot be doubled below 63 (kernel sum, work-item 63, 0, 0)",
-    "last segment": "line 78: the sum 6336 is too large (kernel sum, work-item 0, 0, 0)",
+    "last items": "line 89: item 3 fails (kernel last, work-item 3, 0, 0)",
+    "last segment": "line 79: the sum 6336 is too large (kernel sum, work-item 0, 0, 0)",
 }
 # What is in the output after a failure with a barrier behind it: no group that failed has written.
-_WRITTEN = {"first segment": [-1, 64, 64, 64], "loop": [-1, -1, -1, -1]}
+_WRITTEN = {
+    "first segment": [-1, 64, 64, 64],
+    "loop": [-1, -1, -1, -1],
+    "last items": [1, 1, 1, 0, 1, 2, 1, 1],  # behind which no others are stopped
+}
 
 
 def _environment(vendors: Path, place: Path) -> dict[str, str]:
@@ -100,6 +105,12 @@ def test_the_context_stays_usable(ran: tuple[str, dict[str, Any]]) -> None:
     assert scenarios["plain"] == [None, None, [7, 7]]
 
 
+def test_code_behind_the_last_sync_point_computes_what_it_should(ran: tuple[str, dict[str, Any]]) -> None:
+    """Work-items go ways of their own there, as in a kernel without checks."""
+    _, scenarios = ran
+    assert scenarios["last items, sound"] == [None, None, [1, 1, 1, 1, 1, 2, 1, 1]]
+
+
 def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, dict[str, Any]]) -> None:
     """Kernels that start before anybody looked leave at once, with barriers or without; in sync all run."""
     mode, scenarios = ran
@@ -113,13 +124,21 @@ def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, 
 def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     """A queue without order, a kernel that does not know its program, modes and sources that are none."""
     mode, scenarios = ran
-    order, stray, unknown, spirv, message = scenarios["misuses"]
+    order, stray, unknown, spirv, message, *_ = scenarios["misuses"]
     assert order.startswith("ValueError: checks need a queue that runs in order")
     assert unknown == "ValueError: checks must be one of 'none', 'sync', 'async', not 'all'"
     assert spirv.startswith("ValueError: checks are of a program's source")
     assert message.startswith("SourceError: the check in line 2 cannot be told: its format has '%s'")
     if mode != "none":
         assert stray.startswith("TypeError: the kernel gather has checks and does not know its program")
+
+
+def test_checks_that_do_not_fit_their_kernel_do_not_compile(ran: tuple[str, dict[str, Any]]) -> None:
+    """A check that would return before a sync point, and a kernel whose last one is missing: both by name."""
+    mode, scenarios = ran
+    returns = "gpucache_only_behind_GPUCACHE_BEGIN_else_name_a_sync_point"
+    ends = "gpucache_the_last_statement_must_be_GPUCACHE_END_SYNC"
+    assert scenarios["misuses"][-3:] == (["nothing"] * 3 if mode == "none" else [returns, returns, ends])
 
 
 _SMALL = """

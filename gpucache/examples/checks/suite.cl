@@ -64,6 +64,7 @@ kernel void reduce(GPUCACHE_CHECKED global const int *where, global const float 
     }
     if (id == 0)
         out[get_group_id(0)] = shared[0];
+    GPUCACHE_END_SYNC(end);
 }
 
 /* Barriers: two for each step of a running sum. */
@@ -87,6 +88,7 @@ kernel void scan(GPUCACHE_CHECKED global const int *where, global const float *i
         GPUCACHE_SYNC(added);
     }
     out[get_global_id(0)] = shared[id];
+    GPUCACHE_END_SYNC(end);
 }
 
 /* Little work for each launch, between which the host reads a number. */

@@ -15,7 +15,7 @@
  * GPUCACHE_PASS               the first thing among the arguments of a call of such a device function
  * GPUCACHE_BEGIN;             the first statement of a kernel without barriers
  * GPUCACHE_CHECK(condition, format, operands...);
- *                             in a kernel, where no sync point follows: a failing work-item returns
+ *                             in a kernel without barriers: a failing work-item returns
  *
  * A kernel with barriers writes sync points in the place of its barriers, each with a name. A work-item
  * that fails goes on to the sync point that its check names, where all work-items of its group leave.
@@ -24,18 +24,19 @@
  * GPUCACHE_SYNC(name);        a barrier for local and global memory
  * GPUCACHE_CHECK_SYNC(name, condition, format, operands...);
  *                             a check before the sync point of that name
+ * GPUCACHE_END_SYNC(name);    its last statement: the sync point of checks behind the last barrier
  *
- * The sync point that is named must be the next barrier that the others of the group come to. So a loop
+ * The sync point that is named must be the next one that the others of the group come to. So a loop
  * with a sync point in it needs one more behind the last check in its body, and every work-item of the
- * group must come to each sync point equally often, as it must to each barrier. In CUDA C++ a check cannot
- * jump over a declaration with an initial value into its scope: declare such variables before the check,
- * or put the code between the check and the sync point into braces.
+ * group must come to each sync point equally often, as it must to each barrier: none may return by itself.
+ * In CUDA C++ a check cannot jump over a declaration with an initial value into its scope: declare such
+ * variables before the check, or put the code between the check and the sync point into braces.
  *
  * A device function that checks returns int: 0 at its end, and 1 where a check of its own failed. What it
  * is to give back otherwise goes through a pointer. Only its callers can leave the kernel:
  *
  * GPUCACHE_CHECK_INSIDE(condition, format, operands...);   a check in a device function
- * GPUCACHE_CALL(call);                in a kernel where no sync point follows
+ * GPUCACHE_CALL(call);                in a kernel without barriers
  * GPUCACHE_CALL_SYNC(name, call);     in a kernel before the sync point of that name
  * GPUCACHE_CALL_INSIDE(call);         in a device function
  *
@@ -61,6 +62,7 @@
 #define GPUCACHE_BEGIN ((void)0)
 #define GPUCACHE_BEGIN_SYNC ((void)0)
 #define GPUCACHE_SYNC(name) GPUCACHE_BARRIER_()
+#define GPUCACHE_END_SYNC(name) ((void)0)
 #define GPUCACHE_CHECK(...) ((void)0)
 #define GPUCACHE_CHECK_SYNC(...) ((void)0)
 #define GPUCACHE_CHECK_INSIDE(...) ((void)0)
@@ -167,19 +169,39 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
                 GPUCACHE_WORD_(e), GPUCACHE_WORD_(f), GPUCACHE_WORD_(g), GPUCACHE_WORD_(h)); \
     } while (0)
 
+/* A kernel that does not begin or end as its checks need does not compile, and the compiler names these. */
+#define GPUCACHE_RETURNS_ gpucache_only_behind_GPUCACHE_BEGIN_else_name_a_sync_point
+#define GPUCACHE_ENDS_ gpucache_the_last_statement_must_be_GPUCACHE_END_SYNC
+
 #define GPUCACHE_BEGIN \
+    enum { GPUCACHE_RETURNS_ }; \
     do { \
         if (GPUCACHE_FAILED_) \
             return; \
     } while (0)
 
 /* PoCL takes what the others of a group wrote before a barrier for what this work-item wrote, unless it is
- * volatile. Compilers that are known to read it anew are spared that: on Intel's a kernel with many barriers
- * takes 1.4 to 1.7 times as long with it. */
+ * volatile; and behind the last barrier of a kernel that may leave before it, all work-items go the way of the
+ * first one, unless there is one more at the end. Compilers that are known to do neither are spared that: on
+ * Intel's a kernel with many barriers takes 1.4 to 1.7 times as long with volatile. */
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__INTEL_LLVM_COMPILER)
 #define GPUCACHE_SHARED_
+#define GPUCACHE_END_BARRIER_() ((void)0)
 #else
 #define GPUCACHE_SHARED_ volatile
+#define GPUCACHE_END_BARRIER_() GPUCACHE_BARRIER_()
+#endif
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__) /* C++ does not jump over declarations with values */
+#define GPUCACHE_MUST_END_ ((void)0)
+#define GPUCACHE_END_ ((void)0)
+#else
+#define GPUCACHE_MUST_END_ \
+    if (0) \
+        goto GPUCACHE_ENDS_
+#define GPUCACHE_END_ \
+    GPUCACHE_ENDS_: \
+    ((void)0)
 #endif
 
 /* A failing work-item leaves the turn in which it failed, and each sync point looks for its own turn: what a
@@ -191,7 +213,8 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
     gpucache_left = 0; \
     GPUCACHE_BARRIER_(); \
     if (gpucache_failed) \
-        return
+        return; \
+    GPUCACHE_MUST_END_
 
 #define GPUCACHE_SYNC(name) \
     do { \
@@ -201,6 +224,14 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
         if (gpucache_left == gpucache_turn) \
             return; \
         ++gpucache_turn; \
+    } while (0)
+
+#define GPUCACHE_END_SYNC(name) \
+    do { \
+        goto gpucache_sync_##name; \
+        gpucache_sync_##name: \
+        GPUCACHE_END_; \
+        GPUCACHE_END_BARRIER_(); \
     } while (0)
 
 /* The code of a check that was given no number, as those that headers and macros make. */
@@ -213,6 +244,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 
 #define GPUCACHE_CHECK_N(number, condition, ...) \
     do { \
+        (void)GPUCACHE_RETURNS_; \
         if (!(condition)) { \
             GPUCACHE_FAIL_(number, __VA_ARGS__); \
             return; \
@@ -238,6 +270,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 
 #define GPUCACHE_CALL(...) \
     do { \
+        (void)GPUCACHE_RETURNS_; \
         if (__VA_ARGS__) \
             return; \
     } while (0)
