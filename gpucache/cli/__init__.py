@@ -42,7 +42,7 @@ def _leave(code: int) -> None:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        from gpucache.cli.entry import main as run
+        from gpucache.cli.process import main as run
 
         return run(arguments)
     except BaseException as error:  # while modules were imported, or before or after the verb
@@ -52,7 +52,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
         interrupts.disarm()
         from gpucache.cli import streams
-        from gpucache.cli.entry import interrupted
+        from gpucache.cli.process import interrupted
 
         streams.complain("")  # the terminal wrote ^C on this line
         return interrupted(sys.argv[1:] if arguments is None else arguments)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.machines import machine
 from gpucache.cli.parameters import BuildCommand, Number, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
-from gpucache.errors import ExitCode
+from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.bench.plan import Extent, Planned
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gpucache.outcomes import BenchCase
 
 PAIRS = 5
+SAMPLES = 15
+"""Of each kernel, with --checks."""
 PEERS = ("pyopencl", "cuda.core", "driver")
 
 
@@ -113,12 +116,12 @@ def bench(
     """
     named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
     if checks:
-        _refuse_beside_checks(
-            bool(named.anything or given().command or budget or against or fail_below or file)
-        )
-        from gpucache.cli.bench_checks import bench_checks
-
-        bench_checks(targets, runs, timeout)
+        if named.anything or given().command or budget or against or fail_below or file:
+            raise UsageError(
+                "--checks times kernels that come with gpucache; leave all but --target, --runs and "
+                "--timeout out"
+            )
+        _checks(targets, runs, timeout)
         return
     if file is not None:
         from gpucache.cli.fingerprint import check_export
@@ -135,8 +138,36 @@ def bench(
         command = Command(given().command, around, timeout, prepare or "", same_output, as_is)
         _finish(_run([command.plan()], Extent(runs, budget)), fail_below, file, None)
         return
-    _refuse_without_command(bool(prepare or same_output or as_is))
+    if prepare or same_output or as_is:
+        raise UsageError("--prepare, --same-output and --as-is are for a command; give one after '--'")
     _programs(named, targets, against, Extent(runs, budget), timeout, fail_below, file)
+
+
+def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
+    """Time the suite that comes with gpucache on each OpenCL device, and leave."""
+    from gpucache.bench.checked import BACKEND, CheckedJob, plan_checked, run_checked
+    from gpucache.bench.samples import time_checks
+    from gpucache.examples import checks_path
+    from gpucache.model import Language
+    from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
+    from gpucache.render import timings
+    from gpucache.sources import load_program
+
+    program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
+    jobs = plan_checked(program, machine(None, [BACKEND]).devices, targets, runs or SAMPLES)
+    cases: list[CheckedCase] = []
+    with given().progress() as bar:
+
+        def running(now: Sequence[CheckedJob]) -> None:
+            done = len({case.target for case in cases})
+            bar.show(done, len(jobs), ", ".join(str(job.request.target) for job in now))
+
+        for case in run_checked(jobs, time_checks, timeout, running):
+            cases.append(case)
+    means = summarise_checked(cases)
+    given().document("bench", cases, {"means": means, "paper_sync": PAPER_SYNC, "paper_async": PAPER_ASYNC})
+    given().show(timings.checks(cases, means))
+    leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)
 
 
 def _programs(
@@ -167,7 +198,6 @@ def _programs(
 
 
 def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
-    from gpucache.errors import UsageError
 
     if programs:
         raise UsageError(
@@ -180,28 +210,11 @@ def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
         )
 
 
-def _refuse_beside_checks(asked: bool) -> None:
-    from gpucache.errors import UsageError
-
-    if asked:
-        raise UsageError(
-            "--checks times kernels that come with gpucache; leave all but --target, --runs and --timeout out"
-        )
-
-
-def _refuse_without_command(asked: bool) -> None:
-    from gpucache.errors import UsageError
-
-    if asked:
-        raise UsageError("--prepare, --same-output and --as-is are for a command; give one after '--'")
-
-
 def _run(plan: "Sequence[Planned]", extent: "Extent") -> "list[BenchCase]":
     from gpucache.bench.run import run_bench
-    from gpucache.render.progress import display
 
     cases: list[BenchCase] = []
-    with display(quiet=given().quiet or given().json) as bar:
+    with given().progress() as bar:
 
         def progress(sentence: str) -> None:
             bar.show(len(cases), len(plan), sentence)

@@ -14,7 +14,7 @@ from gpucache.cli.globals import given, global_options
 from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field
 from gpucache.cli.streams import complain
-from gpucache.errors import ExitCode, UsageError
+from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,6 @@ def evict(
     """
     from gpucache.engine.evict import joined, run_evict
     from gpucache.engine.policy import Limits
-    from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_evict
     from gpucache.render import tables
 
@@ -169,7 +168,6 @@ def _max_size(asked: "Limits", cache: "Cache") -> int | None:
 
 def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:
     """What lies in caches besides entries and stays, as sentences: it may be somebody else's."""
-    from gpucache.errors import CacheUnusableError
 
     told: list[str] = []
     for cache, _ in plans:

@@ -3,11 +3,12 @@
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.files import writing
+from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.model import Device
@@ -18,7 +19,6 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def check_export(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is measured."""
-    from gpucache.errors import UsageError
     from gpucache.render.exports import SUFFIXES
 
     if file.suffix.lower() not in SUFFIXES:
@@ -55,8 +55,8 @@ def fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> di
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
         "CPU": f"{_cpu_model()}, {os.cpu_count()} cores",
-        "devices": {_label(device): _device(device) for device in shown},
-        "toolchains": {_label(device): _toolchain(device) for device in shown if device.toolchain},
+        "devices": {_label(device): _described(device) for device in shown},
+        "toolchains": {_label(one): dict(one.toolchain.fields) for one in shown if one.toolchain},
         "redirects": dict(pair for case in cases for pair in case.redirects),
     }
 
@@ -65,13 +65,9 @@ def _label(device: "Device") -> str:
     return device.name if device.target is None else str(device.target)
 
 
-def _device(device: "Device") -> str:
+def _described(device: "Device") -> str:
     driver = f", driver {device.driver_version}" if device.driver_version else ""
     return f"{device.name}{driver}: {device.detail}"
-
-
-def _toolchain(device: "Device") -> Mapping[str, str]:
-    return dict(device.toolchain.fields) if device.toolchain else {}
 
 
 def _cpu_model() -> str:

@@ -14,9 +14,12 @@ from gpucache.cli.streams import complain
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
+    from gpucache.render.progress import Display
     from gpucache.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +68,12 @@ class Globals(NamedTuple):
                 click.echo(piece, nl=False)
             click.echo()
 
+    def progress(self) -> "AbstractContextManager[Display]":
+        """A bar on stderr for the time of a run, where somebody may look at it."""
+        from gpucache.render.progress import display
+
+        return display(quiet=self.quiet or self.json)
+
     def say(self, sentence: str) -> None:
         """A word beside the product, on stderr."""
         if self.quiet or self.json:
@@ -85,45 +94,35 @@ def global_options(function: F) -> F:
     """Add the global options to a command; each updates the one merged value."""
     options = (
         click.option(
-            "--root",
-            metavar="DIR",
-            expose_value=False,
-            callback=_set_root,
-            shell_complete=_folder,
+            "--root", metavar="DIR", shell_complete=_folder, expose_value=False, callback=_keep,
             help="Where the cache lives.",
         ),
         click.option(
-            "--json",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_json,
-            help="Answer with one JSON document.",
+            "--json", is_flag=True, expose_value=False, callback=_keep, help="Answer with one JSON document."
         ),
         click.option(
-            "--quiet",
-            "-q",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_quiet,
-            help="Say nothing but errors.",
+            "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors."
         ),
         click.option(
-            "-v",
-            "--verbose",
-            count=True,
-            expose_value=False,
-            callback=_set_verbose,
-            help="Say more.",
+            "-v", "--verbose", count=True, expose_value=False, callback=_keep, help="Say more."
         ),
-    )
+    )  # fmt: skip
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def _merge(context: click.Context, **changes: Any) -> None:
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Put a global option that was given into the one merged value, wherever on the line it stands."""
+    if value in (None, False, 0):
+        return
+    if isinstance(value, str) and value.startswith("~"):
+        from pathlib import Path
+
+        value = str(Path(value).expanduser())
     root = context.find_root()
-    root.obj = (root.obj if isinstance(root.obj, Globals) else Globals())._replace(**changes)
+    so_far = root.obj if isinstance(root.obj, Globals) else Globals()
+    root.obj = so_far._replace(**{str(option.name): value})
     if root.obj.quiet and root.obj.verbose:
         raise UsageError("--quiet and --verbose contradict each other; give one of them")
 
@@ -132,30 +131,6 @@ def _folder(_: click.Context, __: click.Parameter, incomplete: str) -> "list[Com
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]
-
-
-def _set_root(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        if value.startswith("~"):
-            from pathlib import Path
-
-            value = str(Path(value).expanduser())
-        _merge(context, root=value)
-
-
-def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        _merge(context, json=True)
-
-
-def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        _merge(context, quiet=True)
-
-
-def _set_verbose(context: click.Context, _: click.Parameter, value: int) -> None:
-    if value:
-        _merge(context, verbose=value)
 
 
 def leave(code: int) -> None:

@@ -16,8 +16,7 @@ from gpucache.cli.caches import (
     open_others,
     open_unused,
 )
-from gpucache.cli.entries import extract as extract_entry
-from gpucache.cli.entries import show_entries
+from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
     Age,
@@ -30,12 +29,15 @@ from gpucache.cli.parameters import (
 )
 from gpucache.cli.programs import Named
 from gpucache.cli.why import Asked, explain
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import RenderableType
 
     from gpucache.caches.interface import Cache
-    from gpucache.outcomes import CacheState
+    from gpucache.outcomes import CacheEntry, CacheState, EntryReport
 
 MISSES_SHOWN = 10
 MISSES_KEPT = 4096
@@ -105,11 +107,11 @@ def inspect(
     if why:
         explain(opened, asked)
     elif extract is not None:
-        extract_entry(opened, what, targets, extract)
+        _extract(opened, what, targets, extract)
     elif misses:
         _misses(opened, since)
     elif what or targets or list_all:
-        show_entries(opened, what, targets)
+        _show_entries(opened, what, targets)
     else:
         _show_states(opened, brief=False)
     finish(opened, 0)
@@ -118,7 +120,6 @@ def inspect(
 def _check(
     asked: Asked, *, why: bool, list_all: bool, misses: bool, since: int | None, extract: Path | None
 ) -> None:
-    from gpucache.errors import UsageError
 
     if (asked.named.anything or asked.profile or asked.wanted) and not why:
         raise UsageError(
@@ -191,7 +192,6 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
 def _everything() -> None:
     """Our own cache and those of others; the others even where ours has no usable place."""
     from gpucache.engine.inspect import foreign_state
-    from gpucache.errors import CacheUnusableError
     from gpucache.render import inspect as text
 
     others = open_others()
@@ -222,3 +222,90 @@ def _misses(opened: Opened, since: int | None) -> None:
     records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
     given().document("inspect", records, {"count": len(records)})
     given().show(text.misses(records, time.time_ns()))
+
+
+def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
+    """The entries that words and targets name; a single one whole."""
+    from gpucache.render import inspect as text
+
+    if not what:
+        _show_every(opened, targets)
+        return
+    found = _found(opened, what, targets)
+    sizes = [entry.size_bytes for _, entry in found]
+    summary = {"entries": len(sizes), "size_bytes": sum(sizes)}
+    if len(found) == 1:
+        [(cache, entry)] = found
+        one = cache.report(entry)
+        given().document("inspect", [one], summary)
+        given().show(text.report(one, whole=given().whole))
+        return
+    given().document("inspect", (_whole(cache, entry) for cache, entry in found), summary)
+    named = [(_name(opened, cache), entry) for cache, entry in found]
+    given().show(text.entries(named, time.time_ns(), whole=given().whole))
+
+
+def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
+    """All entries, of which no more is kept than is shown, as there may be 100,000."""
+    from gpucache.render import inspect as text
+
+    every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
+    summary = {"entries": 0, "size_bytes": 0}
+
+    def counted() -> "Iterator[CacheEntry]":
+        for _, entry in every:
+            summary["entries"] += 1
+            summary["size_bytes"] += entry.size_bytes
+            yield entry
+
+    given().document("inspect", counted(), summary)
+    slim = ((_name(opened, cache), replace(entry, fields=(), handle=None)) for cache, entry in every)
+    given().show(text.entries(slim, time.time_ns(), whole=given().whole))
+
+
+def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
+    """Write the artifact of one entry to a file; raises UsageError where not one is named."""
+    from gpucache.units import format_size
+
+    found = _found(opened, what, targets) if what else []
+    if len(found) != 1:
+        keys = ", ".join(entry.key[:12] for _, entry in found[:8])
+        raise UsageError(
+            f"--extract needs one entry, and {len(found)} are named{f' ({keys})' if keys else ''}; "
+            "give the key of one"
+        )
+    [(cache, entry)] = found
+    payload = cache.extract(entry)
+    with writing(file):
+        try:
+            with file.open("xb") as out:
+                out.write(payload)
+        except FileExistsError:
+            raise UsageError(f"{file} is there already and is not written over; name another file") from None
+    summary = {"file": str(file), "size_bytes": len(payload)}
+    given().document("inspect", [entry], summary)
+    given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
+
+
+def _name(opened: Opened, cache: "Cache") -> str:
+    """What tells a cache from the others that are shown beside it; nothing where there are none."""
+    if len(opened.caches) == 1:
+        return ""
+    place = cache.location()
+    return f"{cache.name} in {place.root}" if place.role else cache.name
+
+
+def _found(
+    opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]
+) -> "list[tuple[Cache, CacheEntry]]":
+    return [(cache, entry) for cache, entries in opened.select(what, targets) for entry in entries]
+
+
+def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
+    """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
+    from gpucache.outcomes import Problem
+
+    try:
+        return cache.report(entry)
+    except FormatError as error:
+        return replace(entry, damage=Problem(None, str(error)))

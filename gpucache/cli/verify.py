@@ -8,6 +8,7 @@ from gpucache.cli.caches import Opened, cache_option, finish, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import EntryName
+from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
     from gpucache.engine.verify import Try
@@ -35,7 +36,6 @@ def verify(
     with --strict): stale, superseded, orphan, leftover, locked, unsupported. Not checked (exit 4): with
     --load, where the machine is so short of processes, memory or descriptors that nothing loads.
     """
-    from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import summarise_verify
     from gpucache.render import tables
 
@@ -58,14 +58,13 @@ def _run(
     repair: bool,
 ) -> "list[Checked]":
     from gpucache.engine.verify import repaired, run_verify
-    from gpucache.render.progress import display
 
     selected = [(cache, list(entries)) for cache, entries in opened.select(what)]
     total = sum(len(entries) for _, entries in selected)
     toolchains = toolchains_for(entry for _, entries in selected for entry in entries)
     outcomes: list[Checked] = []
     done = 0
-    with display(quiet=given().quiet or given().json) as bar:
+    with given().progress() as bar:
         try:
             for cache, entries in selected:
                 found: list[tuple[Checked, CacheEntry | None]] = []

@@ -14,7 +14,7 @@ from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
-from gpucache.errors import ExitCode
+from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.engine.pool import Bounds
@@ -91,7 +91,6 @@ def warm(
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told; --root is then its GPUCACHE_DIR.
     """
-    from gpucache.errors import UsageError
     from gpucache.outcomes import WarmResult, summarise_warm
     from gpucache.render import tables
 
@@ -161,7 +160,6 @@ def _warm_programs(
 
 def _check_misses(named: Named, profile: Path | None) -> None:
     """Raise UsageError for what does not go together with --misses."""
-    from gpucache.errors import UsageError
 
     if replace(named, local_sizes=()).anything:
         raise UsageError(
@@ -183,7 +181,6 @@ def _warm_misses(
     from gpucache.engine.targets import select_target
     from gpucache.engine.warm.plan import plan_missed
     from gpucache.engine.warm.run import forget_built
-    from gpucache.errors import CacheUnusableError
     from gpucache.outcomes import WarmResult
 
     _check_root(run.settings, shared=run.shared, check=run.check)
@@ -229,7 +226,6 @@ def _warm_misses(
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:
     """Whether a command is warmed; raises UsageError for what does not go together."""
-    from gpucache.errors import UsageError
 
     if given().command and not alone:
         raise UsageError("a command after '--' is warmed alone; leave all but --timeout and --into out")
@@ -243,7 +239,6 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
 def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
     """An unusable root is the first thing to say; raises CacheUnusableError."""
     from gpucache.assembly import is_private, open_store
-    from gpucache.errors import CacheUnusableError
 
     if check and settings.root is None and settings.system_dirs:
         return  # whoever has no home may still ask what a shared cache holds
@@ -295,13 +290,12 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
     from gpucache.engine.warm.run import count, interrupted, run_warm, settled
     from gpucache.engine.warm.work import build_job
     from gpucache.host.interrupts import disarm
-    from gpucache.render.progress import display
 
     opened = partial(open_layers, how.settings, shared=how.shared, command="gpucache warm")
     layers = opened()
     outcomes: list[WarmOutcome] = []
     running: list[Named] = []
-    with display(quiet=given().quiet or given().json) as bar:
+    with given().progress() as bar:
 
         def progress(now: Progress) -> None:
             running[:] = now.running

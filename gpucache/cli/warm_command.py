@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
-from gpucache.errors import ExitCode
+from gpucache.errors import CacheUnusableError, ExitCode
 
 if TYPE_CHECKING:
     from gpucache.caches.surroundings import KnownCaches
@@ -37,9 +37,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
 def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
     from gpucache.engine.settling import MOST_RUNS
     from gpucache.engine.settling import warm_command as warm
-    from gpucache.errors import CacheUnusableError
     from gpucache.host.scratch import scratch
-    from gpucache.render.progress import display
 
     moved = None if into is None else into.absolute()
     if moved is not None:
@@ -51,7 +49,7 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
             ) from None
     with (
         scratch("warm") as place,
-        display(quiet=given().quiet or given().json) as bar,
+        given().progress() as bar,
     ):
         return warm(
             given().command,
@@ -64,7 +62,6 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
 
 
 def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
-    from gpucache.errors import CacheUnusableError
 
     lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing was warmed\n"]
     try:

@@ -14,7 +14,7 @@ from gpucache.cli.globals import given, leave
 from gpucache.cli.machines import Machine, machine
 from gpucache.cli.parameters import field
 from gpucache.cli.programs import Named, read_programs
-from gpucache.errors import ExitCode
+from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.engine.warm.plan import WarmItem
@@ -36,7 +36,6 @@ class Asked:
 
 def explain(opened: Opened, asked: Asked) -> None:
     """Answer for sources, programs, two keys, or what is wanted of the caches of others."""
-    from gpucache.errors import UsageError
 
     if asked.wanted:
         _reach(opened, asked)
@@ -94,7 +93,6 @@ def _planned(asked: Asked, here: Machine, named: Named) -> "list[WarmItem]":
 
 def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[WarmItem]":
     from gpucache.engine.why import items_of
-    from gpucache.errors import UsageError
 
     path = Path(word)
     if path.exists():
@@ -138,7 +136,6 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
 
 
 def _report(opened: Opened, prefix: str) -> "EntryReport":
-    from gpucache.errors import UsageError
 
     found = [(cache, entry) for cache in opened.caches for entry in cache.find(prefix)]
     if len(found) != 1:
@@ -150,7 +147,6 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 
 def _reach(opened: Opened, asked: Asked) -> None:
-    from gpucache.errors import UsageError
     from gpucache.render.why import reaches
 
     if asked.what or asked.named.anything or asked.targets:
@@ -175,7 +171,6 @@ def _wanted(texts: Sequence[str]) -> "dict[str, tuple[bytes, ...]]":
 
 
 def _value(text: str) -> bytes:
-    from gpucache.errors import UsageError
 
     if not text.startswith("@"):
         return os.fsencode(text)

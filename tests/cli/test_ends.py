@@ -101,7 +101,7 @@ sys.meta_path.insert(0, Strike())
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "gpucache.cli.entry", "gpucache.errors", "gpucache.cli.inspect", "rich"]
+    "module", ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "rich"]
 )
 @pytest.mark.parametrize("program", [["-m", "gpucache"], [str(Path(sys.executable).with_name("gpucache"))]])
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
@@ -133,7 +133,7 @@ sys.meta_path.insert(0, Strike())
 """
 
 
-@pytest.mark.parametrize("module", ["gpucache.model", "gpucache.render.tables"])
+@pytest.mark.parametrize("module", ["gpucache.model", "gpucache.render.inspect"])
 @pytest.mark.parametrize(
     "where",
     ["type('Made', (), {'field': Field()})", "exec('raise KeyboardInterrupt')"],
