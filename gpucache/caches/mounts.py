@@ -21,7 +21,7 @@ _MEMORY = frozenset({"tmpfs", "ramfs"})
 _LAYER = frozenset({"overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs"})
 
 
-class Ground(StrEnum):
+class Medium(StrEnum):
     """What kind of place a file system is for a cache."""
 
     DISK = "disk"
@@ -39,12 +39,12 @@ class Mount:
     options: frozenset[str]
 
     @property
-    def ground(self) -> Ground:
+    def medium(self) -> Medium:
         """What kind of place it is."""
-        for ground, kinds in ((Ground.NETWORK, _NETWORK), (Ground.MEMORY, _MEMORY), (Ground.LAYER, _LAYER)):
+        for medium, kinds in ((Medium.NETWORK, _NETWORK), (Medium.MEMORY, _MEMORY), (Medium.LAYER, _LAYER)):
             if self.kind in kinds:
-                return ground
-        return Ground.DISK
+                return medium
+        return Medium.DISK
 
 
 def parse(text: str) -> tuple[Mount, ...]:

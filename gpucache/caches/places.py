@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.caches.interface import Isolation
-from gpucache.caches.mounts import Ground, Mount, mount_of, mounts
+from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
 from gpucache.errors import CacheUnusableError
 from gpucache.units import format_size
 
@@ -179,14 +179,14 @@ def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str
             f"{mount.point} is mounted noexec, so the libraries in it cannot be loaded; "
             f"run 'mount -o remount,exec {mount.point}', or {move}"
         )
-    if mount.ground is Ground.NETWORK:
+    if mount.medium is Medium.NETWORK:
         yield f"it lies on a network file system ({mount.kind}), where caches stall and break; {move}"
-    elif mount.ground is Ground.MEMORY:
+    elif mount.medium is Medium.MEMORY:
         yield (
             f"it lies in memory ({mount.kind}) and is lost at the next start; {move}, or mount a volume: "
             f"docker run -v gpu-caches:{root}"
         )
-    elif mount.ground is Ground.LAYER:
+    elif mount.medium is Medium.LAYER:
         yield (
             "it lies in the container's own layer and is lost with it; mount a volume: "
             f"docker run -v gpu-caches:{root}, or {move}"

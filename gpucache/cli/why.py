@@ -55,7 +55,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.here import here_caches
-    from gpucache.engine.stack import with_layers
+    from gpucache.engine.replies import replies
     from gpucache.engine.why import why
     from gpucache.render.why import answers
 
@@ -67,7 +67,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
     answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
-        replace(one, layers=with_layers(one, item, here_caches))
+        replace(one, layers=replies(one, item, here_caches))
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)

@@ -4,7 +4,7 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 """
 
 from gpucache.keys import Difference
-from gpucache.outcomes.answers import Answer, Build, Layer, LayerState, TargetDifference
+from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
 from gpucache.outcomes.checked import (
     PAPER_ASYNC,
     PAPER_SYNC,
@@ -86,8 +86,6 @@ __all__ = [
     "Held",
     "Hit",
     "Kept",
-    "Layer",
-    "LayerState",
     "Location",
     "Miss",
     "Note",
@@ -97,6 +95,8 @@ __all__ = [
     "Ratio",
     "Reach",
     "Removal",
+    "Reply",
+    "ReplyState",
     "Sample",
     "Served",
     "SettleRun",

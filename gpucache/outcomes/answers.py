@@ -8,8 +8,8 @@ from gpucache.keys import Difference
 from gpucache.outcomes.lookups import Hit, Miss
 
 
-class LayerState(StrEnum):
-    """What a layer does for a program."""
+class ReplyState(StrEnum):
+    """What a cache does for a program."""
 
     ANSWERS = "answers"
     MISSES = "misses"
@@ -18,11 +18,11 @@ class LayerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """One cache that a program passes on its way to the compiler."""
+class Reply:
+    """What one cache says that a program passes on its way to the compiler."""
 
     cache: str
-    state: LayerState
+    state: ReplyState
     detail: str
 
 
@@ -45,8 +45,8 @@ class Answer:
     found: Hit | Miss
     written: tuple[Build, ...] = ()
     """What was built for the target under this name, newest first."""
-    layers: tuple[Layer, ...] = ()
-    """The caches that the program passes, ours first."""
+    layers: tuple[Reply, ...] = ()
+    """What the caches say that the program passes, ours first."""
     not_asked: tuple[tuple[str, str], ...] = ()
     """Every root that is named and could not be asked, with a sentence that says why and what mends it."""
     directory: str | None = None

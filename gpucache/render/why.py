@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import Answer, Hit, LayerState, Miss, Reach, Served
+from gpucache.outcomes import Answer, Hit, Miss, Reach, ReplyState, Served
 from gpucache.render.grid import Column, Grid, digest, plain
 from gpucache.units import format_age
 
@@ -69,7 +69,7 @@ def _layers(one: Answer) -> Iterator[RenderableType]:
         asked = ", asked where ours misses" if one.hit else ""
         yield plain(f"layers below{asked}:")
     for number, layer in enumerate(below, 1):
-        style = "green" if layer.state is LayerState.ANSWERS else ""
+        style = "green" if layer.state is ReplyState.ANSWERS else ""
         yield plain(f"  {number}. {layer.cache} {layer.state.replace('-', ' ')}: {layer.detail}", style)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.mounts import Ground, mount_of, mounts, parse
+from gpucache.caches.mounts import Medium, mount_of, mounts, parse
 
 _TEXT = """\
 27 1 254:0 / / rw,relatime - overlay overlay rw,lowerdir=/l
@@ -18,19 +18,19 @@ _TEXT = """\
 
 
 @pytest.mark.parametrize(
-    ("path", "ground"),
+    ("path", "medium"),
     [
-        ("/opt/cache", Ground.LAYER),
-        ("/home/me/.cache", Ground.NETWORK),
-        ("/home/me/scratch disk/cache", Ground.MEMORY),
-        ("/homeless", Ground.LAYER),
-        ("/data/x", Ground.DISK),
+        ("/opt/cache", Medium.LAYER),
+        ("/home/me/.cache", Medium.NETWORK),
+        ("/home/me/scratch disk/cache", Medium.MEMORY),
+        ("/homeless", Medium.LAYER),
+        ("/data/x", Medium.DISK),
     ],
 )
-def test_the_longest_point_above_a_path_holds_it(path: str, ground: Ground) -> None:
+def test_the_longest_point_above_a_path_holds_it(path: str, medium: Medium) -> None:
     """A path lies on the mount whose point is nearest above it, by whole names."""
     mount = mount_of(Path(path), parse(_TEXT))
-    assert mount is not None and mount.ground is ground
+    assert mount is not None and mount.medium is medium
 
 
 def test_a_mount_over_another_wins() -> None:

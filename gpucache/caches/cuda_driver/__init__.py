@@ -16,7 +16,7 @@ from gpucache.caches.files import open_folder
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, Format, Look, UnjudgedError
 from gpucache.caches.layout import Layout
-from gpucache.caches.mounts import Ground, mount_of, mounts
+from gpucache.caches.mounts import Medium, mount_of, mounts
 from gpucache.caches.places import WINDOWS, Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -96,7 +96,7 @@ class CudaDriver(Format[Survey]):
         yield from super().at_place(root)
         with suppress(OSError, ValueError, RuntimeError):  # a ring of links
             mount = mount_of(root.resolve(), mounts())
-            if mount is not None and mount.ground is Ground.NETWORK:
+            if mount is not None and mount.medium is Medium.NETWORK:
                 yield (f"jobs that share it wait, and have hung, at its file 'index'; {MOVE} of each node")
 
     @classmethod

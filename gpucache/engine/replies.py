@@ -1,4 +1,4 @@
-"""The layers that a program passes on its way to a compiler, and which of them answers.
+"""What the caches that a program passes on its way to a compiler reply, ours first.
 
 Owns which caches lie below ours for each implementation, and what each of them can be asked for a
 build. What a cache answers is its own to say; must not know its format.
@@ -11,7 +11,7 @@ from gpucache.caches.interface import Cache, Wanted
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import BuildRequest, Toolchain
-from gpucache.outcomes import Answer, Hit, Layer, LayerState, Reach, Served
+from gpucache.outcomes import Answer, Hit, Reach, Reply, ReplyState, Served
 from gpucache.payload.source import kernel_names
 
 Caches = Callable[[str], Sequence[Cache]]
@@ -36,10 +36,10 @@ _BELOW = {
 }
 
 
-def with_layers(answer: Answer, item: WarmItem, caches: Caches) -> tuple[Layer, ...]:
-    """Our own layer and those below it, in the order in which a program passes them."""
+def replies(answer: Answer, item: WarmItem, caches: Caches) -> tuple[Reply, ...]:
+    """Our own reply and those of the caches below, in the order in which a program passes them."""
     hit = isinstance(answer.found, Hit)
-    first = Layer("gpucache", LayerState.ANSWERS if hit else LayerState.MISSES, _own(answer))
+    first = Reply("gpucache", ReplyState.ANSWERS if hit else ReplyState.MISSES, _own(answer))
     if item.request is None or item.toolchain is None:
         return (first,)
     return (first, *_below(item.request, item.toolchain, caches, answered=hit))
@@ -51,33 +51,33 @@ def _own(answer: Answer) -> str:
     return str(answer.found.verdict)
 
 
-def _below(request: BuildRequest, toolchain: Toolchain, caches: Caches, *, answered: bool) -> Iterator[Layer]:
+def _below(request: BuildRequest, toolchain: Toolchain, caches: Caches, *, answered: bool) -> Iterator[Reply]:
     for system in _BELOW.get(toolchain.implementation, ()):
         told = _TOLD.get((system, toolchain.implementation))
         if told is not None:
-            yield Layer(system, LayerState.NOT_ASKED, told)
+            yield Reply(system, ReplyState.NOT_ASKED, told)
             continue
         found = _ask(system, request, toolchain, caches(system))
         state = found.state
-        if answered and state is LayerState.ANSWERS:
-            state = LayerState.NOT_ASKED
-        answered = answered or found.state is LayerState.ANSWERS
-        yield Layer(system, state, found.detail)
+        if answered and state is ReplyState.ANSWERS:
+            state = ReplyState.NOT_ASKED
+        answered = answered or found.state is ReplyState.ANSWERS
+        yield Reply(system, state, found.detail)
 
 
-def _ask(system: str, request: BuildRequest, toolchain: Toolchain, caches: Sequence[Cache]) -> Layer:
+def _ask(system: str, request: BuildRequest, toolchain: Toolchain, caches: Sequence[Cache]) -> Reply:
     reaches: list[Reach] = []
     try:
         wanted = _WANTED[system](request, toolchain)
         reaches = [reach for cache in caches for reach in cache.explain(wanted)]
     except GpucacheError as error:
-        return Layer(system, LayerState.UNKNOWN, str(error))
+        return Reply(system, ReplyState.UNKNOWN, str(error))
     if not reaches:
-        return Layer(system, LayerState.MISSES, "nothing of it is on this machine")
+        return Reply(system, ReplyState.MISSES, "nothing of it is on this machine")
     served = [reach for reach in reaches if isinstance(reach.verdict, Served)]
     best = (served or reaches)[0]
-    state = LayerState.ANSWERS if served else _STATES.get(str(best.verdict), LayerState.MISSES)
-    return Layer(system, state, f"{best.verdict}: {best.detail}")
+    state = ReplyState.ANSWERS if served else _STATES.get(str(best.verdict), ReplyState.MISSES)
+    return Reply(system, state, f"{best.verdict}: {best.detail}")
 
 
 def _pyopencl(request: BuildRequest, toolchain: Toolchain) -> Wanted:
@@ -89,13 +89,13 @@ def _pyopencl(request: BuildRequest, toolchain: Toolchain) -> Wanted:
     }
 
 
-def _pocl(request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG001 - all layers are asked alike
+def _pocl(request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG001 - all caches are asked alike
     kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _KERNELS))
     sizes = ("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
     return {name: values for name, values in (("kernel", kernels), ("local-size", tuple(sizes))) if values}
 
 
-def _nothing(request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG001 - all layers are asked alike
+def _nothing(request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG001 - all caches are asked alike
     return {}
 
 
@@ -106,7 +106,7 @@ _WANTED: Mapping[str, Asked] = {
     "cuda": _nothing,
 }
 _STATES = {
-    "opaque-key": LayerState.UNKNOWN,
-    "not-recorded": LayerState.UNKNOWN,
-    "not-consulted": LayerState.NOT_ASKED,
+    "opaque-key": ReplyState.UNKNOWN,
+    "not-recorded": ReplyState.UNKNOWN,
+    "not-consulted": ReplyState.NOT_ASKED,
 }
