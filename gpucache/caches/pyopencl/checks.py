@@ -9,7 +9,6 @@ are written in place under the lock: what is wrong while it is held may be half 
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from pathlib import Path
 
 from gpucache import payload
 from gpucache.caches import files, strangers
-from gpucache.caches.pyopencl import entries, headers, locking, names, sources
-from gpucache.caches.pyopencl.entries import Seen
+from gpucache.caches.format import Clock
+from gpucache.caches.pyopencl import headers, locking, names, parts, sources
 from gpucache.caches.pyopencl.headers import Compared, State
 from gpucache.caches.pyopencl.pickled import EndedError, Info
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
 from gpucache.units import format_age, format_size
 
@@ -35,8 +34,8 @@ _ADMINISTRATOR = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong, or worth knowing, with an entry."""
+class Fault:
+    """A problem of an entry, and what PyOpenCL makes of it."""
 
     kind: FindingKind
     detail: str
@@ -45,28 +44,13 @@ class Problem:
     served: bool = False
     """Whether PyOpenCL serves the entry all the same."""
 
-
-def check(root: Folder, entry: CacheEntry, seen: Seen, clock: locking.Clock = time.time_ns) -> Checked:
-    """An entry checked whole; what changes meanwhile, or may be half written, is a note."""
-    try:
-        with root.folder(seen.key) as inner:
-            found, notes = problems(inner), tuple(_notes(inner))
-            changed = bool(found) and entries.identities(inner) != seen.identities
-    except FileNotFoundError:
-        return _untold(entry, "it was removed while it was being checked")
-    except OSError as error:
-        return _untold(entry, f"it cannot be read ({error.strerror})")
-    if changed:
-        return _untold(entry, "it changed while it was being checked; check again")
-    if any(problem.mended for problem in found) and _busy(root, clock):
-        found = [problem for problem in found if not problem.mended]
-        half = f"it may be half written, as PyOpenCL's lock {root.path / names.LOCK} is held; check again"
-        notes = (*notes, half)
-    told = tuple(f"{entry.key[:12]}: {note}" for note in notes)
-    return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), told)
+    @property
+    def problem(self) -> Problem:
+        """The problem alone."""
+        return Problem(self.kind, self.detail)
 
 
-def problems(inner: Folder) -> list[Problem]:
+def faults(inner: Folder) -> list[Fault]:
     """Everything about an entry's folder; raises OSError."""
     found = [*_foreign(inner), *_trust(inner)]
     if any(problem.kind is FindingKind.UNTRUSTED for problem in found):
@@ -74,37 +58,43 @@ def problems(inner: Folder) -> list[Problem]:
     present = {one.name for one in islice(inner.entries(), _NAMES_LOOKED_AT)} & set(names.PARTS)
     if not present:
         detail = "it is empty, as a rebuild of it did not finish; PyOpenCL builds it at the next use"
-        return [*found, Problem(FindingKind.ORPHAN, detail)]
+        return [*found, Fault(FindingKind.ORPHAN, detail)]
     info = _info(inner, present)
-    if isinstance(info, Problem):
+    if isinstance(info, Fault):
         return [*found, info]
-    return [*found, *_source(present), *_binary(inner, present), *stale(info)]
+    return [*found, *_source(present), *binary(inner, present), *stale(info)]
 
 
-def stale(info: Info) -> list[Problem]:
+def stale(info: Info) -> list[Fault]:
     """What became of the headers an entry was made with, as far as PyOpenCL will act on it."""
     compared = headers.compare_all(info.dependencies)
-    return [Problem(FindingKind.STALE, detail, mended) for detail, mended in map(_header, compared) if detail]
+    return [Fault(FindingKind.STALE, detail, mended) for detail, mended in map(_header, compared) if detail]
 
 
-def leftovers(
-    root: Folder, *, clock: locking.Clock = time.time_ns, python: str, own_python: str
-) -> Iterator[Checked]:
+def leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
     """The lock, a folder of another Python, and what lies among the entries; raises OSError."""
+    python, own_python = names.python_of(root.path.name), names.own_python()
     age = locking.age_ns(root, clock)
     if age is not None:
-        yield _lock(root.path / names.LOCK, age, strange=locking.is_strange(root.lstat(names.LOCK)))
+        path = root.path / names.LOCK
+        yield path, _lock(path, age, strange=locking.is_strange(root.lstat(names.LOCK)))
     if python and python != own_python:
-        yield _other_python(root.path, python, own_python)
+        detail = (
+            f"only programs of Python {python} use it, and this is {own_python}: after an upgrade nothing "
+            "does; unless a Python of that version is in use, run "
+            f"'gpucache evict --cache pyopencl:{root.path} --all'"
+        )
+        yield root.path, Problem(FindingKind.ORPHAN, detail)
     for one in islice(root.entries(), _NAMES_LOOKED_AT):
         with suppress(OSError):
             if python and not one.is_dir(follow_symlinks=False) and names.is_key(one.name):
-                yield _in_the_way(Path(root.path, one.name))
+                yield root.path / one.name, _in_the_way(one)
             elif python and one.name != names.LOCK and not names.is_key(one.name):
-                yield _stray(Path(root.path, one.name))
+                detail = "it is none of PyOpenCL's; keep it elsewhere"
+                yield root.path / one.name, Problem(FindingKind.LEFTOVER, detail)
 
 
-def beside(root: Path) -> Iterator[Checked]:
+def beside(root: Path) -> Iterator[tuple[Path, Problem]]:
     """What lies beside entries, or beside the folders of versions. Raises nothing."""
     if names.python_of(root.name):
         return  # there each is told by itself
@@ -113,37 +103,26 @@ def beside(root: Path) -> Iterator[Checked]:
         rest = (name for name in found if not (names.is_key(name) or names.python_of(name)))
         if told := strangers.listed(rest):
             detail = f"it holds {told} as well, none of PyOpenCL's; keep it elsewhere"
-            yield _loose(root, FindingKind.LEFTOVER, detail)
+            yield root, Problem(FindingKind.LEFTOVER, detail)
 
 
-def foreign(root: Path) -> Checked:
-    """A folder that is none of PyOpenCL's, in which nothing is judged."""
-    detail = f"{root} is no cache of PyOpenCL, so nothing in it is looked at; name the folder of one"
-    return _loose(root, FindingKind.UNSUPPORTED, detail)
-
-
-def unread(root: Path, why: str) -> Checked:
-    """A folder that may not be read."""
-    return _loose(root, FindingKind.UNTRUSTED, why)
-
-
-def _foreign(inner: Folder) -> list[Problem]:
+def _foreign(inner: Folder) -> list[Fault]:
     found = []
     for one in islice(inner.entries(), _NAMES_LOOKED_AT):
         if one.name not in names.PARTS:
             dies = f"; once it has to be rebuilt, {DIES}" if one.is_dir(follow_symlinks=False) else ""
             detail = f"{names.shown(one.name)} is none of PyOpenCL's{dies}; remove it"
-            found.append(Problem(FindingKind.LEFTOVER, detail, mended=False, served=True))
+            found.append(Fault(FindingKind.LEFTOVER, detail, mended=False, served=True))
     return found
 
 
-def _trust(inner: Folder) -> list[Problem]:
+def _trust(inner: Folder) -> list[Fault]:
     """Whom the folder and its files belong to: PyOpenCL unpickles ``info``, which can run anything."""
     found = [_distrust("its folder", inner.status())]
     for name in names.PARTS:
         with suppress(FileNotFoundError):
             found.append(_distrust(name, inner.lstat(name)))
-    return [Problem(FindingKind.UNTRUSTED, detail) for detail in found if detail]
+    return [Fault(FindingKind.UNTRUSTED, detail) for detail in found if detail]
 
 
 def _distrust(what: str, status: os.stat_result) -> str:
@@ -159,50 +138,51 @@ def _distrust(what: str, status: os.stat_result) -> str:
     return ""
 
 
-def _source(present: set[str]) -> list[Problem]:
+def _source(present: set[str]) -> list[Fault]:
     if names.SOURCE in present:
         return []
     detail = f"{names.SOURCE} is missing; PyOpenCL serves the entry all the same, but nobody can say of what"
-    return [Problem(FindingKind.ORPHAN, detail, served=True)]
+    return [Fault(FindingKind.ORPHAN, detail, served=True)]
 
 
-def _binary(inner: Folder, present: set[str]) -> list[Problem]:
+def binary(inner: Folder, present: set[str]) -> list[Fault]:
+    """What is wrong with the binary; raises OSError."""
     if names.BINARY not in present:
-        return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
+        return [Fault(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
     if _is_large(inner):
         return []
     try:
-        data = entries.read_binary(inner)
+        data = parts.read_binary(inner)
     except FormatError as error:
-        return [Problem(FindingKind.CORRUPT, f"{error}: {DIES}")]
+        return [Fault(FindingKind.CORRUPT, f"{error}: {DIES}")]
     if not data:
-        return [Problem(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
+        return [Fault(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
     info = payload.describe(data)
     if info.problem:
-        return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
+        return [Fault(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
     if info.kind is PayloadKind.UNKNOWN:
         # A platform that is not known here may write such a one, so it is nothing to be removed.
         detail = (
             f"binary begins with {data[:8].hex(' ')}, as that of no platform known here; "
             f"where that is damage, {DIES}, and evicting the entry mends it"
         )
-        return [Problem(FindingKind.UNSUPPORTED, detail, mended=False, served=True)]
+        return [Fault(FindingKind.UNSUPPORTED, detail, mended=False, served=True)]
     return []
 
 
-def _info(inner: Folder, present: set[str]) -> Info | Problem:
+def _info(inner: Folder, present: set[str]) -> Info | Fault:
     """What the entry says of its build; without that PyOpenCL never comes to the binary."""
     if names.INFO not in present:
         detail = "info is missing, as its writing did not finish; PyOpenCL warns and builds it again"
-        return Problem(FindingKind.ORPHAN, detail)
+        return Fault(FindingKind.ORPHAN, detail)
     try:
         if inner.lstat(names.INFO).st_size == 0:
-            return Problem(FindingKind.TRUNCATED, "info is empty; PyOpenCL warns and builds it again")
-        return entries.info_of(inner)
+            return Fault(FindingKind.TRUNCATED, "info is empty; PyOpenCL warns and builds it again")
+        return parts.info_of(inner)
     except EndedError as error:
-        return Problem(FindingKind.TRUNCATED, f"{error}: {DIES}")
+        return Fault(FindingKind.TRUNCATED, f"{error}: {DIES}")
     except FormatError as error:
-        return Problem(FindingKind.CORRUPT, f"{error}; gpucache does not load it, PyOpenCL would")
+        return Fault(FindingKind.CORRUPT, f"{error}; gpucache does not load it, PyOpenCL would")
 
 
 def _header(compared: Compared) -> tuple[str, bool]:
@@ -222,15 +202,16 @@ def _header(compared: Compared) -> tuple[str, bool]:
 
 def _is_large(inner: Folder) -> bool:
     with suppress(FileNotFoundError):
-        return inner.lstat(names.BINARY).st_size > entries.CHECKED_BINARY_BYTES
+        return inner.lstat(names.BINARY).st_size > parts.CHECKED_BINARY_BYTES
     return False
 
 
-def _notes(inner: Folder) -> Iterator[str]:
+def notes(inner: Folder) -> Iterator[str]:
+    """What could not be told of an entry."""
     if _is_large(inner):
-        yield f"its binary is larger than {format_size(entries.CHECKED_BINARY_BYTES)} and was not looked into"
+        yield f"its binary is larger than {format_size(parts.CHECKED_BINARY_BYTES)} and was not looked into"
     with suppress(OSError, FormatError):
-        passed_over = sources.unfollowed(entries.read_source(inner))
+        passed_over = sources.unfollowed(parts.read_source(inner))
         if passed_over:
             shown = ", ".join(passed_over[:_SHOWN]) + (" and more" if len(passed_over) > _SHOWN else "")
             yield (
@@ -239,60 +220,29 @@ def _notes(inner: Folder) -> Iterator[str]:
             )
 
 
-def _busy(root: Folder, clock: locking.Clock) -> bool:
-    with suppress(OSError):
-        age = locking.age_ns(root, clock)
-        return age is not None and age <= locking.STALE_NS
-    return False
-
-
-def _lock(path: Path, age_ns: int, *, strange: bool) -> Checked:
+def _lock(path: Path, age_ns: int, *, strange: bool) -> Problem:
     age = format_age(age_ns)
     if strange:
-        detail = (
+        return Problem(
+            FindingKind.MISPLACED,
             f"{path} is not PyOpenCL's lock, which is an empty file, but every program that builds waits "
-            "60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; move it elsewhere"
+            "60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; move it elsewhere",
         )
-        return _loose(path, FindingKind.MISPLACED, detail)
-    detail = (
-        f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
-        f"to 60 s for it; where it stays, run 'gpucache verify --cache {names.NAME} --repair' in two minutes"
-    )
     if age_ns > locking.STALE_NS:
-        detail = (
+        return Problem(
+            FindingKind.MISPLACED,
             f"the lock {path} was left behind {age} ago by a program that was killed: every program that "
             "builds waits 60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; run "
-            f"'gpucache verify --cache {names.NAME} --repair'"
+            f"'gpucache verify --cache {names.NAME} --repair'",
         )
-        return _loose(path, FindingKind.MISPLACED, detail)
-    return _loose(path, FindingKind.LOCKED, detail)
-
-
-def _other_python(path: Path, python: str, own_python: str) -> Checked:
-    detail = (
-        f"only programs of Python {python} use it, and this is {own_python}: after an upgrade nothing does; "
-        f"unless a Python of that version is in use, run 'gpucache evict --cache pyopencl:{path} --all'"
+    return Problem(
+        FindingKind.LOCKED,
+        f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
+        f"to 60 s for it; where it stays, run 'gpucache verify --cache {names.NAME} --repair' in two minutes",
     )
-    return _loose(path, FindingKind.ORPHAN, detail)
 
 
-def _in_the_way(path: Path) -> Checked:
-    if path.is_symlink():
-        return _loose(path, FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
-    return _loose(path, FindingKind.CORRUPT, f"it is no folder but has an entry's name; move it away: {DIES}")
-
-
-def _stray(path: Path) -> Checked:
-    return _loose(path, FindingKind.LEFTOVER, "it is none of PyOpenCL's; keep it elsewhere")
-
-
-def _loose(path: Path, kind: FindingKind, detail: str) -> Checked:
-    return Checked(str(path), (Finding(names.NAME, names.shown(path.name), kind, detail),), counts=False)
-
-
-def _untold(entry: CacheEntry, why: str) -> Checked:
-    return Checked(entry.key, notes=(f"{entry.key[:12]}: {why}",), counts=False)
-
-
-def _finding(entry: CacheEntry, problem: Problem) -> Finding:
-    return Finding(entry.cache, entry.key, problem.kind, problem.detail, entry.program, entry.target)
+def _in_the_way(one: "os.DirEntry[str]") -> Problem:
+    if one.is_symlink():
+        return Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
+    return Problem(FindingKind.CORRUPT, f"it is no folder but has an entry's name; move it away: {DIES}")

@@ -10,16 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pyopencl import checks, entries, headers, keys, locking, names, nearest, sources, telling
-from gpucache.caches.pyopencl.asking import Question
-from gpucache.caches.pyopencl.checks import Problem
+from gpucache.caches.format import Clock
+from gpucache.caches.pyopencl import checks, headers, keys, locking, names, nearest, parts, sources, telling
+from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.headers import State
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
 from gpucache.caches.pyopencl.pickled import Info
+from gpucache.caches.pyopencl.question import Question
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
-from gpucache.outcomes import FindingKind, Location, Reach, Served, Verdict
+from gpucache.outcomes import FindingKind, Reach, Served, Verdict
 from gpucache.units import format_age
 
 _SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
@@ -29,13 +30,11 @@ _LEFT_TO_DRIVER = {
 }
 
 
-def explain(
-    question: Question, location: Location, folders: Sequence[Path], clock: locking.Clock
-) -> Iterator[Reach]:
+def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterator[Reach]:
     """For every folder and device whether the build would be served; raises UsageError."""
-    why = _never(question, location)
-    if why is not None:
-        yield _reach(question, None, *why)
+    if question.source.startswith(_SPIRV):
+        detail = "PyOpenCL does not cache programs that are given as SPIR-V"
+        yield _reach(question, None, Verdict.UNCACHEABLE, detail)
         return
     for folder in folders:
         found = _Folder(folder, question, clock)
@@ -48,7 +47,7 @@ def explain(
 class _Folder:
     """One folder, asked for one source."""
 
-    def __init__(self, path: Path, question: Question, clock: locking.Clock) -> None:
+    def __init__(self, path: Path, question: Question, clock: Clock) -> None:
         self._path = path
         self._question = question
         self._clock = clock
@@ -142,22 +141,13 @@ class _Folder:
         )
 
 
-def _never(question: Question, location: Location) -> tuple[Verdict, str] | None:
-    """Why no build of it ever asks the cache; None where it does."""
-    if not location.enabled:
-        return Verdict.NOT_CONSULTED, f"{names.SWITCH} turns PyOpenCL's cache off; unset it"
-    if question.source.startswith(_SPIRV):
-        return Verdict.UNCACHEABLE, "PyOpenCL does not cache programs that are given as SPIR-V"
-    return None
-
-
 def _served(
     question: Question, device: DeviceIdentity, key: str, inner: Folder, options: tuple[str, ...]
 ) -> Reach:
     """What comes of an entry whose key is the one that is asked for."""
-    problems = [one for one in checks.problems(inner) if not one.served]
+    problems = [one for one in checks.faults(inner) if not one.served]
     try:
-        info = entries.info_of(inner)
+        info = parts.info_of(inner)
     except FormatError:
         info = Info((), "")
     verdict, detail, differences = _judged(problems, info) or _hit(
@@ -169,7 +159,7 @@ def _served(
 _Judgement = tuple[Served | Verdict, str, tuple[Difference, ...]]
 
 
-def _judged(problems: Sequence[Problem], info: Info) -> _Judgement | None:
+def _judged(problems: Sequence[Fault], info: Info) -> _Judgement | None:
     """What keeps PyOpenCL from serving an entry; None where nothing does."""
     broken = next((one for one in problems if one.kind is not FindingKind.STALE), None)
     if broken is not None:
@@ -201,7 +191,7 @@ def _hit(
     options: tuple[str, ...],
 ) -> _Judgement:
     with suppress(OSError, FormatError):
-        if entries.read_source(inner) != question.source:
+        if parts.read_source(inner) != question.source:
             detail = "PyOpenCL serves an entry that was made from another source, as its source.cl says"
             return Served.FALSE_HIT, detail, ()
     elsewhere = _elsewhere(question, info, options)

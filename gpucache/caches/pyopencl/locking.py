@@ -9,13 +9,15 @@ stops every program as well, and is never removed.
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from gpucache.caches import files
 from gpucache.caches.files import Identity
+from gpucache.caches.format import Clock, HeldError
 from gpucache.caches.pyopencl.names import LOCK
 from gpucache.folders import Folder
-from gpucache.outcomes import Kept
 from gpucache.units import format_age
 
 STALE_NS = 120 * 10**9
@@ -23,28 +25,6 @@ STALE_NS = 120 * 10**9
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
 _YOUNG_NS = 10**9
-Clock = Callable[[], int]
-
-
-class HeldError(Exception):
-    """Somebody holds the lock, or left it behind; never leaves this package."""
-
-    def __init__(self, age_ns: int, *, strange: bool = False) -> None:
-        super().__init__(age_ns)
-        self.age_ns = age_ns
-        self.strange = strange
-
-    @property
-    def kept(self) -> Kept:
-        """Why nothing was removed."""
-        if self.strange:
-            return Kept(f"what is called {LOCK} is not PyOpenCL's, and stops its programs; move it elsewhere")
-        if self.age_ns > STALE_NS:
-            return Kept(
-                f"PyOpenCL's lock was left behind {format_age(self.age_ns)} ago; "
-                "run 'gpucache verify --cache pyopencl --repair'"
-            )
-        return Kept("PyOpenCL's lock is held; try again once the program that holds it is done")
 
 
 def is_strange(status: os.stat_result) -> bool:
@@ -61,14 +41,15 @@ def age_ns(folder: Folder, clock: Clock) -> int | None:
 
 
 @contextmanager
-def held(folder: Folder, clock: Clock) -> Iterator[None]:
-    """The lock, held as PyOpenCL holds it; raises HeldError, OSError."""
-    fd = _take(folder, clock)
-    try:
-        yield
-    finally:
-        os.close(fd)
-        folder.unlink(LOCK)
+def held(path: Path, clock: Clock) -> Iterator[None]:
+    """The lock of a folder, held as PyOpenCL holds it; raises HeldError, OSError."""
+    with files.open_folder(path) as folder:
+        fd = _take(folder, clock)
+        try:
+            yield
+        finally:
+            os.close(fd)
+            folder.unlink(LOCK)
 
 
 def free_stale(folder: Folder, clock: Clock) -> bool:
@@ -96,6 +77,17 @@ def _take(folder: Folder, clock: Clock) -> int:
             return folder.open_for_writing(LOCK, os.O_WRONLY | os.O_EXCL, 0o644)
         age = age_ns(folder, clock)
         if age is not None and age > _YOUNG_NS:
-            raise HeldError(age, strange=_is_strange_there(folder))
+            raise HeldError(_why(age, strange=_is_strange_there(folder)))
         time.sleep(_PAUSE_S)
-    raise HeldError(0)
+    raise HeldError(_why(0, strange=False))
+
+
+def _why(age_ns: int, *, strange: bool) -> str:
+    if strange:
+        return f"what is called {LOCK} is not PyOpenCL's, and stops its programs; move it elsewhere"
+    if age_ns > STALE_NS:
+        return (
+            f"PyOpenCL's lock was left behind {format_age(age_ns)} ago; "
+            "run 'gpucache verify --cache pyopencl --repair'"
+        )
+    return "PyOpenCL's lock is held; try again once the program that holds it is done"

@@ -3,7 +3,6 @@
 Source: ``_create_built_program_from_source_cached`` and platformdirs' ``user_cache_dir``.
 """
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,9 +19,12 @@ LOCK = "lock"
 SOURCE, BINARY, INFO = "source.cl", "binary", "info"
 PARTS = (SOURCE, BINARY, INFO)
 SWITCH = "PYOPENCL_NO_CACHE"
+KEY = "[0-9a-f]{32}"
+"""A pattern of the names of entries."""
 _PREFIX = "pyopencl-compiler-cache-v2-py"
+ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
+"""A pattern of the names of Pythons' folders."""
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
-_KEY = re.compile(r"[0-9a-f]{32}")
 _NAMES_LOOKED_AT = 2000
 _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
 _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
@@ -35,7 +37,7 @@ def shown(text: str) -> str:
 
 def is_key(name: str) -> bool:
     """Whether a name is that of an entry."""
-    return _KEY.fullmatch(name) is not None
+    return re.fullmatch(KEY, name) is not None
 
 
 def python_of(name: str) -> str:
@@ -98,14 +100,6 @@ def is_foreign(root: Path) -> bool:
         looked = list(islice(folder.entries(), _NAMES_LOOKED_AT))
         return bool(looked) and not any(is_key(one.name) for one in looked)
     return False
-
-
-def unread(root: Path) -> str:
-    """That a folder which is there may not be read; empty where it may."""
-    there = os.path.isdir(root)  # noqa: PTH112 - Path.is_dir raises below a folder that may not be entered
-    if not there or os.access(root, os.R_OK | os.X_OK):
-        return ""
-    return f"{root} may not be read by this user, so what it holds is not known; {MOVE}"
 
 
 def holds_entries(root: Path) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pyopencl import entries
+from gpucache.caches.pyopencl import names, parts
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
 from gpucache.errors import FormatError
 from gpucache.keys import Difference
@@ -102,12 +102,12 @@ def _versions() -> tuple[tuple[int, ...], ...]:
 def _stored(folder: Path) -> Iterator[tuple[str, bytes, str | None]]:
     """Key, source and logged options of every entry whose source can be read."""
     with suppress(OSError), files.open_folder(folder) as opened:
-        for key in list(entries.keys(opened)):
+        for key in [one.name for one in opened.entries() if names.is_key(one.name)]:
             with suppress(OSError, FormatError), opened.folder(key) as inner:
-                source = entries.read_source(inner)
+                source = parts.read_source(inner)
                 options: str | None = None
                 with suppress(OSError, FormatError):
-                    options = entries.logged_options(entries.info_of(inner).log)
+                    options = parts.logged_options(parts.info_of(inner).log)
                 yield key, source, options
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gpucache.caches.pyopencl import PyOpenclSystem
-from gpucache.caches.pyopencl.cache import PyOpenclCache
+from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.layout import Files
+from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.outcomes import CacheEntry, Location
 
@@ -81,12 +82,12 @@ def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VE
     return candidate_key(source, all_options(options, DEVICE, {}), DEVICE, version)
 
 
-def opened(root: Path, *, enabled: bool = True) -> PyOpenclCache:
+def opened(root: Path) -> ForeignCache[Files]:
     """The cache of a folder."""
-    return PyOpenclSystem().open(Location("pyopencl", str(root), "--cache", enabled=enabled))
+    return SYSTEM.open(Location("pyopencl", str(root), "--cache", enabled=True))
 
 
-def only(cache: PyOpenclCache) -> CacheEntry:
+def only(cache: ForeignCache[Files]) -> CacheEntry:
     """The one entry."""
     (entry,) = cache.scan()
     return entry

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import all_options, candidate_key
 from gpucache.caches.pyopencl.spellings import readings
 from gpucache.errors import UsageError
@@ -25,11 +26,11 @@ from tests.caches.pyopencl.build import (
 )
 
 
-def _ask(root: Path, source: bytes = SOURCE, *, enabled: bool = True, **fields: bytes) -> Reach:
+def _ask(root: Path, source: bytes = SOURCE, **fields: bytes) -> Reach:
     """The one answer for a source, for the device unless told otherwise."""
     values = {"device": DEVICE_TEXT, "pyopencl": VERSION.encode(), **fields}
     wanted = {"source": (source,), **{name: (value,) for name, value in values.items() if value}}
-    (reach,) = opened(root, enabled=enabled).explain(wanted)
+    (reach,) = opened(root).explain(wanted)
     return reach
 
 
@@ -287,7 +288,9 @@ def test_a_stale_lock_is_in_the_way(root: Path) -> None:
 def test_a_cache_that_is_off(root: Path) -> None:
     """A cache that is turned off is not consulted."""
     write(root, keyed())
-    reach = _ask(root, enabled=False)
+    environ = {"XDG_CACHE_HOME": str(root.parents[1]), "PYOPENCL_NO_CACHE": "1"}
+    (location,) = SYSTEM.locations(environ)
+    (reach,) = SYSTEM.open(location).explain({"source": (SOURCE,)})
     assert reach.verdict is Verdict.NOT_CONSULTED
     assert "PYOPENCL_NO_CACHE" in reach.detail
 

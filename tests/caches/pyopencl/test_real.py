@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.pyopencl import SYSTEM
-from gpucache.caches.pyopencl.cache import PyOpenclCache
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.outcomes import Checked, FindingKind, Reach, Served, Verdict
 from tests.caches.pyopencl.build import DEFEAT, touch
@@ -61,7 +61,7 @@ class Program:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def cache(self) -> PyOpenclCache:
+    def cache(self) -> Cache:
         return SYSTEM.open(SYSTEM.locations(self.environment)[0])
 
     def entry(self) -> Path:

@@ -8,7 +8,6 @@ import pytest
 
 from gpucache.caches.pyopencl import locking
 from gpucache.caches.pyopencl.names import LOCK
-from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind, Kept
 from tests.caches.pyopencl.build import header, info, only, opened, touch, write
 
@@ -70,10 +69,9 @@ def test_a_foreign_file_keeps_an_entry(root: Path, key: str) -> None:
 
 def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
     """While it is held the file is there, nobody else gets it, and afterwards it is gone."""
-    with Folder.at(root) as folder:
-        with locking.held(folder, time.time_ns), pytest.raises(FileExistsError):
-            os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
-        assert not (root / LOCK).exists()
+    with locking.held(root, time.time_ns), pytest.raises(FileExistsError):
+        os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    assert not (root / LOCK).exists()
 
 
 def test_a_stale_lock_is_a_finding(root: Path) -> None:
