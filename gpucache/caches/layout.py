@@ -60,9 +60,8 @@ class Files:
 
     @property
     def size_bytes(self) -> int:
-        """What its files take on disk."""
-        held = (one for name, one in self.seen.items() if name != HERE and not stat.S_ISDIR(one.st_mode))
-        return sum(map(allocated_bytes, held))
+        """What its files take on disk, and the folders that go with them."""
+        return sum(map(allocated_bytes, self.seen.values()))
 
     @property
     def written_ns(self) -> int:

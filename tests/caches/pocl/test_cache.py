@@ -22,8 +22,8 @@ def test_a_program_is_an_entry(tmp_path: Path) -> None:
     assert (entry.program, entry.target) == ("vecadd and 2 more", "pocl:x86_64-pc-linux-gnu")
     assert (entry.artifact_kind, entry.variant) == ("llvm-bitcode", "local size 16x1x1")
     assert entry.created_ns == entry.last_used_ns == build.NOW - build.DAY
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert entry.size_bytes == sum(path.stat().st_blocks * 512 for path in files)
+    held = [Path(entry.path), *Path(entry.path).rglob("*")]
+    assert entry.size_bytes == sum(path.stat().st_blocks * 512 for path in held)
     assert (entry.unique, entry.damage) == (True, None)
 
 
