@@ -259,8 +259,8 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
             yield entry
 
     given().document("inspect", counted(), summary)
-    slim = ((_name(opened, cache), replace(entry, fields=(), handle=None)) for cache, entry in every)
-    given().show(text.entries(slim, time.time_ns(), whole=given().whole))
+    named = ((_name(opened, cache), entry) for cache, entry in every)
+    given().show(text.entries(named, time.time_ns(), whole=given().whole))
 
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:

@@ -22,6 +22,8 @@ PIPE_WIDTH = 10_000
 PROSE_WIDTH = 32
 """Columns of a sentence, below which nobody likes to read it."""
 GAP = 2
+Cell = str | Text
+"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
 SIZE = "on disk"
 """The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -49,16 +51,16 @@ class Grid:
     """Rows below columns; ``every`` column is kept on a narrow terminal, too."""
 
     columns: Sequence[Column]
-    rows: list[tuple[Text, ...]] = field(default_factory=list)
+    rows: list[tuple[Cell, ...]] = field(default_factory=list)
     every: bool = False
     as_lines: bool = False
     """Whether it is drawn as ``lines``, as it is one of many."""
     _known: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
     """The widest cell of columns, until a row is added."""
 
-    def add(self, *cells: str | Text) -> None:
+    def add(self, *cells: Cell) -> None:
         """One row, a cell for each column; a text is shown as it is, never read as markup."""
-        self.rows.append(tuple(cell if isinstance(cell, Text) else plain(cell) for cell in cells))
+        self.rows.append(tuple([cell if isinstance(cell, Text) else shown(cell) for cell in cells]))
         self._known.clear()
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -77,7 +79,7 @@ class Grid:
         for names, rows in self._parts(groups).items():
             if names:
                 yield ", ".join(name or "-" for name in names)
-            yield from (self._line([row[index].plain for index in used], used, widths) for row in rows)
+            yield from (self._line([_said(row[index]) for index in used], used, widths) for row in rows)
 
     def _line(self, cells: Sequence[str], used: Sequence[int], widths: Mapping[int, int]) -> str:
         parts = []
@@ -88,7 +90,7 @@ class Grid:
 
     def _layout(self, width: int) -> tuple[list[Text], list[int], list[int], dict[int, int]]:
         """What is said above the rows, what they are grouped by, the columns, and how wide those are."""
-        used = [index for index in range(len(self.columns)) if any(row[index].plain for row in self.rows)]
+        used = [index for index in range(len(self.columns)) if any(_said(row[index]) for row in self.rows)]
         if width >= PIPE_WIDTH:
             return [], [], used, self._widths(used, width)
 
@@ -99,7 +101,7 @@ class Grid:
         if len(self.rows) > 1 or not fits():
             for index in [one for one in used if self.columns[one].shared and self._is_same(one)]:
                 used.remove(index)
-                said.append(plain(f"{self.columns[index].heading}: {self.rows[0][index].plain}"))
+                said.append(plain(f"{self.columns[index].heading}: {_said(self.rows[0][index])}"))
         groups = [] if fits() else [index for index in used if self.columns[index].shared]
         used = [index for index in used if index not in groups]
         for index in sorted(used, key=lambda one: -self.columns[one].spare):
@@ -107,11 +109,11 @@ class Grid:
                 used.remove(index)
         return said, groups, used, self._widths(used, width)
 
-    def _parts(self, groups: Sequence[int]) -> dict[tuple[str, ...], list[tuple[Text, ...]]]:
+    def _parts(self, groups: Sequence[int]) -> dict[tuple[str, ...], list[tuple[Cell, ...]]]:
         """The rows by what they are grouped by."""
-        parts: dict[tuple[str, ...], list[tuple[Text, ...]]] = {}
+        parts: dict[tuple[str, ...], list[tuple[Cell, ...]]] = {}
         for row in self.rows:
-            parts.setdefault(tuple(row[index].plain for index in groups), []).append(row)
+            parts.setdefault(tuple(_said(row[index]) for index in groups), []).append(row)
         return parts
 
     def _grouped(
@@ -127,7 +129,7 @@ class Grid:
             yield self._table(used, rows, widths, headed=False)
 
     def _is_same(self, index: int) -> bool:
-        return len({row[index].plain for row in self.rows}) == 1
+        return len({_said(row[index]) for row in self.rows}) == 1
 
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
         """How wide columns are drawn, alike in every group; none where there is too little room."""
@@ -150,14 +152,14 @@ class Grid:
 
     def _widest(self, index: int) -> int:
         if index not in self._known:
-            cells = (cell_len(line) for row in self.rows for line in row[index].plain.split("\n"))
+            cells = (cell_len(line) for row in self.rows for line in _said(row[index]).split("\n"))
             self._known[index] = max(len(self.columns[index].heading), *cells)
         return self._known[index]
 
     def _table(
         self,
         used: Sequence[int],
-        rows: Sequence[tuple[Text, ...]],
+        rows: Sequence[tuple[Cell, ...]],
         widths: dict[int, int],
         *,
         headed: bool = True,
@@ -179,8 +181,14 @@ class Grid:
                 min_width=self._room(index) if whole else None,
             )
         for row in rows:
-            table.add_row(*(row[index] for index in used))
+            table.add_row(
+                *(Text(cell) if isinstance(cell, str) else cell for cell in (row[index] for index in used))
+            )
         return table
+
+
+def _said(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell.plain
 
 
 def plain(text: str, style: str = "") -> Text:

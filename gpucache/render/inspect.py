@@ -1,6 +1,7 @@
 """What inspect tells people: caches, their entries, one entry whole, and the last misses."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -96,14 +97,17 @@ def entries(
     """A row for each entry, sorted by name, with the cache it is in where that is named.
 
     With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
-    several each row is a plain line.
+    several each row is a plain line. Each is sorted by itself and drawn while the rest is still read, so that
+    a list of any length begins at once and takes no memory.
     """
-    rows = sorted(found, key=_order)
-    many = len(rows) > ROWS_IN_A_TABLE
-    for start in range(0, len(rows), ROWS_IN_A_TABLE):
-        yield _entries(rows[start : start + ROWS_IN_A_TABLE], now_ns, whole=whole, as_lines=many)
+    left = iter(found)
+    rows, more = list(islice(left, ROWS_IN_A_TABLE)), list(islice(left, ROWS_IN_A_TABLE))
+    many = bool(more)
     if not rows:
         yield plain("No entry is in it.", "dim")
+    while rows:
+        yield _entries(sorted(rows, key=_order), now_ns, whole=whole, as_lines=many)
+        rows, more = more, list(islice(left, ROWS_IN_A_TABLE))
 
 
 def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool, as_lines: bool) -> Grid:
@@ -126,7 +130,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
         grid.add(
             cache,
             one.key if whole else one.key[:12],
-            plain(one.program or str(one.damage or ""), "red" if one.damage else ""),
+            plain(one.program or str(one.damage), "red") if one.damage else one.program,
             one.variant,
             one.target,
             one.artifact_kind,

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -310,6 +310,19 @@ def test_a_list_without_end_is_drawn_in_tables() -> None:
     found = (("", _entry(f"{number:012x}")) for number in range(2 * inspect.ROWS_IN_A_TABLE + 1))
     drawn = list(inspect.entries(found, 0))
     assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]
+
+
+def test_a_list_begins_before_all_of_it_is_read() -> None:
+    """The first table is drawn once it is known whether another follows."""
+    read: list[int] = []
+
+    def found() -> Iterator[tuple[str, CacheEntry]]:
+        for number in range(5 * inspect.ROWS_IN_A_TABLE):
+            read.append(number)
+            yield "", _entry(f"{number:012x}")
+
+    assert next(iter(inspect.entries(found(), 0)))
+    assert len(read) <= 2 * inspect.ROWS_IN_A_TABLE
 
 
 def test_an_answer_says_for_which_directory_it_is() -> None:
