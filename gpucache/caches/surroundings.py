@@ -61,10 +61,6 @@ XDG = "XDG_CACHE_HOME"
 OTHERS = "others"
 """What lies below the cache folder and belongs to no known cache."""
 
-_TURNED_ON = {
-    "sycl": ("SYCL_CACHE_PERSISTENT", "SYCL's persistent cache"),
-    "jax": ("JAX_COMPILATION_CACHE_DIR", "JAX's compilation cache"),
-}
 _DEEPEST = 6
 """How far below its root an entry of a known cache lies at most."""
 _FILES = 200_000
@@ -181,17 +177,26 @@ class KnownCaches:
     @property
     def off(self) -> frozenset[str]:
         """Caches that are off in the environment, and on where they are moved."""
-        return frozenset(
-            cache for cache, (variable, _) in _TURNED_ON.items() if not self.environ.get(variable)
-        )
+        return frozenset(system.name for system, _ in self._turned_on())
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
         """A sentence for each cache that was written and that is off in the environment."""
-        return tuple(
-            f"{title} was turned on; in your environment it is off, as {variable} is not set"
-            for cache, (variable, title) in _TURNED_ON.items()
-            if cache in written and cache in self.off
-        )
+        told = []
+        for system, variable in self._turned_on():
+            if system.name in written:
+                value = self.environ.get(variable)
+                why = f"{variable} is {value}" if value else f"{variable} is not set"
+                told.append(f"the {system.title} was turned on; in your environment it is off, as {why}")
+        return tuple(told)
+
+    def _turned_on(self) -> Iterator[tuple[System, str]]:
+        """The systems that keep nothing in the environment, each with the variable that changes that."""
+        for system in self._systems():
+            if not _keeps(system, self.environ):
+                for name, value in system.isolation(Path(os.sep)).environment:
+                    if _keeps(system, {**self.environ, name: value}):
+                        yield system, name
+                        break
 
     def _systems(self) -> Iterator[System]:
         return (load_system(name) for name in SYSTEMS if self.only is None or name in self.only)
@@ -202,6 +207,11 @@ class KnownCaches:
                 if location.root and Path(location.root).exists():
                     with suppress(GpucacheError):
                         yield system.open(location)
+
+
+def _keeps(system: System, environ: Mapping[str, str]) -> bool:
+    """Whether its programs keep what they compile; a place of all users is read alone."""
+    return any(one.enabled and one.role != "system" for one in system.locations(environ))
 
 
 def plain_places(environ: Mapping[str, str]) -> Iterator[tuple[Plain, Path]]:

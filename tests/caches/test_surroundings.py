@@ -160,3 +160,15 @@ def test_a_file_written_anew_is_another(tmp_path: Path) -> None:
     before = snapshot(environment, private=False)
     os.utime(tmp_path / "k", (2, 2))
     assert growth(before, snapshot(environment, private=False))[0].cache == "triton"
+
+
+def test_what_is_off_is_told_with_its_variable() -> None:
+    """A cache that no variable turned on, or that one turned off, is on where it is moved; others are not."""
+    user = {"HOME": "/home/me", "POCL_KERNEL_CACHE": "0", "JAX_COMPILATION_CACHE_DIR": "/caches/jax"}
+    around = KnownCaches(user)
+    assert around.off == {"sycl", "rocfft", "pocl"}
+    assert around.notes({"sycl", "pocl", "jax", "triton"}) == (
+        "the SYCL persistent device code cache was turned on; in your environment it is off, as "
+        "SYCL_CACHE_PERSISTENT is not set",
+        "the PoCL kernel cache was turned on; in your environment it is off, as POCL_KERNEL_CACHE is 0",
+    )
