@@ -150,7 +150,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.examples import checks_path
     from gpucache.model import Language
     from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
-    from gpucache.render import timings
+    from gpucache.render import bench as text
     from gpucache.sources import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
@@ -166,7 +166,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
             cases.append(case)
     means = summarise_checked(cases)
     given().document("bench", cases, {"means": means, "paper_sync": PAPER_SYNC, "paper_async": PAPER_ASYNC})
-    given().show(timings.checks(cases, means))
+    given().show(text.checks(cases, means))
     leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)
 
 
@@ -235,12 +235,13 @@ def _finish(
     """Show, export and judge what was measured, and leave."""
     from gpucache.bench.compare import below
     from gpucache.outcomes import BenchVerdict
-    from gpucache.render import exports, timings
+    from gpucache.render import bench as text
+    from gpucache.render import exports
 
     short = () if fail_below is None else tuple(below(cases, fail_below))
     summary = {**exports.summary(cases), "fail_below": fail_below, "below": list(short)}
     given().document("bench", cases, summary)
-    given().show(timings.bench(cases, whole=given().whole))
+    given().show(text.bench(cases, whole=given().whole))
     if file is not None:
         _export(file, cases, devices)
     for sentence in short:

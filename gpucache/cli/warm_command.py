@@ -19,7 +19,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
     from gpucache.caches.surroundings import KnownCaches
     from gpucache.engine.settling import summarise_settle
-    from gpucache.render import timings
+    from gpucache.render import bench as text
 
     around = KnownCaches(given().environment())
     runs, proof = _run(around, timeout, into)
@@ -30,7 +30,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
         _write(into / ENVIRONMENT_FILE, warmed)
         around.remove_unused(into.absolute())
     given().document("warm", runs, summary)
-    given().show(timings.settle(runs, summary))
+    given().show(text.settle(runs, summary))
     leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 
 

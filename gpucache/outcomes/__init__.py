@@ -5,21 +5,23 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 
 from gpucache.keys import Difference
 from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
-from gpucache.outcomes.checked import (
+from gpucache.outcomes.bench import (
+    FEWEST_PAIRS,
     PAPER_ASYNC,
     PAPER_SYNC,
+    Arm,
+    ArmResult,
+    BenchCase,
+    BenchVerdict,
+    BreakEven,
     CheckedCase,
     CheckedMeans,
+    Ratio,
+    Sample,
+    SettleRun,
+    SettleSummary,
+    Spread,
     summarise_checked,
-)
-from gpucache.outcomes.checks import (
-    Checked,
-    Finding,
-    FindingKind,
-    Note,
-    Problem,
-    VerifySummary,
-    summarise_verify,
 )
 from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
 from gpucache.outcomes.evictions import (
@@ -34,22 +36,18 @@ from gpucache.outcomes.evictions import (
     summarise_evict,
 )
 from gpucache.outcomes.exports import Exported
+from gpucache.outcomes.findings import (
+    Checked,
+    Finding,
+    FindingKind,
+    Note,
+    Problem,
+    VerifySummary,
+    summarise_verify,
+)
 from gpucache.outcomes.growth import Growth, Held, Snapshot
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.outcomes.reaches import Reach, Served
-from gpucache.outcomes.timings import (
-    FEWEST_PAIRS,
-    Arm,
-    ArmResult,
-    BenchCase,
-    BenchVerdict,
-    BreakEven,
-    Ratio,
-    Sample,
-    SettleRun,
-    SettleSummary,
-    Spread,
-)
 from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
 
 __all__ = [

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucache.model import Check, KeyField
-from gpucache.outcomes.checks import Problem
+from gpucache.outcomes.findings import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from gpucache.outcomes import (
     SettleSummary,
     Spread,
 )
-from gpucache.render import timings
+from gpucache.render import bench
 
 MS, SECOND = 10**6, 10**9
 POCL, SYCL = Growth("pocl", 12, 1_258_291, ("KA/f", "LB/g")), Growth("sycl", 1, 40_960, ("x.bin",))
@@ -48,7 +48,7 @@ def _bars(text: str) -> dict[str, str]:
 
 def test_the_overview_has_each_case_with_its_interval(cases: list[BenchCase]) -> None:
     """With room, a case is one line: its names, medians, ratio with interval, and verdict."""
-    lines = _text(timings.bench(cases), width=200).splitlines()
+    lines = _text(bench.bench(cases), width=200).splitlines()
     assert lines[0].split() == ["program", "target", "cold", "warm", "ratio", "surely", "within", "verdict"]
     assert re.fullmatch(
         r"fft\.cl +opencl:pocl/cpu +2\.81 s +129 ms +21\.9x +18\.2x to 23\.0x +faster *", lines[2]
@@ -61,14 +61,14 @@ def test_few_pairs_have_no_interval(program: BenchCase) -> None:
     """What the ratio surely lies within cannot be told of a case that decides nothing."""
     assert program.cold is not None
     case = replace(program, verdict=BenchVerdict.UNDECIDED, cold=replace(program.cold, runs=4))
-    row = _text(timings.bench([case]), 200).splitlines()[2]
+    row = _text(bench.bench([case]), 200).splitlines()[2]
     assert re.search(r" 21\.9x +undecided *$", row)
 
 
 def test_long_targets_stand_above_the_figures(program: BenchCase) -> None:
     """In 80 columns a long target is said above its row, and every figure keeps to its line."""
     target = "opencl:pocl-3.1-debian/pthread-skylake-avx512-intel-xeon-processor"
-    lines = _text(timings.bench([replace(program, target=target)])).splitlines()
+    lines = _text(bench.bench([replace(program, target=target)])).splitlines()
     assert lines[0] == f"target: {target}"
     assert lines[3].split() == ["fft.cl", "2.81", "s", "129", "ms", "21.9x", "18.2x", "to", "23.0x", "faster"]
 
@@ -76,7 +76,7 @@ def test_long_targets_stand_above_the_figures(program: BenchCase) -> None:
 @pytest.mark.parametrize("width", [40, 80, 120, 240])
 def test_everything_is_said_at_every_width(cases: list[BenchCase], width: int) -> None:
     """No line is wider than the terminal, and every figure and sentence of a case is there."""
-    said = _joined(_text(timings.bench(cases), width)).replace(" ", "")
+    said = _joined(_text(bench.bench(cases), width)).replace(" ", "")
     for part in (
         "faster: 21.9x (18.2x to 23.0x)",
         "warming cost 5.20 s; each start saves 2.67 s: it pays after 2 starts",
@@ -91,7 +91,7 @@ def test_everything_is_said_at_every_width(cases: list[BenchCase], width: int) -
 
 def test_phases_stand_cold_beside_warm(program: BenchCase) -> None:
     """Each phase has its cold and warm median; one that an arm does not have is a dash; the sum is last."""
-    text = _text(timings.bench([program]))
+    text = _text(bench.bench([program]))
     assert re.search(r"^compile +1\.89 s +- *$", text, re.MULTILINE)
     assert re.search(r"^load +- +52 ms *$", text, re.MULTILINE)
     assert re.search(r"^total +2\.81 s +129 ms *$", text, re.MULTILINE)
@@ -99,7 +99,7 @@ def test_phases_stand_cold_beside_warm(program: BenchCase) -> None:
 
 def test_every_arm_has_spread_and_ratio(program: BenchCase) -> None:
     """The user's own caches and peers stand below cold and warm, each with its ratio to cold."""
-    text = _text(timings.bench([program]))
+    text = _text(bench.bench([program]))
     assert re.search(r"^cold +2\.81 s +2\.69 s +5\.04 s +10 +1x *$", text, re.MULTILINE)
     assert re.search(r"^as-is +129 ms +123 ms +230 ms +10 +21\.8x \(18\.1x to 22\.8x\)", text, re.MULTILINE)
     assert re.search(r"^pyopencl +982 ms .* 2\.9x \(2\.6x to 3\.0x\)", text, re.MULTILINE)
@@ -109,9 +109,9 @@ def test_outliers_are_counted(program: BenchCase) -> None:
     """Starts far from the others are told of by arm, and an arm without any is not."""
     far, none = Spread(9, 8, 99, 10, outliers=2), Spread(5, 4, 6, 10)
     case = replace(program, arms=(), cold=far, warm=none)
-    assert "\n2 of 10 cold starts lie far from the others" in _text(timings.bench([case]))
+    assert "\n2 of 10 cold starts lie far from the others" in _text(bench.bench([case]))
     case = replace(case, cold=none, warm=replace(far, outliers=1))
-    assert "\n1 of 10 warm starts lies far from the others" in _text(timings.bench([case]))
+    assert "\n1 of 10 warm starts lies far from the others" in _text(bench.bench([case]))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_outliers_are_counted(program: BenchCase) -> None:
 def test_verdicts(program: BenchCase, verdict: BenchVerdict, reason: str, said: str) -> None:
     """A verdict rests on its ratio, or on its reason."""
     case = replace(program, verdict=verdict, reason=reason, ratio=Ratio(1.5, 0.98, 2.25))
-    assert f"\n{said}\n" in _text(timings.bench([case]))
+    assert f"\n{said}\n" in _text(bench.bench([case]))
 
 
 @pytest.mark.parametrize(("verdict", "colour"), [("degraded", "\x1b[33m"), ("failed", "\x1b[31m")])
@@ -136,21 +136,21 @@ def test_doubt_and_failure_are_coloured(program: BenchCase, verdict: str, colour
     console = Console(
         width=80, color_system="standard", force_terminal=True, no_color=False, highlight=False, file=file
     )
-    for renderable in timings.bench([replace(program, verdict=BenchVerdict(verdict), reason="why")]):
+    for renderable in bench.bench([replace(program, verdict=BenchVerdict(verdict), reason="why")]):
         console.print(renderable)
     assert f"{colour}{verdict}: why" in file.getvalue()
 
 
 def test_a_compilers_colours_do_not_reach_the_terminal(failed: BenchCase) -> None:
     """Escape sequences of a compiler's message are left out, its words and lines are kept."""
-    text = _text(timings.bench([failed]))
+    text = _text(bench.bench([failed]))
     assert "\x1b" not in text and "more\n1 error" in text
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_bars_fill_the_width_and_keep_their_proportions(program: BenchCase, width: int) -> None:
     """The longest bar reaches the edge; each other is as long as its median, to a character."""
-    text = _text(timings.bench([program]), width)
+    text = _text(bench.bench([program]), width)
     drawn = _bars(text)
     assert list(drawn) == ["cold", "warm", "as-is", "pyopencl"]
     longest = next(line for line in text.splitlines() if line.startswith("cold") and "█" in line)
@@ -163,13 +163,13 @@ def test_bars_fill_the_width_and_keep_their_proportions(program: BenchCase, widt
 
 def test_bars_do_not_grow_without_end(program: BenchCase) -> None:
     """Through a pipe, where lines may be long, bars stay as long as can be taken in."""
-    lines = _text(timings.bench([program]), width=240).splitlines()
-    assert max(len(line) for line in lines if BAR.match(line)) == timings.WIDEST
+    lines = _text(bench.bench([program]), width=240).splitlines()
+    assert max(len(line) for line in lines if BAR.match(line)) == bench.WIDEST
 
 
 def test_phases_are_shaded_in_proportion_and_explained(program: BenchCase) -> None:
     """Within a bar each phase has its share; the legend names what is seen, and what is too short."""
-    text = _text(timings.bench([program]))
+    text = _text(bench.bench([program]))
     cold = _bars(text)["cold"]
     assert abs(cold.count("█") / len(cold) - 1890 / 2800) < 0.03
     assert cold == "".join(sorted(cold, key="░▒█▄".index)), "phases are in the order of a start"
@@ -179,14 +179,14 @@ def test_phases_are_shaded_in_proportion_and_explained(program: BenchCase) -> No
 
 def test_bars_are_letters_where_blocks_cannot_be_written(program: BenchCase) -> None:
     """A terminal of ASCII alone gets letters, and nothing fails."""
-    plain = list(timings.bench([program]))
+    plain = list(bench.bench([program]))
     text = _text(plain, encoding="ascii")
     assert "#####" in text and "# compile" in text
 
 
 def test_a_command_has_one_shade_and_no_legend(command: BenchCase) -> None:
     """Of starts without phases there is no table of phases and nothing to explain, but still two bars."""
-    text = _text(timings.bench([command]))
+    text = _text(bench.bench([command]))
     drawn = _bars(text)
     assert set(drawn["cold"]) == set(drawn["warm"]) == {"▇"}
     assert "phase" not in text and "whole start" not in text and "too short" not in text
@@ -195,7 +195,7 @@ def test_a_command_has_one_shade_and_no_legend(command: BenchCase) -> None:
 def test_the_shortest_bar_is_seen(program: BenchCase) -> None:
     """A warm start of next to nothing is still a mark."""
     case = replace(program, warm=Spread(1000, 1000, 1000, 5), arms=())
-    assert len(_bars(_text(timings.bench([case])))["warm"]) == 1
+    assert len(_bars(_text(bench.bench([case])))["warm"]) == 1
 
 
 def test_nothing_timed_in_no_time(program: BenchCase) -> None:
@@ -204,7 +204,7 @@ def test_nothing_timed_in_no_time(program: BenchCase) -> None:
     case = replace(
         program, cold=nothing, warm=nothing, arms=(), samples=(), phases=(("a", 0, 0), ("b", 0, 0))
     )
-    assert "0.0 ms" in _text(timings.bench([case]))
+    assert "0.0 ms" in _text(bench.bench([case]))
 
 
 @pytest.mark.parametrize(
@@ -217,19 +217,19 @@ def test_nothing_timed_in_no_time(program: BenchCase) -> None:
 )
 def test_what_saves_nothing_does_not_pay(program: BenchCase, even: BreakEven | None, ratio: Ratio) -> None:
     """Where the interval holds 1, or nothing was warmed, there is no word of when it pays."""
-    assert "it pays" not in _text(timings.bench([replace(program, break_even=even, ratio=ratio)]))
+    assert "it pays" not in _text(bench.bench([replace(program, break_even=even, ratio=ratio)]))
 
 
 def test_redirects_are_shown_when_asked_for(command: BenchCase) -> None:
     """Which variables moved caches is told with -v alone."""
-    assert "POCL_CACHE_DIR" not in _text(timings.bench([command]))
-    text = _text(timings.bench([command], whole=True))
+    assert "POCL_CACHE_DIR" not in _text(bench.bench([command]))
+    text = _text(bench.bench([command], whole=True))
     assert "  POCL_CACHE_DIR=DIR/pocl\n  SYCL_CACHE_DIR=DIR/sycl\n" in text
 
 
 def test_a_failed_case_has_no_figures(failed: BenchCase) -> None:
     """Of what could not be started there is the reason, and neither tables nor bars."""
-    text = _text(timings.bench([failed]))
+    text = _text(bench.bench([failed]))
     assert "failed: a cold start failed" in text and not _bars(text) and "median" not in text
 
 
@@ -241,7 +241,7 @@ def test_settling_says_what_each_run_added_and_how_it_ended() -> None:
         SettleRun(3, SECOND),
     ]
     summary = SettleSummary(3, True, "", (Growth("pocl", 13, 1_258_301), SYCL), notes=("jax was not moved",))
-    lines = _text(timings.settle(runs, summary), 160).splitlines()
+    lines = _text(bench.settle(runs, summary), 160).splitlines()
     assert lines[:3] == [
         "run 1: 12 entries (1.2 MiB) into pocl and 1 entry (40.0 KiB) into sycl; 4.20 s",
         "run 2: 1 entry (10 B) into pocl; 2.00 s",
@@ -256,17 +256,17 @@ def test_settling_says_what_each_run_added_and_how_it_ended() -> None:
 def test_what_was_warm_before_is_said_to_be() -> None:
     """Where the first run adds nothing, nothing had to be warmed, or what was missed is told."""
     runs = [SettleRun(1, SECOND)]
-    text = _joined(_text(timings.settle(runs, SettleSummary(1, True, "", ()))))
+    text = _joined(_text(bench.settle(runs, SettleSummary(1, True, "", ()))))
     assert "nothing new was written in run 1: it was warm already" in text
     missed = SettleSummary(1, True, "", (), missed=("nothing was warmed",))
-    text = _joined(_text(timings.settle(runs, missed)))
+    text = _joined(_text(bench.settle(runs, missed)))
     assert "warm already" not in text and text.endswith("written in run 1 nothing was warmed")
 
 
 def test_what_never_settles_is_named() -> None:
     """Of runs without an end the last additions are named, and how many are not."""
     summary = SettleSummary(10, False, "", (POCL,), restless=(POCL, SYCL))
-    text = _joined(_text(timings.settle([], summary)))
+    text = _joined(_text(bench.settle([], summary)))
     assert "it never settled: run 10 still added 12 entries (1.2 MiB) into pocl and 1 entry" in text
     assert text.endswith("into sycl: KA/f, LB/g and 10 more; x.bin")
 
@@ -275,7 +275,7 @@ def test_a_failed_run_ends_it_with_its_words_once() -> None:
     """The run that failed is told of, and the words of the failure stand at the end, once."""
     error = "it ended with status 3: \x1b[31mno device\x1b[0m"
     runs = [SettleRun(1, SECOND, (POCL,)), SettleRun(2, SECOND, error=error)]
-    text = _text(timings.settle(runs, SettleSummary(2, False, error, (POCL,))))
+    text = _text(bench.settle(runs, SettleSummary(2, False, error, (POCL,))))
     assert "run 2: failed after 1.00 s\n" in text
     assert text.count("no device") == 1 and "it failed in run 2: it ended with status 3: no device" in text
 
@@ -283,5 +283,5 @@ def test_a_failed_run_ends_it_with_its_words_once() -> None:
 def test_the_environment_can_be_pasted() -> None:
     """What makes programs use what was warmed is given as lines for a shell, quoted where needed."""
     environment = (("POCL_CACHE_DIR", "/srv/my caches/pocl"), ("SYCL_CACHE_PERSISTENT", "1"))
-    text = _text(timings.settle([], SettleSummary(2, True, "", (), environment=environment)))
+    text = _text(bench.settle([], SettleSummary(2, True, "", (), environment=environment)))
     assert "export POCL_CACHE_DIR='/srv/my caches/pocl'\nexport SYCL_CACHE_PERSISTENT=1\n" in text
