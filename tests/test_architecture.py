@@ -1,4 +1,19 @@
-"""The house: which room may import which, and what is kept out of every room but one."""
+"""The house: which room may import which, and what is kept out of every room but one.
+
+cli                   the command line, a file per verb         render     outcomes to text, JSON and plots
+opencl, cuda          what programs import                      library    what those two share
+assembly              puts concrete parts together, each when it is asked for
+bench                 measured starts
+engine                the verbs: lookup and explain, inspect, verify, evict
+  engine/warm           its plan, its run, the rounds of its workers, what a worker does
+  engine/workers        processes that may crash: the pool, their start, their share of the machine
+store                 our own cache             caches     those of others
+backends              compilers                 probe      devices and compilers, asked in a child
+sources, manifest, settings                     what is read before anything is done
+leaves                what all may import: model, errors, units, outcomes, keys, payload, folders;
+                      checks (of kernels); host (the operating system: interrupts, process groups,
+                      temporary folders, what it refuses)
+"""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -76,9 +91,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     # The processes of starts put their parts together from plain values.
     "bench.samples": frozenset({"leaves", "settings", "assembly", "engine", "backends"}),
     "render": frozenset({"model", "outcomes", "units"}),
-    "assembly": frozenset(
-        {"leaves", "settings", "sources", "manifest", "probe", "backends", "store", "caches", "engine"}
-    ),
+    "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

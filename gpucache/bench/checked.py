@@ -11,8 +11,8 @@ from statistics import median
 from gpucache.bench.compare import paired_ratio
 from gpucache.checks import include_dirs
 from gpucache.checks.suite import SUITE
-from gpucache.engine.pool import Bounds, Died, Failed, run_isolated
 from gpucache.engine.targets import default_devices, select_target
+from gpucache.engine.workers.pool import Bounds, Died, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
 from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain
 from gpucache.outcomes import CheckedCase

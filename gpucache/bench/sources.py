@@ -18,8 +18,8 @@ from gpucache.bench.cases import Measured
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.bench.samples import StartJob, build_once, find_launches, start_once
 from gpucache.caches.surroundings import DRIVERS, KnownCaches
-from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.warm.plan import WarmItem
+from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample
 from gpucache.outcomes.growth import growth
 

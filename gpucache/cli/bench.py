@@ -182,7 +182,7 @@ def _programs(
     from gpucache.assembly import backends
     from gpucache.bench.sources import Sources
     from gpucache.cli.warm import machine_for, plan
-    from gpucache.engine.pool import Bounds
+    from gpucache.engine.workers.pool import Bounds
     from gpucache.outcomes import Arm
 
     specs = read_programs(named)

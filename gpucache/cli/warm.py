@@ -17,8 +17,8 @@ from gpucache.cli.warm_command import warm_command
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from gpucache.engine.pool import Bounds
     from gpucache.engine.warm.plan import WarmItem
+    from gpucache.engine.workers.pool import Bounds
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey, Device
     from gpucache.outcomes import WarmOutcome
@@ -277,8 +277,8 @@ def plan(
 
 def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
     """What workers may take that have so many items to build."""
-    from gpucache.engine.pool import Bounds
-    from gpucache.engine.shares import memory_share, worker_count
+    from gpucache.engine.workers.pool import Bounds
+    from gpucache.engine.workers.shares import memory_share, worker_count
 
     workers = worker_count(items) if jobs is None else jobs
     return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))

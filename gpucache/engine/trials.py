@@ -9,10 +9,10 @@ from typing import TypeVar
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.caches.interface import Rebuildable
-from gpucache.engine.pool import Bounds, Died, Done, run_isolated
 from gpucache.engine.prepare import prepare
 from gpucache.engine.verify import Trial, Try
 from gpucache.engine.warm.plan import Job
+from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target

@@ -8,7 +8,7 @@ import pytest
 from gpucache.bench import checked
 from gpucache.bench.checked import CheckedJob, plan_checked, run_checked
 from gpucache.checks.suite import SUITE
-from gpucache.engine.pool import Died, Done, Failed
+from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.examples import checks_path
 from gpucache.model import Checks, Device, Language, Program, Target, Toolchain

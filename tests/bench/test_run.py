@@ -14,9 +14,9 @@ from gpucache.bench.plan import Extent, Planned
 from gpucache.bench.run import run_bench
 from gpucache.bench.samples import StartJob
 from gpucache.bench.sources import Sources, Workers
-from gpucache.engine.pool import Bounds
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
+from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Miss, Sample, Verdict
 

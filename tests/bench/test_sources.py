@@ -14,9 +14,9 @@ from gpucache.bench.plan import Begun
 from gpucache.bench.samples import StartJob
 from gpucache.bench.sources import Sources, Workers
 from gpucache.caches.surroundings import DRIVERS, KnownCaches
-from gpucache.engine.pool import Bounds
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
+from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Arm, Built, Growth, Miss, Sample, Verdict
 from tests.caches.pocl import build

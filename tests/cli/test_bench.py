@@ -15,7 +15,7 @@ from gpucache.bench.commands import Command
 from gpucache.bench.plan import Extent, Planned
 from gpucache.bench.samples import build_once
 from gpucache.bench.sources import Sources
-from gpucache.engine.pool import Bounds
+from gpucache.engine.workers.pool import Bounds
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Filled, Run

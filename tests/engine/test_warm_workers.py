@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpucache.assembly import backends, open_layers
-from gpucache.engine.pool import Bounds
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
 from gpucache.engine.warm.run import run_warm
 from gpucache.engine.warm.work import build_job
+from gpucache.engine.workers.pool import Bounds
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gpucache.assembly import backends, open_layers
-from gpucache.engine.pool import Bounds
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.warm.run import run_warm
+from gpucache.engine.workers.pool import Bounds
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.settings import read_settings

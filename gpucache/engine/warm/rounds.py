@@ -9,9 +9,9 @@ from time import time_ns
 
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import LOG_LIMIT
-from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event

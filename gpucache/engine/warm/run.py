@@ -20,7 +20,7 @@ from gpucache.outcomes import Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import EntryStore, MissedRequest
 
 if TYPE_CHECKING:
-    from gpucache.engine.pool import Bounds
+    from gpucache.engine.workers.pool import Bounds
 
 
 def run_warm(

@@ -13,7 +13,7 @@ from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.uncovered import uncovered
 from gpucache.engine.warm.plan import Job
-from gpucache.engine.witness import WITNESS
+from gpucache.engine.workers.witness import WITNESS
 from gpucache.model import Artifact
 from gpucache.outcomes import Built, Hit
 

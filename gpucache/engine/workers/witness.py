@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from gpucache.engine import seccomp
+from gpucache.engine.workers import seccomp
 
 R = TypeVar("R")
 

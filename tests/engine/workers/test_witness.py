@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.witness import UNANSWERED
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.workers.witness import UNANSWERED
 from tests.net import require_net
 from tests.patience import PATIENCE_S, wait_until
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens are told 
 
 _HEAD = """
 import os, resource, socket, subprocess, threading
-from gpucache.engine.witness import WITNESS, Witness
+from gpucache.engine.workers.witness import WITNESS, Witness
 
 def watch(code):
     return WITNESS.watch(lambda: exec(code, globals()))[1]
@@ -124,7 +124,7 @@ def test_a_worker_ends_when_nobody_answers(tmp_path: Path) -> None:
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     script = f"""
 import socket, sys
-from gpucache.engine.witness import WITNESS
+from gpucache.engine.workers.witness import WITNESS
 WITNESS.ask_at(socket.socket(fileno={outside.fileno()}), "/nonexistent")
 print(WITNESS.watch(lambda: 7))
 """

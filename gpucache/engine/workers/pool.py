@@ -2,7 +2,7 @@
 
 Owns isolation: a spawned process in an empty directory with a memory limit, silent drivers, and an
 end with its parent, for it and all that it started. The pool itself is pebble's, which survives dead
-workers and ends late ones; what it does not see of a dead worker is in ``engine/workers.py``.
+workers and ends late ones; what it does not see of a dead worker is in ``processes``.
 """
 
 import ctypes
@@ -22,9 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
-from gpucache.engine.shares import Turns, turns
-from gpucache.engine.witness import UNANSWERED, WITNESS, watching
-from gpucache.engine.workers import (
+from gpucache.engine.workers.processes import (
     PROCESSES,
     Inherited,
     Spawning,
@@ -33,6 +31,8 @@ from gpucache.engine.workers import (
     startable,
     unstartable,
 )
+from gpucache.engine.workers.shares import Turns, turns
+from gpucache.engine.workers.witness import UNANSWERED, WITNESS, watching
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held
 from gpucache.host.scratch import scratch

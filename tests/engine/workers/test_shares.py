@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.shares import Turns, cores, free_bytes, memory_share, turn_count, turns, worker_count
+from gpucache.engine.workers.shares import (
+    Turns,
+    cores,
+    free_bytes,
+    memory_share,
+    turn_count,
+    turns,
+    worker_count,
+)
 from tests.patience import wait_until
 
 GIB = 1024**3

@@ -16,9 +16,9 @@ from typing import Any, cast
 import pytest
 from pebble.pool.process import PoolManager, WorkerManager
 
-from gpucache.engine.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.witness import UNANSWERED
-from gpucache.engine.workers import check_start
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.engine.workers.processes import check_start
+from gpucache.engine.workers.witness import UNANSWERED
 from gpucache.errors import TargetError, WorkersError
 from tests.patience import PATIENCE_S, wait_until
 
@@ -198,7 +198,7 @@ def test_leaving_early_ends_the_workers() -> None:
 _INTERRUPTED = """
 import operator, signal, sys, threading
 from concurrent.futures import Future
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 
 RELEASE, ASK = threading.Condition.__exit__.__code__, Future.running.__code__
 
@@ -238,7 +238,7 @@ def _close(iterator: Iterator[object]) -> None:
 _PARENT = """
 import operator, sys
 from functools import partial
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 HANG = '''
 import os, signal
 with open({path!r} + ".part", "w") as file:
@@ -272,7 +272,7 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
 
 _RUN = """
 import operator, os
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 if __name__ == "__main__":
     print([type(answer).__name__ for _, answer in run_isolated(operator.call, [os.getpid], Bounds())])
 """
@@ -370,7 +370,7 @@ _NOBODY = 54321
 
 _FORBIDDEN = """
 import operator, os, sys
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 from gpucache.errors import WorkersError
 if __name__ == "__main__":
     sys.executable = {python!r}
@@ -398,7 +398,7 @@ def test_a_python_that_this_user_may_not_run_is_told(tmp_path: Path) -> None:
 _HOME = """
 import operator
 from pathlib import Path
-from gpucache.engine.pool import Bounds, run_isolated
+from gpucache.engine.workers.pool import Bounds, run_isolated
 print([answer for _, answer in run_isolated(operator.call, [Path.home], Bounds())])
 """
 
