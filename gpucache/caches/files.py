@@ -43,10 +43,10 @@ def allocated_bytes(status: os.stat_result) -> int:
 def open_folder(root: Path, *parts: str) -> Folder:
     """A folder below a root, which may itself be a link, but nothing below it. Raises OSError."""
     folder = Folder.at(root)
-    for name in parts:
-        with folder as outer:
-            folder = outer.folder(name)
-    return folder
+    if not parts:
+        return folder
+    with folder:
+        return folder.folder(*parts)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ system says which files there are with its layout, and what they hold.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -114,7 +115,8 @@ class FilesFormat(Format[Files]):
 
     def stranger(self, node: Node) -> Problem:
         """What is told of a stranger in a folder below the root; those in the root are told together."""
-        beside_left = any(len(node.parts) == one.pattern.count("/") + 1 for one in self.layout.left)
+        folder = "/".join(node.parts[:-1])
+        beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
             FindingKind.LEFTOVER,
             f"it is none of {self.owner}'s by its name or by what it holds, so it stays; move it elsewhere"
@@ -196,6 +198,8 @@ class BinaryFormat(FilesFormat):
     """Of larger files only the beginning is looked at."""
     scanned_bytes: ClassVar[int] = 64 << 10
     """What a scan reads of a file; of a larger one the names of kernels may remain unknown."""
+    _checked: tuple[str, PayloadKind] | None = None
+    """The file that was checked last, and what it holds."""
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:  # noqa: ARG002 - see below
         """The binary in a file, or in its beginning if that is not ``whole``; and what is wrong around it."""
@@ -228,7 +232,9 @@ class BinaryFormat(FilesFormat):
         whole = status.st_size <= self.checked_bytes
         data = item.part(name, 0, self.checked_bytes if whole else self.scanned_bytes)
         binary, problem = self.unwrap(data, whole=whole)
-        if problem := problem or self._wrong(binary, describe(binary), whole=whole):
+        info = describe(binary)
+        self._checked = name, info.kind
+        if problem := problem or self._wrong(binary, info, whole=whole):
             yield problem
 
     def notes(self, item: Files) -> Iterator[str]:
@@ -236,8 +242,7 @@ class BinaryFormat(FilesFormat):
         name, status = next(iter(item.seen.items()))
         if status.st_size > self.checked_bytes:
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
-        start, _ = self.unwrap(item.part(name, 0, self.scanned_bytes), whole=False)
-        if describe(start).kind is PayloadKind.LTOIR:
+        if self._checked == (name, PayloadKind.LTOIR):
             yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
 
     def payload(self, item: Files) -> bytes:

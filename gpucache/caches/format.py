@@ -35,6 +35,7 @@ from gpucache.outcomes import (
 )
 
 SECOND_NS = 10**9
+_UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
 Clock = Callable[[], int]
 
@@ -219,8 +220,8 @@ class Format(Generic[T]):
         raise NotImplementedError
 
     def unsound(self, item: T) -> Problem | None:
-        """Why the payload is not given out; None where it is sound."""
-        return next((one for one in self.check(item) if one.kind is not None and one.kind.wrong), None)
+        """Why the payload is not given out; None where it is sound, wherever it lies and whosever it is."""
+        return next((one for one in self.check(item) if one.kind in _UNSOUND), None)
 
     def bars(self, item: T) -> Problem | None:  # noqa: ARG002 - a row is always readable
         """What keeps an entry from being read at all, so that it is neither looked at nor checked."""
@@ -273,11 +274,13 @@ class Format(Generic[T]):
         """Take out of the way what ``beside`` or ``whole`` told, where that can be; the same, marked."""
         return checked
 
-    def told(self, path: Path, problem: Problem, name: str = "") -> Checked:
+    def told(self, path: Path, problem: Problem, name: str = "", program: str = "") -> Checked:
         """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it; by its file's name."""
         kind = problem.kind or FindingKind.UNSUPPORTED
         detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
-        return Checked(str(path), (Finding(self.name, name or path.name, kind, detail),), counts=False)
+        return Checked(
+            str(path), (Finding(self.name, name or path.name, kind, detail, program),), counts=False
+        )
 
 
 # What some systems need and most do not: a format that has the method is asked.

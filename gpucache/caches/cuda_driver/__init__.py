@@ -176,7 +176,7 @@ class CudaDriver(Format[Survey]):
     def whole(self) -> Iterator[Checked]:
         """Its limit, its index, and what writers left behind."""
         for problem in _worth_knowing(self._survey(), self.location.limit_bytes):
-            yield self.told(self.root, problem)
+            yield self.told(self.root, problem, program=_PROGRAM)
 
     def _survey(self) -> Survey:
         return survey(self.root, self.now_ns(), self.location.limit_bytes)
