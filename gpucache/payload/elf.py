@@ -29,9 +29,9 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NT_GNU_BUILD_ID = 3
 _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _TABLE_LIMIT = 65_536
-"""Sections and symbols that are looked at, whatever the file claims."""
+"""How many sections, segments and symbols are looked at, whatever the file claims."""
 _LISTED_BYTES = 1 << 20
-"""No dynamic section and no notes that are read are larger."""
+"""How large the dynamic section and the notes of a library may be together."""
 _NAME_LIMIT = 4096
 _COMMENT_BYTES = 4096
 _TOOL_ARCH = re.compile(rb"-arch sm_(\d{1,4})([af])\b")
@@ -39,7 +39,7 @@ _CLANG = re.compile(rb"clang version (\d{1,4}\.\d{1,4}\.\d{1,4})")
 
 
 class Source(Protocol):
-    """What is read where it lies: ``Reading`` has it in memory, and a large library stays on its disk."""
+    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library lies on a disk."""
 
     def require(self, end: int, part: str) -> None:
         """Raise CutError where a part that ends at offset ``end`` is not all there."""
@@ -184,11 +184,13 @@ def read_library(source: Source) -> Library:
     segments = list(_segments(file))
     build_id: str | None = None
     tags: list[tuple[int, int]] = []
+    listed = 0
     for kind, offset, _, size in segments:
         if kind in (_PT_NOTE, _PT_DYNAMIC):
-            source.require(offset + size, "program headers")
-            if size > _LISTED_BYTES:
-                raise BrokenError("no table of a library is that large")
+            source.require(offset + size, "dynamic section" if kind == _PT_DYNAMIC else "notes")
+            listed += size
+            if listed > _LISTED_BYTES:
+                raise BrokenError("no library has a dynamic section or notes that are that large")
             data = source.cut(offset, offset + size)
             if kind == _PT_NOTE:
                 build_id = _build_id(file.order, data) or build_id
@@ -312,11 +314,11 @@ def _describe_sections(reading: Reading, named: Sequence[tuple[str, _Section]]) 
     # The suffix that the flags leave out is in the tool's own note: .note.nv.tkinfo holds ptxas' command
     # line, such as "-arch sm_90a"; observed in NVRTC 13.5 and ptxas 13.0. NVIDIA documents neither the
     # section nor its text.
-    for name, section in named:
-        if name == ".note.nv.tkinfo" and section.kind != _SHT_NOBITS:
-            found = _TOOL_ARCH.search(reading.data, section.offset, section.offset + section.size)
-            if found and reading.architecture == f"sm_{found[1].decode()}":
-                reading.architecture += found[2].decode()
+    note = next((section for name, section in named if name == ".note.nv.tkinfo"), None)
+    if note is not None and note.kind != _SHT_NOBITS:
+        found = _TOOL_ARCH.search(reading.data, note.offset, note.offset + note.size)
+        if found and reading.architecture == f"sm_{found[1].decode()}":
+            reading.architecture += found[2].decode()
 
 
 def _symbols(data: bytes, file: _File, table: _Section, sections: Sequence[_Section]) -> Iterator[str]:

@@ -10,7 +10,8 @@ _MAGIC = b"\x03\x02\x23\x07"
 _HEADER_BYTES = 20
 _ENTRY_POINT, _FUNCTION = 15, 54
 _INSTRUCTION_LIMIT = 1 << 20
-_PREAMBLE_LIMIT = 65_536
+_PREAMBLES_LIMIT = 65_536
+"""How many instructions are read in search of kernels, of all modules together."""
 _NAME_BYTES = 4096
 
 
@@ -33,19 +34,23 @@ def read_spirv(reading: Reading) -> None:
 def kernel_names(data: bytes) -> tuple[str, ...]:
     """The kernels of all little-endian modules that lie one behind the other, each once, in their order.
 
-    Entry points come before the functions of a module, so the beginnings of modules are enough, and so are
-    the first bytes of the whole. Raises nothing; bytes that do not begin as SPIR-V hold no kernel.
+    A module declares its entry points together and before its functions, so its beginning is enough. Raises
+    nothing; bytes that do not begin as SPIR-V hold no kernel. The work is bounded, because bytes can be made
+    to look like many modules, each of which leads through all that follow.
     """
     reading = Reading(data)
     found: dict[str, None] = {}
+    budget = iter(range(_PREAMBLES_LIMIT))
     for start in _modules(data):
-        instructions = islice(_instructions(reading, "<", start + _HEADER_BYTES), _PREAMBLE_LIMIT)
+        declared = False
         with suppress(BrokenError):
-            for operation, *place in instructions:
-                if operation == _FUNCTION:
-                    break
+            instructions = _instructions(reading, "<", start + _HEADER_BYTES)
+            for _, (operation, *place) in zip(budget, instructions, strict=False):
                 if operation == _ENTRY_POINT:
+                    declared = True
                     found[printable(_literal(reading, "<", *place), _NAME_BYTES)] = None
+                elif declared or operation == _FUNCTION:
+                    break
     return tuple(found)
 
 

@@ -25,10 +25,17 @@ def test_a_library_says_what_its_loader_reads(order: str, bits: int) -> None:
 
 
 def test_tables_beyond_the_file_are_refused_before_they_are_read() -> None:
-    """A segment that claims more than is there, or more than any table has, raises."""
-    data = bytearray(shared_library("<", 64))
-    for size, words in ((2**62, "beyond"), (1 << 21, "large")):
-        struct.pack_into("<Q", data, 64 + 56 + 32, size)
+    """A segment that claims more than is there, or segments of more than any library has, raise."""
+    sound = shared_library("<", 64)
+    notes, dynamic = 64 + 56 + 32, 64 + 2 * 56 + 32
+    for places, size, words in (
+        ((notes,), 2**62, "beyond"),
+        ((notes,), 1 << 21, "large"),
+        ((notes, dynamic), 3 << 18, "large"),
+    ):
+        data = bytearray(sound)
+        for place in places:
+            struct.pack_into("<Q", data, place, size)
         with pytest.raises(FormatError, match=words):
             elf.read_library(Reading(bytes(data) + bytes(1 << 22)))
 

@@ -38,3 +38,11 @@ def test_a_long_name_is_told_whole() -> None:
 def test_what_is_no_module_has_no_kernel() -> None:
     """SPIR-V inside another file is that file's own matter."""
     assert kernel_names(b"\x7fELF" + bytes(60) + spirv("<", entry("scale"))) == ()
+
+
+def test_modules_that_lead_through_each_other_are_read_to_a_bound() -> None:
+    """Modules made so that each leads through all that follow cost no square of their number."""
+    through = 3 << 16 | 1  # taken for an instruction, the bound of one header leads to the next header
+    module = struct.pack("<6I", 0x07230203, 0x00010200, 0, through, 0, 1 << 16 | 1)
+    names = kernel_names(spirv("<", entry("scale")) + module * 40_000 + spirv("<", entry("late")))
+    assert names == ("scale",)
