@@ -32,10 +32,10 @@ def _snippets() -> dict[str, str]:
 
 
 def test_the_programs_of_the_readme_compile() -> None:
-    """The README has a snippet for the shell and two that are Python."""
+    """The README has a snippet for the shell, a kernel, and three that are Python."""
     snippets = _snippets()
-    assert set(snippets) == {"warm", "opencl", "cuda"}
-    for name in ("opencl", "cuda"):
+    assert set(snippets) == {"warm", "opencl", "cuda", "checked", "checks"}
+    for name in ("opencl", "cuda", "checks"):
         compile(snippets[name], f"README.md, {name}", "exec")
 
 
@@ -54,6 +54,27 @@ def test_the_snippets_end_in_hits(kernels: Path, opencl_environment: Mapping[str
     for name in ("opencl", "cuda"):
         program = [sys.executable, "-c", snippets[name]]
         _run(program, kernels.parent, {**environment, "GPUCACHE_REQUIRE": "1"})
+
+
+@pytest.mark.slow
+def test_the_kernel_of_the_readme_fails_as_it_says(
+    kernels: Path, opencl_environment: Mapping[str, str]
+) -> None:
+    """The program that launches it ends with the sentence that stands beside its last line."""
+    snippets = _snippets()
+    (kernels / "gather.cl").write_text(snippets["checked"], encoding="ascii")
+    begin = snippets["opencl"].split("program = ")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", begin + snippets["checks"]],
+        cwd=kernels.parent,
+        env={**os.environ, **opencl_environment, "GPUCACHE_DIR": str(kernels.parent / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    said = snippets["checks"].split("# KernelCheckError: ")[1].strip()
+    assert done.stderr.strip().endswith(f"gpucache.errors.KernelCheckError: {said}")
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:

@@ -88,6 +88,45 @@ def test_the_library_knows_the_table_of_a_hit(tmp_path: Path) -> None:
     assert done.stdout == "True None async\n14 gather index %d is outside of 0 to %d\n", done.stderr
 
 
+_BATCH = """
+import sys
+from gpucache import cuda
+from gpucache.backends.cuda.checked import checked_of
+source = open(sys.argv[1]).read()
+batch = cuda.Batch(target="compute_90", checks=sys.argv[2])
+routines = [
+    batch.add(source, name="checked.cu", name_expressions=["sum<float>"]),
+    batch.add("#include <gpucache/check.h>\\n__global__ void more(GPUCACHE_CHECKED int n)\\n"
+              "{ GPUCACHE_BEGIN; GPUCACHE_CHECK(n, \\"more\\"); }", name="more.cu"),
+]
+checked = checked_of(routines[0].program)
+programs = {id(routine.program) for routine in routines}
+print([routine.apart for routine in routines], checked and checked.mode, len(programs))
+for check in () if checked is None else (checked.table[0], checked.table[-1]):
+    print(check.file, check.line, check.function)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", Checks)
+def test_a_batch_has_one_table(tmp_path: Path, mode: Checks) -> None:
+    """Joined sources are one program with one failure table, in which each keeps its lines; so is a hit."""
+    command = [sys.executable, "-P", "-c", _BATCH, str(Path(__file__).with_name("checked.cu")), mode]
+    environment = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
+    for required in ("", "1"):
+        done = subprocess.run(
+            command,
+            env={**environment, "GPUCACHE_REQUIRE": required},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        table = "checked.cu 5 doubled\nmore.cu 3 more\n"
+        told = "None 1\n" if mode is Checks.NONE else f"{mode} 1\n{table}"
+        assert done.stdout == f"[None, None] {told}", done.stderr
+
+
 _LAUNCH = """
 import sys
 import numpy as np

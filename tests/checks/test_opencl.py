@@ -124,21 +124,30 @@ def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, 
 def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     """A queue without order, a kernel that does not know its program, modes and sources that are none."""
     mode, scenarios = ran
-    order, stray, unknown, spirv, message, *_ = scenarios["misuses"]
+    order, stray, unknown, spirv, message, queue, kernel, few, *_ = scenarios["misuses"]
+    assert queue.startswith("TypeError: queue must be a pyopencl.CommandQueue, not <pyopencl.Context")
+    assert kernel == "TypeError: kernel must be a pyopencl.Kernel, such as program.name, not 'gather'"
     assert order.startswith("ValueError: checks need a queue that runs in order")
     assert unknown == "ValueError: checks must be one of 'none', 'sync', 'async', not 'all'"
     assert spirv.startswith("ValueError: checks are of a program's source")
     assert message.startswith("SourceError: the check in line 2 cannot be told: its format has '%s'")
     if mode != "none":
+        assert few.endswith("gather takes 3 arguments of its own behind GPUCACHE_CHECKED, not 1")
         assert stray.startswith("TypeError: the kernel gather has checks and does not know its program")
 
 
 def test_checks_that_do_not_fit_their_kernel_do_not_compile(ran: tuple[str, dict[str, Any]]) -> None:
-    """A check that would return before a sync point, and a kernel whose last one is missing: both by name."""
+    """Nor those without their parameters, or in a kernel without its last sync point: all are named."""
     mode, scenarios = ran
     returns = "gpucache_only_behind_GPUCACHE_BEGIN_else_name_a_sync_point"
     ends = "gpucache_the_last_statement_must_be_GPUCACHE_END_SYNC"
-    assert scenarios["misuses"][-3:] == (["nothing"] * 3 if mode == "none" else [returns, returns, ends])
+    parameters = "gpucache_record_of_GPUCACHE_CHECKED gpucache_state_of_GPUCACHE_CHECKED"
+    *_, first, second, third, fourth = scenarios["misuses"]
+    if mode == "none":
+        assert {first, second, third, fourth} == {"nothing"}
+    else:
+        assert parameters in first
+        assert (second, third, fourth) == (returns, returns, ends)
 
 
 _SMALL = """

@@ -55,6 +55,8 @@ class CheckedQueue:
     """
 
     def __init__(self, queue: Any) -> None:
+        if not isinstance(queue, cl.CommandQueue):
+            raise TypeError(f"queue must be a pyopencl.CommandQueue, not {queue!r}")
         if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
             raise ValueError(
                 "checks need a queue that runs in order; make one without OUT_OF_ORDER_EXEC_MODE_ENABLE"
@@ -79,6 +81,8 @@ class CheckedQueue:
         hidden arguments in front. In the mode ``sync`` this looks for a failure after the launch, and
         raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
         """
+        if not isinstance(kernel, cl.Kernel):
+            raise TypeError(f"kernel must be a pyopencl.Kernel, such as program.name, not {kernel!r}")
         origin = getattr(kernel, "gpucache", None)
         if origin is None or origin.num_args == len(args):
             if origin is None and kernel.num_args == len(args) + _HIDDEN:
@@ -87,6 +91,11 @@ class CheckedQueue:
                     "from what build_program gave, as program.name"
                 )
             return kernel(self.queue, global_size, local_size, *args, wait_for=wait_for)
+        if origin.num_args != len(args) + _HIDDEN:
+            raise TypeError(
+                f"the kernel {origin.name} takes {max(0, origin.num_args - _HIDDEN)} arguments of its own "
+                f"behind GPUCACHE_CHECKED, not {len(args)}"
+            )
         state = np.int32(self._launches.state(origin.checked, origin.name))
         event = kernel(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
         self._launches.pending = True

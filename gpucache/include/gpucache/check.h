@@ -138,12 +138,15 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
     return 1;
 }
 
-#define GPUCACHE_CHECKED GPUCACHE_GLOBAL_ int *gpucache_record, int gpucache_state,
-#define GPUCACHE_PASS gpucache_record, gpucache_state,
+/* A kernel or function without these parameters does not compile, and the compiler names them. */
+#define GPUCACHE_RECORD_ gpucache_record_of_GPUCACHE_CHECKED
+#define GPUCACHE_STATE_ gpucache_state_of_GPUCACHE_CHECKED
+#define GPUCACHE_CHECKED GPUCACHE_GLOBAL_ int *GPUCACHE_RECORD_, int GPUCACHE_STATE_,
+#define GPUCACHE_PASS GPUCACHE_RECORD_, GPUCACHE_STATE_,
 
 /* Whether what was launched before this kernel has failed. */
 #if GPUCACHE_CHECKS == 2
-#define GPUCACHE_FAILED_ ((gpucache_state & 1) && *(volatile GPUCACHE_GLOBAL_ int *)gpucache_record >= 0)
+#define GPUCACHE_FAILED_ ((GPUCACHE_STATE_ & 1) && *(volatile GPUCACHE_GLOBAL_ int *)GPUCACHE_RECORD_ >= 0)
 #else
 #define GPUCACHE_FAILED_ 0
 #endif
@@ -160,8 +163,8 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 #define GPUCACHE_FAIL_(...) GPUCACHE_FILLED_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, )
 #define GPUCACHE_FILLED_(code, format, a, b, c, d, e, f, g, h, count, ...) \
     do { \
-        if (gpucache_first_(gpucache_record, gpucache_state, code, __LINE__, count)) \
-            gpucache_write_((GPUCACHE_GLOBAL_ gpucache_word_ *)(gpucache_record + 4), \
+        if (gpucache_first_(GPUCACHE_RECORD_, GPUCACHE_STATE_, code, __LINE__, count)) \
+            gpucache_write_((GPUCACHE_GLOBAL_ gpucache_word_ *)(GPUCACHE_RECORD_ + 4), \
                 GPUCACHE_TYPE_(a) | GPUCACHE_TYPE_(b) << 4 | GPUCACHE_TYPE_(c) << 8 | GPUCACHE_TYPE_(d) << 12 | \
                 GPUCACHE_TYPE_(e) << 16 | GPUCACHE_TYPE_(f) << 20 | GPUCACHE_TYPE_(g) << 24 | \
                 GPUCACHE_TYPE_(h) << 28, GPUCACHE_IDS_, \
