@@ -11,6 +11,8 @@ from gpucache.cli.parameters import EntryName
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gpucache.engine.verify import Try
     from gpucache.outcomes import CacheEntry, Checked
 
@@ -42,11 +44,19 @@ def verify(
     opened = open_named(cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
-    outcomes = _run(opened, what, _trials(opened, load=load, rebuild=rebuild), repair=repair)
-    summary = summarise_verify(outcomes)
-    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    # Of what is merely sound no more is kept than its number: there may be a hundred thousand.
+    told: list[Checked] = []
+
+    def noted() -> "Iterator[Checked]":
+        for outcome in _run(opened, what, _trials(opened, load=load, rebuild=rebuild), repair=repair):
+            if given().whole or outcome.findings or outcome.notes or outcome.unchecked:
+                told.append(outcome)
+            yield outcome
+
+    summary = summarise_verify(noted())
+    findings = [finding for outcome in told for finding in outcome.findings]
     given().document("verify", findings, summary)
-    given().show(tables.verify(outcomes, summary, whole=given().whole))
+    given().show(tables.verify(told, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))
 
 
@@ -56,27 +66,43 @@ def _run(
     trials: "dict[str, list[Try]]",
     *,
     repair: bool,
-) -> "list[Checked]":
+) -> "Iterator[Checked]":
+    """Every entry as it is checked; what is repaired at the end of its cache."""
+    from gpucache.engine.policy import superseded
     from gpucache.engine.verify import repaired, run_verify
 
-    selected = [(cache, list(entries)) for cache, entries in opened.select(what)]
-    total = sum(len(entries) for _, entries in selected)
-    toolchains = toolchains_for(entry for _, entries in selected for entry in entries)
-    outcomes: list[Checked] = []
-    done = 0
+    total = done = 0
+    samples: dict[tuple[str, bool], CacheEntry] = {}
+
+    def seen(entries: "Iterable[CacheEntry]") -> "Iterator[CacheEntry]":
+        nonlocal total
+        for entry in entries:
+            total += 1
+            samples.setdefault((entry.target, bool(entry.toolchain_identity)), entry)
+            yield entry
+
+    selected = opened.select(what)
+    old = [superseded(seen(entries)) for _, entries in selected]
+    toolchains = toolchains_for(samples.values())
+    # A cache is read again rather than kept.
+    again = selected if what else opened.select(())
     with given().progress() as bar:
         try:
-            for cache, entries in selected:
-                found: list[tuple[Checked, CacheEntry | None]] = []
+            for (cache, entries), own in zip(again, old, strict=True):
+                wrong: list[tuple[Checked, CacheEntry | None]] = []
                 tries = trials.get(cache.location().root, ())
-                for pair in run_verify(cache, entries, toolchains=toolchains, trials=tries, whole=not what):
-                    bar.show(done, total, pair[0].entry[:12])
-                    found.append(pair)
-                    done += pair[1] is not None
-                outcomes += repaired(cache, found) if repair else [checked for checked, _ in found]
+                for checked, entry in run_verify(
+                    cache, entries, old=own, toolchains=toolchains, trials=tries, whole=not what
+                ):
+                    bar.show(done, total, checked.entry[:12])
+                    done += entry is not None
+                    if repair and checked.findings:
+                        wrong.append((checked, entry))
+                    else:
+                        yield checked
+                yield from repaired(cache, wrong)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{done} of {total} were checked") from None
-    return outcomes
 
 
 def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":

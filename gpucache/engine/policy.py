@@ -4,6 +4,7 @@ Filters are joined by AND; a size limit then takes the least recently used of wh
 to a low-water mark, so that eviction does not run again at the next entry.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -65,25 +66,38 @@ def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
     """Keys of entries with a newer one for the same program, target and variant.
 
     Sources in two places are two programs whatever they are called, as every project has its ``main.cl``;
-    an entry of an unknown place is compared with all.
+    an entry of an unknown place is compared with all. Of each entry a few numbers are kept.
     """
-    known = [entry for entry in entries if entry.program and not (entry.damage or entry.unique)]
-    known.sort(key=lambda one: one.created_ns)
-    newest: dict[tuple[str, ...], int] = {}
-    for age, entry in enumerate(known):
-        newest[_identity(entry)] = newest[*_identity(entry), entry.place] = age
+    known = [
+        (entry.created_ns, number, _digest(entry), _digest(entry, entry.place), bool(entry.place), entry.key)
+        for number, entry in enumerate(entries)
+        if entry.program and not (entry.damage or entry.unique)
+    ]
+    known.sort()
+    newest: dict[bytes, int] = {}
+    unplaced: dict[bytes, int] = {}
+    for age, (_, _, program, placed, has_place, _) in enumerate(known):
+        newest[program] = newest[placed] = age
+        if not has_place:
+            unplaced[program] = age
 
-    def is_older(age: int, entry: CacheEntry) -> bool:
-        program = _identity(entry)
-        if not entry.place:
+    def is_older(age: int, program: bytes, placed: bytes, has_place: bool) -> bool:
+        if not has_place:
             return newest[program] > age
-        return max(newest[*program, entry.place], newest.get((*program, ""), 0)) > age
+        return max(newest[placed], unplaced.get(program, 0)) > age
 
-    return frozenset(entry.key for age, entry in enumerate(known) if is_older(age, entry))
+    return frozenset(
+        key
+        for age, (_, _, program, placed, has_place, key) in enumerate(known)
+        if is_older(age, program, placed, has_place)
+    )
 
 
-def _identity(entry: CacheEntry) -> tuple[str, ...]:
-    return entry.program, entry.target, entry.artifact_kind, entry.variant
+def _digest(entry: CacheEntry, *place: str) -> bytes:
+    """What tells the program, target and variant of an entry, and a place, from all others."""
+    texts = (entry.program, entry.target, entry.artifact_kind, entry.variant, *place)
+    framed = "".join(f"{len(text)}:{text}" for text in texts)
+    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:

@@ -4,11 +4,11 @@ Owns the order of checks and what is worth knowing beyond a single entry (stale,
 is wrong with an entry's bytes is its cache's to say.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpucache.caches.interface import Cache
-from gpucache.engine.policy import is_stale, superseded
+from gpucache.engine.policy import is_stale
 from gpucache.errors import WorkersError
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
@@ -31,14 +31,17 @@ Try = Callable[[CacheEntry], Trial]
 
 def run_verify(
     cache: Cache,
-    entries: Sequence[CacheEntry],
+    entries: Iterable[CacheEntry],
     *,
+    old: Collection[str] = (),
     toolchains: Sequence[Toolchain] = (),
     trials: Sequence[Try] = (),
     whole: bool = True,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
-    """Each entry checked, then what belongs to no entry; ``whole`` is False for a selection of entries."""
-    old = superseded(entries)
+    """Each entry checked, then what belongs to no entry; ``whole`` is False for a selection of entries.
+
+    ``old`` are the keys of entries that are superseded.
+    """
     stopped = ""
     for entry in entries:
         checked = cache.check(entry)
@@ -72,7 +75,7 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
 
 
 def _known(
-    checked: Checked, entry: CacheEntry, old: frozenset[str], toolchains: Sequence[Toolchain]
+    checked: Checked, entry: CacheEntry, old: Collection[str], toolchains: Sequence[Toolchain]
 ) -> Checked:
     """Add what is worth knowing of a readable entry."""
     extra = []
