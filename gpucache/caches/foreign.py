@@ -133,7 +133,7 @@ class ForeignCache(Generic[T]):
         except OSError as error:
             raise _unread(entry, error) from error
         if wrong is not None:
-            raise FormatError(f"{entry.path} is {wrong.kind}: {wrong.detail}")
+            raise FormatError(f"{entry.path} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
         return self._payload(entry)
 
     def check(self, entry: CacheEntry) -> Checked:
