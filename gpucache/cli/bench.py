@@ -181,7 +181,8 @@ def _programs(
 ) -> None:
     from gpucache.assembly import backends
     from gpucache.bench.sources import Sources
-    from gpucache.cli.warm import machine_for, plan
+    from gpucache.cli.machines import machine_for
+    from gpucache.cli.warm import plan
     from gpucache.engine.workers.pool import Bounds
     from gpucache.outcomes import Arm
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpucache.manifest import ProgramSpec
     from gpucache.model import Device, Toolchain
     from gpucache.outcomes import CacheEntry
     from gpucache.probe.profile import Profile
@@ -30,6 +31,21 @@ def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Mach
     from gpucache.probe import ask
 
     return Machine(tuple(ask(backends)), os.environ)
+
+
+def machine_for(
+    specs: "Sequence[ProgramSpec]",
+    targets: Sequence[str],
+    profile: Path | None = None,
+    entries: "Iterable[CacheEntry]" = (),
+) -> Machine:
+    """The machine to build programs for, or entries again; no driver of this one is asked without need."""
+    from gpucache.assembly import backends
+    from gpucache.engine.warm.plan import needed_backends
+
+    known = backends()
+    named = {entry.target.partition(":")[0] for entry in entries} & known.keys()
+    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}))
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.machines import Machine, machine
+from gpucache.cli.machines import machine, machine_for
 from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
@@ -177,7 +177,6 @@ def _warm_misses(
     What is noted meanwhile is built too: a program that ends meanwhile starts nobody else for it.
     """
     from gpucache.assembly import backends, open_store
-    from gpucache.cli.machines import machine
     from gpucache.engine.targets import select_target
     from gpucache.engine.warm.plan import plan_missed
     from gpucache.engine.warm.run import forget_built
@@ -255,14 +254,6 @@ def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
             f"the cache at {settings.root} is private already, and other users could not read it; "
             "name another --root for --shared"
         )
-
-
-def machine_for(specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None = None) -> Machine:
-    """The machine to plan for; of this one no other driver is asked than the programs need."""
-    from gpucache.assembly import backends
-    from gpucache.engine.warm.plan import needed_backends
-
-    return machine(profile, needed_backends(specs, targets, backends()))
 
 
 def plan(

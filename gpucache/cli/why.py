@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from gpucache.cli.caches import Opened, OwnOpened
 from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
-from gpucache.cli.machines import Machine, machine
+from gpucache.cli.machines import machine_for
 from gpucache.cli.parameters import field
 from gpucache.cli.programs import Named, read_programs
 from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.engine.warm.plan import WarmItem
+    from gpucache.manifest import ProgramSpec
     from gpucache.outcomes import CacheEntry, EntryReport
+
+_WITH_A_PROGRAM = "--why with a program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +59,19 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.here import here_caches
     from gpucache.engine.replies import replies
-    from gpucache.engine.why import why
+    from gpucache.engine.warm.plan import plan_warm
+    from gpucache.engine.why import items_of, why
     from gpucache.render.why import answers
 
-    here = machine(asked.profile)
-    if asked.named.manifest is not None:
-        items = _planned(asked, here, asked.named)
-    else:
-        items = [item for word in asked.what for item in _items(opened, word, asked, here)]
+    meant = [_meant(opened, word, asked) for word in asked.what] or [_Meant(read_programs(asked.named))]
+    specs = [spec for one in meant for spec in one.specs]
+    here = machine_for(specs, asked.targets, asked.profile, [entry for one in meant for entry in one.entries])
+    items: list[WarmItem] = []
+    for one in meant:
+        items += plan_warm(one.specs, here.devices, asked.targets, backends())
+        if one.entries:
+            report = opened.require_own(_WITH_A_PROGRAM).cache.report
+            items += items_of(one.entries, report, here.devices)
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
     answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
@@ -84,29 +92,26 @@ def _directory() -> str | None:
     return None
 
 
-def _planned(asked: Asked, here: Machine, named: Named) -> "list[WarmItem]":
-    from gpucache.assembly import backends
-    from gpucache.engine.warm.plan import plan_warm
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """What a word means: programs that are read from files, or entries that are there."""
 
-    return plan_warm(read_programs(named), here.devices, asked.targets, backends())
+    specs: "Sequence[ProgramSpec]" = ()
+    entries: "Sequence[CacheEntry]" = ()
 
 
-def _items(opened: Opened, word: str, asked: Asked, here: Machine) -> "list[WarmItem]":
-    from gpucache.engine.why import items_of
-
+def _meant(opened: Opened, word: str, asked: Asked) -> _Meant:
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
-        return _planned(
-            asked, here, replace(asked.named, sources=() if manifest else (path,), manifest=manifest)
-        )
+        named = replace(asked.named, sources=() if manifest else (path,), manifest=manifest)
+        return _Meant(read_programs(named))
     if asked.named.builds:
         raise UsageError(
             f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
             f"{word!r}; an entry is asked for again as it was built"
         )
-    own = opened.require_own("--why with a program")
-    return items_of(_entries(own, word, asked.targets), own.cache.report, here.devices)
+    return _Meant(entries=_entries(opened.require_own(_WITH_A_PROGRAM), word, asked.targets))
 
 
 def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":

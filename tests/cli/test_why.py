@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from gpucache.model import Device
     from tests.cli.conftest import Filled, Run
 
 Write = Callable[..., Path]
@@ -61,6 +62,22 @@ def test_asked_as_it_was_warmed_it_would_hit(why: Callable[..., Any], kernel: Fi
     assert (row["verdict"], row["key"]) == ("hit", warmed["key"])
     assert row["consulted"] == [str(kernel.root)]
     assert answer.document["summary"] == {"asked": 1, "hits": 1, "misses": 0}
+
+
+def test_only_the_drivers_that_a_question_is_about_are_asked(
+    why: Callable[..., Any], run: Run, kernel: Filled, devices: list[Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a source they are those of its language, for a program those of its entries."""
+    asked: list[Sequence[str] | None] = []
+
+    def ask(backends: Sequence[str] | None = None) -> list[Device]:
+        asked.append(backends)
+        return [device for device in devices if backends is None or device.backend in backends]
+
+    monkeypatch.setattr("gpucache.probe.ask", ask)
+    assert why().code == 0
+    assert run("inspect", "--why", "k.cu", at=kernel.root).code == 0
+    assert asked == [["cuda"], ["cuda"]]
 
 
 def test_an_edited_header_is_named_with_what_was_built_before(
