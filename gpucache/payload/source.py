@@ -9,9 +9,9 @@ from collections.abc import Container, Iterator, Mapping
 
 _READ_BYTES = 1_000_000
 _KERNELS = 1000
-_FAILURES = 64
-"""Qualifiers that begin no declaration of a kernel, after which no more are tried."""
 _DECLARATION_BYTES = 65_536
+_FAILED_BYTES = 64 * _DECLARATION_BYTES
+"""How much is read, over and over, behind words like ``kernel`` that begin no declaration of one."""
 _NAME_BYTES = 512
 _QUALIFIERS = (b"__kernel", b"kernel", b"__global__")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -36,42 +36,43 @@ def kernel_names(source: bytes) -> Iterator[str]:
     code = _DIRECTIVE.sub(b"", text)
     qualified = re.compile(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))))
     seen: set[str] = set()
-    place = failures = 0
-    while failures < _FAILURES and len(seen) < _KERNELS and (match := qualified.search(code, place)):
-        place = match.end()
-        declared = _declared(code, place, marks, is_void=match[1] is not None)
-        if declared is None:
-            failures += 1
+    place = failed = 0
+    while failed < _FAILED_BYTES and len(seen) < _KERNELS and (match := qualified.search(code, place)):
+        name, end = _declared(code, match.end(), marks, is_void=match[1] is not None)
+        if not name:
+            place = match.end()
+            failed += end - place
             continue
-        name, place = declared
+        place = end
         shown = _expanded(name, macros)[:_NAME_BYTES].decode("ascii")
         if shown not in seen:
             seen.add(shown)
             yield shown
 
 
-def _declared(code: bytes, start: int, marks: Container[bytes], *, is_void: bool) -> tuple[bytes, int] | None:
-    """The name that stands before the parameters of a declaration, from its qualifier on, and its end.
+def _declared(code: bytes, start: int, marks: Container[bytes], *, is_void: bool) -> tuple[bytes, int]:
+    """The name that a declaration has before its parameters, read from behind its qualifier; and its end.
 
-    Attributes have parentheses, too, but the declaration goes on after them.
+    The name is empty where it declares no kernel, and the end is then how far it was read. Attributes have
+    parentheses, too, but the declaration goes on after them.
     """
-    word, name, depth = b"", b"", 0
+    word, name, depth, end = b"", b"", 0, start
     for match in _TOKEN.finditer(code, start, start + _DECLARATION_BYTES):
-        token = match[0]
+        token, end = match[0], match.end()
         if depth or (token == b"(" and word):
             depth += (token == b"(") - (token == b")")
             if not depth:
                 name = word if is_void and word not in (b"void", *_ATTRIBUTES) else b""
         elif token in (b"{", b";") or token in _ATTRIBUTES:
             if name or token in (b"{", b";"):
-                return (name, match.end()) if name else None
+                return name, end
             word = token
         elif token in marks or not (word or _WORD.match(token)):
-            return None
+            break
         elif _WORD.match(token):
             is_void |= token == b"void"
             word, name = token, b""
-    return None
+    return b"", end
 
 
 def _expanded(name: bytes, macros: Mapping[bytes, bytes]) -> bytes:

@@ -101,6 +101,12 @@ def test_all_kernels_are_found(source: bytes, expected: list[str]) -> None:
     assert list(kernel_names(source)) == expected
 
 
+def test_other_uses_of_the_word_hide_no_kernel() -> None:
+    """An array that is called ``kernel``, as in filters of images, is used before the kernel is declared."""
+    use = b"float weigh(global float *kernel) { return kernel[0] + kernel[1]; }\n"
+    assert list(kernel_names(use * 200 + b"kernel void blur(int x) {}")) == ["blur"]
+
+
 def test_many_kernels_are_found_and_bounded() -> None:
     """A generated source of thousands gives the first thousand, and a name is cut."""
     source = b"".join(b"kernel void k%d(global int *a) { a[0] = 1; }\n" % number for number in range(3000))
