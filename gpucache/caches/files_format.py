@@ -153,7 +153,7 @@ class FilesFormat(Format[Files]):
                 return Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}") if why else None
             case Role.LINK:
                 detail = f"{name} is a link, which {self.owner} follows and gpucache does not"
-                return Problem(FindingKind.UNTRUSTED, detail, "name its own place")
+                return Problem(FindingKind.UNTRUSTED, detail, "name its own place, or remove it yourself")
             case Role.CLOSED:
                 error = node.error.strerror if node.error else ""
                 path = self.root.joinpath(*node.parts)

@@ -280,13 +280,10 @@ class ForeignCache(Generic[T]):
         """Whether its place or an entry shows whose it is; others, too, give files such names."""
         if self._shown is None:
             ways = self._format.place.ways
-            default = any(way.below and Path(way.below).parts == self._ending(way.below) for way in ways)
+            default = any(way.below and self._root.match(way.below) for way in ways)
             items = islice(self._format.items(""), _LOOKED_AT)
             self._shown = default or any(one.size_bytes and self._looked(one)[1] for one in items)
         return self._shown
-
-    def _ending(self, below: str) -> tuple[str, ...]:
-        return self._root.parts[-len(Path(below).parts) :]
 
     def _unproven(self) -> str:
         made = self._format
@@ -308,7 +305,7 @@ class ForeignCache(Generic[T]):
         except FormatError as error:
             yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
 
-    def _mended(self, made: Mends, item: T, checked: Checked) -> Checked:
+    def _mended(self, made: Mends[T], item: T, checked: Checked) -> Checked:
         try:
             gone = {str(one) for one in made.mend(item, list(self._problems(item)))}
         except FileNotFoundError:  # it is gone, and with it all that was wrong

@@ -70,6 +70,7 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
+U = TypeVar("U", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +288,10 @@ class Format(Generic[T]):
 
 
 @runtime_checkable
-class Locked(Protocol):
+class Locked(Protocol[U]):
     """The owner has a lock that a removal takes, as its programs do."""
 
-    def lock(self, item: Item) -> AbstractContextManager[None]:
+    def lock(self, item: U) -> AbstractContextManager[None]:
         """The lock of what an entry lies in, held; raises HeldError where it is not to be had, OSError."""
         ...
 
@@ -305,19 +306,19 @@ class Whole(Protocol):
 
 
 @runtime_checkable
-class Together(Protocol):
+class Together(Protocol[U]):
     """Several removals cost the owner's programs less in one lock or commit than one by one."""
 
-    def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
+    def remove_together(self, items: Sequence[U]) -> Sequence[Kept | None]:
         """What ``remove`` does, of several: what became of each, in their order."""
         ...
 
 
 @runtime_checkable
-class Mends(Protocol):
+class Mends(Protocol[U]):
     """An entry can be mended by less than, or otherwise than by, its removal alone."""
 
-    def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def mend(self, item: U, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Mend what can be of an entry that was just found to have these: those that are gone now.
 
         Raises HeldError, whose sentence is added to the findings, OSError.
@@ -335,9 +336,9 @@ class Answers(Protocol):
 
 
 @runtime_checkable
-class Reports(Protocol):
+class Reports(Protocol[U]):
     """An entry has more to tell than its fields and its payload: a log, headers, variants."""
 
-    def report(self, item: Item, entry: CacheEntry) -> EntryReport:
+    def report(self, item: U, entry: CacheEntry) -> EntryReport:
         """Everything that the entry stores about itself; raises FormatError, OSError."""
         ...

@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import islice
@@ -89,14 +89,16 @@ class Files:
         with self.open(*below) as folder:
             return files.read_part(folder, last, offset, count)
 
-    def unchanged(self) -> bool:
-        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
+    def again(self) -> "Files":
+        """The entry as it is now; raises OSError, FileNotFoundError where a file of it is gone."""
         with self.open() as folder:
             if HERE in self.seen:
-                now = tree(folder, self.root, self.parts, self.key).seen
-            else:
-                now = {name: folder.lstat(name) for name in self.seen}
-        return _identities(now) == _identities(self.seen)
+                return tree(folder, self.root, self.parts, self.key)
+            return replace(self, seen={name: folder.lstat(name) for name in self.seen})
+
+    def unchanged(self) -> bool:
+        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
+        return _identities(self.again().seen) == _identities(self.seen)
 
 
 @dataclass(frozen=True, slots=True)

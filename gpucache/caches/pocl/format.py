@@ -17,9 +17,9 @@ from pathlib import Path
 from gpucache import payload as payloads
 from gpucache.caches import places
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock, Item, Look
+from gpucache.caches.format import Clock, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Files, Layout, tree
+from gpucache.caches.layout import Files, Layout
 from gpucache.caches.places import Place, Var
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
 from gpucache.caches.pocl.checks import Fault, Mend
@@ -144,7 +144,7 @@ class Pocl(FilesFormat):
 
     def trust(self, item: Files) -> Iterator[Problem]:
         """Owners and modes, of each file by its role, and links."""
-        return (fault.problem for fault in checks.trust(tree_of(self._again(item))))
+        return (fault.problem for fault in checks.trust(tree_of(item.again())))
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Bitcode and kernels of a program, and what else lies in its folder."""
@@ -156,7 +156,7 @@ class Pocl(FilesFormat):
 
     def notes(self, item: Files) -> Iterator[str]:
         """What could not be told, for its size or its age."""
-        return checks.notes(tree_of(self._again(item)), self.now_ns())
+        return checks.notes(tree_of(item.again()), self.now_ns())
 
     def payload(self, item: Files) -> bytes:
         """The program's bytes, such as LLVM bitcode."""
@@ -184,12 +184,12 @@ class Pocl(FilesFormat):
 
     def unchanged(self, item: Files) -> bool:
         """The program is as the scan saw it, and PoCL has not found it built since."""
-        before, now = tree_of(item), tree_of(self._again(item))
+        before, now = tree_of(item), tree_of(item.again())
         return before.identity == now.identity
 
     def remove(self, item: Files) -> Kept | None:
         """Its folder, renamed first so that PoCL sees it whole or not at all, if it was not used just now."""
-        now = tree_of(self._again(item))
+        now = tree_of(item.again())
         if now.program is None or now.identity != tree_of(item).identity:
             return Kept()
         if abs(self.now_ns() - now.accessed_ns) < BUSY_NS:
@@ -197,9 +197,8 @@ class Pocl(FilesFormat):
         why = stays(now) or self._take_out(item)
         return Kept(why) if why else None
 
-    def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002 - looked anew
+    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002 - looked anew
         """Remove damaged kernels alone and damaged programs whole, as PoCL makes both anew."""
-        assert isinstance(item, Files)
         now = self._now(item)
         found = [*checks.trust(now.tree), *checks.contents(now, self.now_ns())]
         if any(fault.mend is Mend.PROGRAM for fault in found):
@@ -261,14 +260,9 @@ class Pocl(FilesFormat):
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             yield from self.layout.items(self.root)
 
-    def _again(self, item: Files) -> Files:
-        """A program's folder as it is now; raises OSError."""
-        with item.open() as folder:
-            return tree(folder, item.root, item.parts, item.key)
-
     def _now(self, item: Files) -> Program:
         """A program as it is now; raises OSError, FileNotFoundError where it is gone."""
-        found = program.read_program(self._again(item))
+        found = program.read_program(item.again())
         if found.tree.program is None:
             raise FileNotFoundError(errno.ENOENT, "it is gone")
         return found

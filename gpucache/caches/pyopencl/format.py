@@ -19,7 +19,7 @@ from pathlib import Path
 from gpucache import payload as payloads
 from gpucache.caches import files, places
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HeldError, Item, Look
+from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Files, Layout
 from gpucache.caches.places import Place, Var
@@ -186,7 +186,7 @@ class PyOpencl(FilesFormat):
             build_log=info.log,
         )
 
-    def lock(self, item: Item) -> AbstractContextManager[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """PyOpenCL's lock of one Python's folder, held as PyOpenCL holds it."""
         return locking.held(item.path.parent, self.now_ns)
 
@@ -205,9 +205,8 @@ class PyOpencl(FilesFormat):
         """``info`` first."""
         return [name for name in _ORDER if name in present]
 
-    def mend(self, item: Item, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Remove an entry with broken parts, which PyOpenCL builds again, and a lock left behind."""
-        assert isinstance(item, Files)
         if self.look(item).stays or not any(fault.mended for fault in self._faults(item)):
             return ()
         with files.open_folder(item.path.parent) as folder:
