@@ -18,10 +18,11 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import places
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Files, Layout, Left, Node
+from gpucache.caches.layout import Layout, Left, Node
 from gpucache.caches.places import WINDOWS, Home, Place, Var
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe

@@ -13,10 +13,11 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS
-from gpucache.caches.layout import Files, Layout, Left
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind

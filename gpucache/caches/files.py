@@ -1,14 +1,14 @@
-"""Reading the files of other caches: bounded, never through a link, leaving access times alone.
+"""The files of other caches: read with bounds, never through a link, leaving access times alone.
 
-Owns how a foreign file is opened and told apart from what it was at the scan. Works on open folders
-(``gpucache.folders.Folder``). Must not know any format.
+Owns how a foreign file is opened and told apart from what it was at the scan, the files of one entry, and the
+walk below a folder. Works on open folders (``gpucache.folders.Folder``). Must not know any format.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.errors import FormatError
@@ -16,6 +16,12 @@ from gpucache.folders import Folder
 from gpucache.units import format_size
 
 BLOCK_BYTES = 512
+HERE = "."
+"""The name of an entry's own folder among the files of the entry."""
+DEEPEST = 8
+"""Folders below an entry's own folder that are looked into."""
+MOST_FILES = 20_000
+"""Files of one entry; the rest is not looked at."""
 _QUIET = getattr(os, "O_NOATIME", 0)
 
 
@@ -95,3 +101,126 @@ def _read(fd: int, count: int, offset: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one entry as a scan saw them: an ``Item`` of ``gpucache.caches.format``."""
+
+    root: Path
+    parts: tuple[str, ...]
+    """The names of the folders from the root to the one that the files are in."""
+    key: str
+    seen: Mapping[str, os.stat_result]
+    """Statuses, links not followed, by name in that folder. Where an entry is a folder: all that is below it
+    by path with slashes, folders among it, and the folder itself as ``HERE``."""
+    complete: bool = True
+    """Whether there were no more than ``MOST_FILES``, and all of its folders could be read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files, and of folders where the entry is one."""
+        return tuple(name for name in self.seen if name != HERE)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the files are in."""
+        return self.root.joinpath(*self.parts)
+
+    @property
+    def path(self) -> Path:
+        """What people are shown: the folder that the entry is, or its first file."""
+        return self.folder if HERE in self.seen else self.folder / self.names[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """What its files take on disk, and the folders that go with them."""
+        return sum(map(allocated_bytes, self.seen.values()))
+
+    @property
+    def written_ns(self) -> int:
+        """When the first of its files was written."""
+        return self.seen[self.names[0] if self.names else HERE].st_mtime_ns
+
+    @property
+    def owned(self) -> bool:
+        """Whether all of it belongs to who runs this."""
+        return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())
+
+    def open(self, *below: str) -> Folder:
+        """The folder that the files are in, or one below it; raises OSError."""
+        return open_folder(self.root, *self.parts, *below)
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        """A whole file; raises FormatError for a larger one, a link or what is no file, and OSError."""
+        *below, last = name.split("/")
+        with self.open(*below) as folder:
+            return read(folder, last, limit_bytes)
+
+    def part(self, name: str, offset: int, count: int) -> bytes:
+        """Up to so many bytes of a file from an offset; raises FormatError, OSError."""
+        *below, last = name.split("/")
+        with self.open(*below) as folder:
+            return read_part(folder, last, offset, count)
+
+    def again(self) -> "Files":
+        """The entry as it is now; raises OSError, FileNotFoundError where a file of it is gone."""
+        with self.open() as folder:
+            if HERE in self.seen:
+                return tree(folder, self.root, self.parts, self.key)
+            return replace(self, seen={name: folder.lstat(name) for name in self.seen})
+
+    def unchanged(self) -> bool:
+        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
+        return _identities(self.again().seen) == _identities(self.seen)
+
+
+def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
+    """An entry that is a folder, with all that is below it; raises OSError where the folder does not read."""
+    seen: dict[str, os.stat_result] = {}
+    complete = True
+    for path, status, _why in below(folder):
+        if status is not None and len(seen) < MOST_FILES:
+            seen[path] = status
+        else:
+            complete = False
+            if status is not None:
+                break
+    return Files(root, parts, key, {HERE: folder.status(), **dict(sorted(seen.items()))}, complete)
+
+
+def below(folder: Folder) -> Iterator[tuple[str, os.stat_result | None, str]]:
+    """Everything below an open folder, each folder ahead of what is in it: path with slashes, and status.
+
+    A folder that was not looked into, as it lies too deep, is mounted there or does not open, comes a second
+    time without a status but with the reason. Raises OSError where the folder itself does not read.
+    """
+    yield from _below(folder, "", folder.status().st_dev, 0)
+
+
+def _below(
+    folder: Folder, above: str, device: int, depth: int
+) -> Iterator[tuple[str, os.stat_result | None, str]]:
+    for found in folder.entries():
+        path = above + found.name
+        try:
+            status = folder.lstat(found.name)
+        except FileNotFoundError:
+            continue
+        yield path, status, ""
+        if not stat.S_ISDIR(status.st_mode):
+            continue
+        if depth == DEEPEST or status.st_dev != device:
+            yield path, None, "it lies too deep" if depth == DEEPEST else "another file system lies there"
+            continue
+        try:
+            with folder.folder(found.name) as inner:
+                yield from _below(inner, f"{path}/", device, depth + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield path, None, error.strerror or "it does not open"
+
+
+def _identities(seen: Mapping[str, os.stat_result]) -> dict[str, Identity]:
+    return {name: Identity.of(one) for name, one in seen.items()}

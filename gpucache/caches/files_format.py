@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpucache.caches import files, places
+from gpucache.caches.files import HERE, Files
 from gpucache.caches.format import Format, Look
-from gpucache.caches.layout import HERE, Files, Layout, Node, Role
+from gpucache.caches.layout import Layout, Node, Role
 from gpucache.caches.strangers import Tally
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gpucache.caches.files import open_folder
+from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, HeldError, Look, UnjudgedError
-from gpucache.caches.layout import Files, Layout
+from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Location, Problem

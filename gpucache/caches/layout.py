@@ -7,98 +7,19 @@ follows no link, and stands the owner removing and renaming things meanwhile. Mu
 
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.files import Identity, allocated_bytes
+from gpucache.caches.files import Files, tree
 from gpucache.folders import Folder
 
-HERE = "."
-"""The name of an entry's own folder among the files of the entry."""
-DEEPEST = 8
-"""Folders below an entry's own folder that are looked into."""
-MOST_FILES = 20_000
-"""Files of one entry; the rest is not looked at."""
 _NAMES_LOOKED_AT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files of one entry as a scan saw them: an ``Item`` of ``gpucache.caches.format``."""
-
-    root: Path
-    parts: tuple[str, ...]
-    """The names of the folders from the root to the one that the files are in."""
-    key: str
-    seen: Mapping[str, os.stat_result]
-    """Statuses, links not followed, by name in that folder. Where an entry is a folder: all that is below it
-    by path with slashes, folders among it, and the folder itself as ``HERE``."""
-    complete: bool = True
-    """Whether there were no more than ``MOST_FILES``, and all of its folders could be read."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its files, and of folders where the entry is one."""
-        return tuple(name for name in self.seen if name != HERE)
-
-    @property
-    def folder(self) -> Path:
-        """The folder that the files are in."""
-        return self.root.joinpath(*self.parts)
-
-    @property
-    def path(self) -> Path:
-        """What people are shown: the folder that the entry is, or its first file."""
-        return self.folder if HERE in self.seen else self.folder / self.names[0]
-
-    @property
-    def size_bytes(self) -> int:
-        """What its files take on disk, and the folders that go with them."""
-        return sum(map(allocated_bytes, self.seen.values()))
-
-    @property
-    def written_ns(self) -> int:
-        """When the first of its files was written."""
-        return self.seen[self.names[0] if self.names else HERE].st_mtime_ns
-
-    @property
-    def owned(self) -> bool:
-        """Whether all of it belongs to who runs this."""
-        return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())
-
-    def open(self, *below: str) -> Folder:
-        """The folder that the files are in, or one below it; raises OSError."""
-        return files.open_folder(self.root, *self.parts, *below)
-
-    def read(self, name: str, limit_bytes: int) -> bytes:
-        """A whole file; raises FormatError for a larger one, a link or what is no file, and OSError."""
-        *below, last = name.split("/")
-        with self.open(*below) as folder:
-            return files.read(folder, last, limit_bytes)
-
-    def part(self, name: str, offset: int, count: int) -> bytes:
-        """Up to so many bytes of a file from an offset; raises FormatError, OSError."""
-        *below, last = name.split("/")
-        with self.open(*below) as folder:
-            return files.read_part(folder, last, offset, count)
-
-    def again(self) -> "Files":
-        """The entry as it is now; raises OSError, FileNotFoundError where a file of it is gone."""
-        with self.open() as folder:
-            if HERE in self.seen:
-                return tree(folder, self.root, self.parts, self.key)
-            return replace(self, seen={name: folder.lstat(name) for name in self.seen})
-
-    def unchanged(self) -> bool:
-        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
-        return _identities(self.again().seen) == _identities(self.seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,53 +205,6 @@ class Node:
     error: OSError | None = None
 
 
-def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
-    """An entry that is a folder, with all that is below it; raises OSError where the folder does not read."""
-    seen: dict[str, os.stat_result] = {}
-    complete = True
-    for path, status, _why in below(folder):
-        if status is not None and len(seen) < MOST_FILES:
-            seen[path] = status
-        else:
-            complete = False
-            if status is not None:
-                break
-    return Files(root, parts, key, {HERE: folder.status(), **dict(sorted(seen.items()))}, complete)
-
-
-def below(folder: Folder) -> Iterator[tuple[str, os.stat_result | None, str]]:
-    """Everything below an open folder, each folder ahead of what is in it: path with slashes, and status.
-
-    A folder that was not looked into, as it lies too deep, is mounted there or does not open, comes a second
-    time without a status but with the reason. Raises OSError where the folder itself does not read.
-    """
-    yield from _below(folder, "", folder.status().st_dev, 0)
-
-
-def _below(
-    folder: Folder, above: str, device: int, depth: int
-) -> Iterator[tuple[str, os.stat_result | None, str]]:
-    for found in folder.entries():
-        path = above + found.name
-        try:
-            status = folder.lstat(found.name)
-        except FileNotFoundError:
-            continue
-        yield path, status, ""
-        if not stat.S_ISDIR(status.st_mode):
-            continue
-        if depth == DEEPEST or status.st_dev != device:
-            yield path, None, "it lies too deep" if depth == DEEPEST else "another file system lies there"
-            continue
-        try:
-            with folder.folder(found.name) as inner:
-                yield from _below(inner, f"{path}/", device, depth + 1)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            yield path, None, error.strerror or "it does not open"
-
-
 @dataclass(frozen=True, slots=True)
 class _Way:
     """A pattern, compiled."""
@@ -392,7 +266,3 @@ def _follows(folder: Folder, sign: Sequence[re.Pattern[str]], *, empty: bool) ->
             if empty and found.is_symlink():
                 return True
     return False
-
-
-def _identities(seen: Mapping[str, os.stat_result]) -> dict[str, Identity]:
-    return {name: Identity.of(one) for name, one in seen.items()}

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.files import allocated_bytes, open_folder
+from gpucache.caches.files import allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS
-from gpucache.caches.layout import below
 from gpucache.caches.strangers import Tally
 from gpucache.folders import Folder
 

@@ -13,13 +13,14 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from gpucache.caches import files
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Clock, Look
 from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.keys import COMPARED_BYTES
 from gpucache.caches.futhark.question import FIELDS, read_question
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Files, Layout, Left
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Place
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from gpucache import payload as payloads
 from gpucache.caches import places
-from gpucache.caches.layout import MOST_FILES
+from gpucache.caches.files import MOST_FILES
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.program import READ_LIMIT_BYTES, Program, shown
 from gpucache.caches.pocl.tree import Item, Role, Tree, is_named_by_pocl

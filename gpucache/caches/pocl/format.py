@@ -16,10 +16,11 @@ from pathlib import Path
 
 from gpucache import payload as payloads
 from gpucache.caches import places
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Files, Layout
+from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
 from gpucache.caches.pocl.checks import Fault, Mend

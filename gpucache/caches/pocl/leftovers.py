@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.layout import Files, Layout
+from gpucache.caches.files import Files
+from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
 from gpucache.caches.pocl.program import NAME, Program, shown, stays

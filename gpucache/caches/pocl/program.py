@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucache.caches.layout import Files
+from gpucache.caches.files import Files
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.tree import Item, Role, Tree, tree_of
 from gpucache.errors import FormatError

@@ -8,9 +8,8 @@ import stat
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gpucache.caches import layout
-from gpucache.caches.files import Identity, allocated_bytes
-from gpucache.caches.layout import HERE, Files
+from gpucache.caches import files
+from gpucache.caches.files import HERE, Files, Identity, allocated_bytes
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.names import Variant
 from gpucache.folders import Folder
@@ -122,7 +121,7 @@ def tree_of(item: Files) -> Tree:
 
 def read_tree(folder: Folder) -> Tree:
     """What is in a program's open folder now; raises OSError."""
-    return tree_of(layout.tree(folder, folder.path, (), ""))
+    return tree_of(files.tree(folder, folder.path, (), ""))
 
 
 def _role(parts: tuple[str, ...], status: os.stat_result) -> Role:

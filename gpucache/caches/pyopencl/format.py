@@ -18,10 +18,11 @@ from pathlib import Path
 
 from gpucache import payload as payloads
 from gpucache.caches import files, places
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Files, Layout
+from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
 from gpucache.caches.pyopencl import checks, explaining, headers, locking, names, parts, sources
 from gpucache.caches.pyopencl.checks import Fault

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
-from gpucache.caches.layout import DEEPEST
+from gpucache.caches.files import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.policy import Limits
 from gpucache.errors import FormatError

@@ -4,10 +4,10 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpucache.caches.files import Files
 from gpucache.caches.foreign import ForeignCache
 from gpucache.caches.futhark import SYSTEM
 from gpucache.caches.futhark.keys import key_of
-from gpucache.caches.layout import Files
 from gpucache.outcomes import CacheEntry, Location, Reach
 
 SOURCE = b'extern "C" __global__ void main_segmap(int *out) { out[threadIdx.x] = 1; }\n'
