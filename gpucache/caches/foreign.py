@@ -30,7 +30,6 @@ from gpucache.caches.format import (
     Whole,
 )
 from gpucache.caches.interface import Isolation, Wanted
-from gpucache.caches.places import closed
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import (
@@ -80,8 +79,7 @@ class ForeignSystem(Generic[T]):
         """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
         root = Path(location.root)
         self._format.require(root)
-        problems = location.problems or tuple(self._format.at_place(root))
-        made = self._format(replace(location, problems=problems), clock)
+        made = self._format(self._format.opened(location), clock)
         return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)
 
     def isolation(self, folder: Path) -> Isolation:
@@ -158,7 +156,7 @@ class ForeignCache(Generic[T]):
     def leftovers(self) -> Iterator[Checked]:
         """What belongs to no entry, and what is wrong with the cache as a whole."""
         made = self._format
-        if why := closed(self._root, move=made.place.move):
+        if why := made.closed():
             yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
             return
         if made.is_foreign():

@@ -14,7 +14,7 @@ is bounded before anything is allocated.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -192,6 +192,12 @@ class Format(Generic[T]):
         )
 
     @classmethod
+    def opened(cls, location: Location) -> Location:
+        """A location with what is wrong with the place, where it does not say that yet."""
+        found = location.problems or tuple(cls.at_place(Path(location.root)))
+        return replace(location, problems=found)
+
+    @classmethod
     def require(cls, root: Path) -> None:
         """Raise CacheUnusableError for what can be no cache, such as a file where a folder is wanted."""
         places.require_folder(root, f"name the folder of a cache of {cls.owner}")
@@ -262,6 +268,10 @@ class Format(Generic[T]):
         return ()
 
     # What belongs to no entry.
+
+    def closed(self) -> str:
+        """Why nothing can be known of what lies at the place, a sentence; empty where it can."""
+        return places.closed(self.root, move=self.place.move)
 
     def is_foreign(self) -> bool:
         """Whether the place holds things, and none of the owner's, so that nothing in it is looked at."""

@@ -16,7 +16,7 @@ from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, wo
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_instant, format_size
 
@@ -195,23 +195,23 @@ def _faults(path: Path, reader: Reader, shape: Shape) -> Iterator[Trouble]:
         )
 
 
-def row_trouble(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> tuple[FindingKind, str] | None:
+def row_trouble(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> Problem | None:
     """What is wrong with a row and its code; raises sqlite3.Error, FormatError."""
     if damaged := damage(row):
-        return _CORRUPT, damaged
+        return Problem(_CORRUPT, damaged)
     return misfit(describe(read_code(connection, row, limit_bytes)), text(row.arch))
 
 
-def scanned_trouble(row: Row, prefix: bytes) -> tuple[FindingKind, str] | None:
+def scanned_trouble(row: Row, prefix: bytes) -> Problem | None:
     """The same as far as the beginning of the code tells: whether it is broken only where that is all."""
     if damaged := damage(row):
-        return _CORRUPT, damaged
+        return Problem(_CORRUPT, damaged)
     code = describe(prefix)
     whole = len(prefix) == row.code_bytes
     return misfit(code if whole else replace(code, problem=None), text(row.arch))
 
 
-def misfit(code: PayloadInfo, arch: str) -> tuple[FindingKind, str] | None:
+def misfit(code: PayloadInfo, arch: str) -> Problem | None:
     """What is wrong with the code of a row for an architecture; None where nothing is.
 
     rocFFT stores what hiprtc gave it: an ELF file for an AMD GPU, or a clang offload bundle.
@@ -220,15 +220,14 @@ def misfit(code: PayloadInfo, arch: str) -> tuple[FindingKind, str] | None:
     if portable or code.kind is PayloadKind.OFFLOAD_BUNDLE:
         return None
     if code.kind is not PayloadKind.AMDGPU:
-        return FindingKind.MISLABELLED, f"its code is {code.kind} and not for an AMD GPU: {_CONSEQUENCE}"
+        detail = f"its code is {code.kind} and not for an AMD GPU: {_CONSEQUENCE}"
+        return Problem(FindingKind.MISLABELLED, detail)
     wanted = arch.partition(":")[0]
     if code.architecture not in (None, wanted):
-        return (
-            FindingKind.MISLABELLED,
-            f"its code is for {code.architecture} and its row says {wanted}: {_CONSEQUENCE}",
-        )
+        detail = f"its code is for {code.architecture} and its row says {wanted}: {_CONSEQUENCE}"
+        return Problem(FindingKind.MISLABELLED, detail)
     if code.problem:
-        return _CORRUPT, f"its code is damaged ({code.problem}): {_CONSEQUENCE}"
+        return Problem(_CORRUPT, f"its code is damaged ({code.problem}): {_CONSEQUENCE}")
     return None
 
 

@@ -14,7 +14,7 @@ from gpucache.caches.rocfft.rows import Row, hip, text
 from gpucache.caches.rocfft.schema import parse_hip
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.outcomes import FindingKind, Reach, Served, Verdict
+from gpucache.outcomes import FindingKind, Problem, Reach, Served, Verdict
 
 FIELDS = {
     "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
@@ -67,10 +67,7 @@ class _Best:
 
 
 def asked(wanted: Wanted) -> list[Asked]:
-    """What is wanted, one for each kernel; raises UsageError for other fields and values that cannot be."""
-    unknown = [name for name in wanted if name not in FIELDS]
-    if unknown:
-        raise UsageError(f"rocfft has no field {', '.join(unknown)}; it has {', '.join(FIELDS)}")
+    """What is wanted, one for each kernel; raises UsageError for values that cannot be."""
     if not any(wanted.values()):
         raise UsageError(f"nothing is asked for; give one of {', '.join(FIELDS)}")
     for name, values in wanted.items():
@@ -102,9 +99,7 @@ def _sum(value: str) -> str:
     return value.lower()
 
 
-def reach(
-    cache: str, one: Asked, rows: Iterable[Row], sound: Callable[[Row], tuple[FindingKind, str] | None]
-) -> Reach:
+def reach(cache: str, one: Asked, rows: Iterable[Row], sound: Callable[[Row], Problem | None]) -> Reach:
     """Whether some row answers; ``sound`` tells what is wrong with one."""
     best = _Best()
     spoiled: Reach | None = None
@@ -113,7 +108,7 @@ def reach(
         if trouble is None:
             detail = f"a row has all that is asked for{one.note}"
             return Reach(cache, str(one), Served.HIT, detail, nearest=row.key)
-        spoiled = spoiled or _spoiled(cache, one, row, *trouble)
+        spoiled = spoiled or _spoiled(cache, one, row, trouble)
     return spoiled or _missed(cache, one, best)
 
 
@@ -158,10 +153,10 @@ class _Likeness:
         return self._matcher.ratio()
 
 
-def _spoiled(cache: str, one: Asked, row: Row, kind: FindingKind, detail: str) -> Reach:
+def _spoiled(cache: str, one: Asked, row: Row, problem: Problem) -> Reach:
     """A row that rocFFT would take, or not find, and that is wrong."""
-    verdict = Served.FALSE_HIT if kind is FindingKind.MISLABELLED else Verdict.CORRUPT
-    text = f"the row that has all of it is {kind}: {detail}; run 'gpucache verify --repair'{one.note}"
+    verdict = Served.FALSE_HIT if problem.kind is FindingKind.MISLABELLED else Verdict.CORRUPT
+    text = f"the row that has all of it is {problem}; run 'gpucache verify --repair'{one.note}"
     return Reach(cache, str(one), verdict, text, nearest=row.key)
 
 

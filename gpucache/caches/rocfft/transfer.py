@@ -17,8 +17,8 @@ from typing import NamedTuple
 from gpucache.caches.rocfft.checks import row_trouble
 from gpucache.caches.rocfft.connecting import Reader, creating, told
 from gpucache.caches.rocfft.images import open_source
+from gpucache.caches.rocfft.locations import is_file
 from gpucache.caches.rocfft.mending import changing
-from gpucache.caches.rocfft.places import is_file
 from gpucache.caches.rocfft.publishing import published, require_absent
 from gpucache.caches.rocfft.rows import Row, bound, look_again, read_code, read_rows, text
 from gpucache.caches.rocfft.schema import CREATE, MATCHES, STORE, TABLE
@@ -113,7 +113,7 @@ class _Source:
                 trouble = row_trouble(connection, row, self.reader.size_bytes)
                 if trouble is not None:
                     self.unsound += 1
-                    self._note(f"{trouble[0]}: {trouble[1]}")
+                    self._note(str(trouble))
                 elif not filters.take(row):
                     self.filtered += 1
                 else:

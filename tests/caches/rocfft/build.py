@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from gpucache.caches.foreign import ForeignCache
 from gpucache.caches.rocfft import SYSTEM
-from gpucache.caches.rocfft.cache import RocfftCache
+from gpucache.caches.rocfft.format import Stored
 from gpucache.caches.rocfft.schema import CREATE
 from gpucache.outcomes import Finding, Location
 
@@ -110,7 +111,7 @@ def _take(source: Path, path: Path, *suffixes: str) -> None:
         shutil.copyfile(f"{source}{suffix}", f"{path}{suffix}")
 
 
-def opened(path: Path, *, role: str = "", enabled: bool = True) -> RocfftCache:
+def opened(path: Path, *, role: str = "", enabled: bool = True) -> ForeignCache[Stored]:
     """The cache at a path as ``--cache`` opens it."""
     return SYSTEM.open(Location("rocfft", str(path), "--cache", enabled, role=role))
 

@@ -152,7 +152,7 @@ def test_each_kernel_is_answered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"colour": (b"red",)}, "it has kernel_name, arch, hip_version, generator_sum"),
+        ({"colour": (b"red",)}, "ask for kernel_name, arch, hip_version, generator_sum"),
         ({"arch": (b"gfx90a", b"gfx942")}, "one arch"),
         ({"hip_version": (b"new",)}, "not a HIP version"),
         ({"hip_version": ("\N{FULLWIDTH DIGIT SIX}".encode(),)}, "not a HIP version"),

@@ -14,6 +14,7 @@ from gpucache.caches import places
 from gpucache.caches.rocfft.checks import MOVE
 from gpucache.outcomes import Location
 
+NAME = "rocfft"
 USER, SYSTEM = "user", "system"
 USER_PATH, SYSTEM_PATH = "ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"
 READ_DISABLE, WRITE_DISABLE = "ROCFFT_RTC_CACHE_READ_DISABLE", "ROCFFT_RTC_CACHE_WRITE_DISABLE"
