@@ -131,7 +131,8 @@ class ForeignCache(Generic[T]):
         except OSError as error:
             raise _unread(entry, error) from error
         if wrong is not None:
-            raise FormatError(f"{entry.path} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
+            what = f"the entry {entry.key[:12]} of {entry.path}"
+            raise FormatError(f"{what} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
         return self._payload(entry)
 
     def check(self, entry: CacheEntry) -> Checked:
