@@ -47,7 +47,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return run(arguments)
     except BaseException as error:  # while modules were imported, or before or after the verb
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
-            raise  # the second is what Python makes of the first where a class is made
+            raise  # Python makes the second of the first while a class is made
         from gpucache.host import interrupts
 
         interrupts.disarm()

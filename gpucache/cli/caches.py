@@ -44,20 +44,20 @@ class Opened:
 
     @property
     def own(self) -> OwnOpened | None:
-        """The root that has the records: the user's own, else the first system root."""
+        """The root that has the records: the user's own, or else the first system root."""
         return next(iter(self.owns), None)
 
     def select(
         self, words: "Sequence[str]", targets: "Sequence[str]" = ()
     ) -> "list[tuple[Cache, Iterable[CacheEntry]]]":
-        """The entries of each cache that words name, for any of some targets; raises UsageError."""
+        """The entries of each cache that words name, for any of some targets; raises UsageError for none."""
         from gpucache.engine.inspect import select
 
         with found_or_unread(self):
             return select(self.caches, words, targets)
 
     def require_own(self, option: str) -> OwnOpened:
-        """Our own cache; raises UsageError where an option that only it can answer meets others."""
+        """Our own cache; raises UsageError where other caches were named, which the option does not suit."""
         named = sum(not one.system for one in self.owns)
         if self.own is None or named > 1 or len(self.owns) < len(self.caches):
             raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
@@ -65,7 +65,7 @@ class Opened:
 
 
 def finish(opened: Opened, code: int) -> None:
-    """End a verb; folders of our own entries that could not be listed are told, and exit 5 for none worse."""
+    """End a verb. Folders of our own entries that could not be listed are told, and make exit 0 exit 5."""
 
     unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
     for sentence in unread:
@@ -75,7 +75,7 @@ def finish(opened: Opened, code: int) -> None:
 
 @contextmanager
 def found_or_unread(opened: Opened) -> Iterator[None]:
-    """Where nothing is found under a name, blame the folders of entries that could not be listed, if any."""
+    """Blame folders of entries that could not be listed, if there are any, where a name is not found."""
     try:
         yield
     except UsageError:
@@ -111,7 +111,7 @@ def cache_option(function: F) -> F:
 
 
 def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
-    """The caches of all names and places, our own for none; raises UsageError or CacheUnusableError.
+    """The caches of all names and places, or our own without any; raises UsageError or CacheUnusableError.
 
     Our own cache has the user's root and, with ``systems``, the system roots, which are only read.
     """
@@ -133,7 +133,10 @@ def open_others() -> "list[Cache]":
 
 
 def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
-    """What lies in default places that variables send programs away from, of all systems or those named."""
+    """Caches in default places that programs do not use, because a variable leads them elsewhere.
+
+    They are those of all systems, or of the systems that are named.
+    """
     from gpucache.caches.here import unused_caches
 
     return unused_caches(os.environ, names)
@@ -156,7 +159,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
 
 def _ours(settings: "Settings", *, systems: bool) -> Opened:
-    """The user's root and the system roots; where there is no home, the latter alone."""
+    """The user's root and the system roots; only the system roots where there is no home."""
     from gpucache.assembly import open_cache, open_store, open_system_roots, system_problems
 
     roots = open_system_roots(settings) if systems else []

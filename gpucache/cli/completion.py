@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem, ShellComplete, add_completion
 
 from gpucache.cli.group import COMPLETE, PROGRAM
 
-_CURSOR = "\x1f"  # stands where the cursor is, so that the last word is never lost, however empty
+_CURSOR = "\x1f"  # stands where the cursor is, so that even an empty last word is not lost
 _PLAIN_IN_BASH = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 
 _BASH = """\

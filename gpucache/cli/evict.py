@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes import CacheEntry, EvictOutcome, EvictPlan
 
 _TOLD = 5
-"""Of what is left in a cache."""
+"""How many of the things that are left in a cache are told one by one."""
 NOTHING_ASKED = (
     "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
 )
@@ -133,7 +133,7 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
 
 
 def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
-    """What no entry has was mistyped: nothing would go, and everything seem kept on purpose."""
+    """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
     from gpucache.engine.policy import matches_program, matches_target
 
     labels = {name for entry in entries for name, _ in entry.fields} if asked.unlike else set()
@@ -154,7 +154,7 @@ def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
 
 
 def _limits(asked: "Limits", cache: "Cache") -> "Limits":
-    """What was asked for; where that is nothing, the cache's own limit."""
+    """What was asked for, or the cache's own limit where nothing was."""
     limit_bytes = _max_size(asked, cache)
     if asked.empty and limit_bytes is None:
         own = "; or set GPUCACHE_MAX_SIZE" if cache.name == OWN else ""
@@ -167,7 +167,7 @@ def _max_size(asked: "Limits", cache: "Cache") -> int | None:
 
 
 def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:
-    """What lies in caches besides entries and stays, as sentences: it may be somebody else's."""
+    """Sentences about what lies in caches besides entries; it stays, because it may be somebody else's."""
 
     told: list[str] = []
     for cache, _ in plans:

@@ -12,7 +12,7 @@ LIMIT_BYTES = 512 << 20
 
 
 def read_whole(path: Path) -> bytes:
-    """A regular file of at most 512 MiB; raises UsageError for anything else, OSError."""
+    """Read a regular file of at most 512 MiB; raises UsageError for anything else, and OSError."""
     # Without O_NONBLOCK opening a FIFO would wait for its other end.
     with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         status = os.fstat(file.fileno())
@@ -25,7 +25,7 @@ def read_whole(path: Path) -> bytes:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """Where a file is written; raises UsageError where it cannot be."""
+    """A context in which a file is written; raises UsageError where that fails."""
     try:
         yield
     except OSError as error:

@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
 
 
 def stray_pages(top: Path) -> Iterator[Path]:
-    """Pages of what is no more."""
+    """Manual pages in the checkout that are no longer made."""
     names = pages()
     return (path for path in sorted((top / "man").glob("gpucache*.[15]")) if path.name not in names)
 

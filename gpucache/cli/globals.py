@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Globals(NamedTuple):
-    """What the global options say. No dataclass, for which --help and --version would wait."""
+    """What the global options say. It is no dataclass, because --help and --version would wait for those."""
 
     root: str | None = None
     json: bool = False
@@ -41,7 +41,7 @@ class Globals(NamedTuple):
         return self.verbose > 0
 
     def settings(self) -> "Settings":
-        """Option over environment over default."""
+        """The settings, in which an option counts before the environment, and that before the default."""
         from gpucache.settings import read_settings
 
         return read_settings(os.environ, root=self.root)
@@ -52,7 +52,7 @@ class Globals(NamedTuple):
         return {**os.environ, **({} if root is None else {"GPUCACHE_DIR": str(root.absolute())})}
 
     def show(self, renderables: "Iterable[RenderableType]") -> None:
-        """Text for people, on stdout."""
+        """Write text for people to stdout."""
         if self.json or self.quiet:
             return
         from gpucache.render.console import product, write
@@ -60,7 +60,7 @@ class Globals(NamedTuple):
         write(product(), renderables)
 
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
-        """The document for machines, on stdout: of outcomes, which are read first, and of their summary."""
+        """Write the document for machines to stdout, if it is asked for: outcomes, then their summary."""
         if self.json:
             from gpucache.render.document import document
 
@@ -75,7 +75,7 @@ class Globals(NamedTuple):
         return display(quiet=self.quiet or self.json)
 
     def say(self, sentence: str) -> None:
-        """A word beside the product, on stderr."""
+        """Write a sentence beside the product to stderr."""
         if self.quiet or self.json:
             return
         import shutil

@@ -145,7 +145,7 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     own = opened.own
     summary, records = ({}, []) if own is None else _own_state(own)
     rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
-    # Of systems that were named: a cache that was named by its place is asked for alone.
+    # A cache that was named by its place is asked for alone; unused places are shown for named systems.
     named = {one.name for one in rest if one.location().decided_by != "--cache"}
     rest += open_unused(None if brief else named)
     owns = {id(one.cache): one.cache for one in opened.owns}
@@ -190,7 +190,7 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
 
 
 def _everything() -> None:
-    """Our own cache and those of others; the others even where ours has no usable place."""
+    """Show our own cache and those of others; the others also where ours has no usable place."""
     from gpucache.engine.inspect import foreign_state
     from gpucache.render import inspect as text
 
@@ -225,7 +225,7 @@ def _misses(opened: Opened, since: int | None) -> None:
 
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
-    """The entries that words and targets name; a single one whole."""
+    """Show the entries that words and targets name; where that is a single one, show it whole."""
     from gpucache.render import inspect as text
 
     if not what:
@@ -246,7 +246,7 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
 
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
-    """All entries, of which no more is kept than is shown, as there may be 100,000."""
+    """Show all entries, and keep no more of each than is shown, because there may be 100,000."""
     from gpucache.render import inspect as text
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
@@ -288,7 +288,7 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
 
 
 def _name(opened: Opened, cache: "Cache") -> str:
-    """What tells a cache from the others that are shown beside it; nothing where there are none."""
+    """What tells a cache from the others that are shown beside it; empty text where there are none."""
     if len(opened.caches) == 1:
         return ""
     place = cache.location()

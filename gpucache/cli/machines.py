@@ -22,7 +22,7 @@ class Machine:
 
 
 def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Machine:
-    """This machine, of which only some backends may be asked, or the one of a profile; raises UsageError."""
+    """This machine, asked by all backends or by some of them, or that of a profile; raises UsageError."""
     if profile is not None:
         from gpucache.probe.profile import load_profile
 
@@ -49,7 +49,8 @@ def machine_for(
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":
-    """The toolchains here that entries may be stale beside; no driver is asked where no entry names one."""
+    """The toolchains of this machine beside which entries may be stale; only drivers of their targets are
+    asked."""
     named = {entry.target.partition(":")[0] for entry in entries if entry.toolchain_identity}
     if not named:
         return []

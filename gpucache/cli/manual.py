@@ -55,7 +55,7 @@ def pages(context: click.Context) -> dict[str, str]:
 
 
 def commands(context: click.Context) -> dict[str, click.Command]:
-    """The commands of a group by name; none of what is no group."""
+    """The commands of a group by name; nothing for a command that is no group."""
     group = context.command
     if not isinstance(group, click.Group):
         return {}

@@ -32,7 +32,7 @@ class Size(click.ParamType[int]):
 
 
 class Number(click.FloatRange):
-    """A number above or from a bound; neither ``nan`` nor ``inf``, which no comparison stands."""
+    """A number above or from a bound. ``nan`` and ``inf`` are refused, as they break every comparison."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """A finite number."""
@@ -73,7 +73,7 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
 
 
 class _Named(click.ParamType[str]):
-    """A name; an empty one, as an unset variable of a script leaves it, means nothing."""
+    """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it was given."""
@@ -133,7 +133,7 @@ class BuildCommand(click.Command):
     """A command with build options: ``-D`` and ``--option`` reach the compiler in the order given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with every define among the options, where it stood."""
+        """Parse the arguments, and put every define among the options where it stood."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         rest = super().parse_args(ctx, args)
         defines = ctx.params.pop("defines", None) or ()
@@ -147,7 +147,7 @@ class BuildCommand(click.Command):
 
 
 def field(option: str, text: str, remedy: str) -> tuple[str, str]:
-    """The two sides of ``FIELD=VALUE``; raises UsageError, which ends in a remedy."""
+    """The two sides of ``FIELD=VALUE``; raises UsageError, whose sentence ends in the remedy."""
     label, equals, value = text.partition("=")
     if not equals or not label:
         raise UsageError(f"{option} {text!r} is not FIELD=VALUE{remedy}")

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def interrupted(arguments: Sequence[str], so_far: str = "") -> int:
-    """The end of a command that Ctrl-C or a signal ended, and how far it came; the exit code."""
+    """Say that Ctrl-C or a signal ended a command, and how far it came; gives the exit code."""
     interrupts.disarm()
     told = "; ".join(filter(None, ("interrupted", so_far)))
     return _fail(_split(list(arguments))[0], told, ExitCode.INTERRUPTED)
@@ -121,7 +121,7 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 
 
 def _failed(own: Sequence[str], error: OSError) -> int:
-    """What the operating system refused, which is no defect of ours wherever it names a reason."""
+    """Say what the operating system refused; where it names a reason, that is no defect of ours."""
     if unwritten := streams.refusal():
         why = f"{refusals.reason(unwritten)}); {refusals.remedy(unwritten)}"
         return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)

@@ -104,7 +104,7 @@ def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
 
 
 def _absolute(options: Sequence[str]) -> tuple[str, ...]:
-    """Options with the include directories among them meant from here."""
+    """Options in which relative include directories are made absolute, from the current directory."""
     from gpucache.backends.options import absolute
 
     here = os.getcwd()  # noqa: PTH109 - text in, text out

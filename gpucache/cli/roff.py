@@ -86,6 +86,6 @@ def filled(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text in which roff finds nothing to do."""
+    """Text escaped so that roff prints it as it is."""
     plain = text.translate(_ESCAPES)
     return rf"\&{plain}" if plain.startswith(".") else plain

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr of the process: there, able to take any text, and given up when nobody listens.
+"""stdin, stdout and stderr: they exist, take any text, and are given up when nobody reads them.
 
 Owns what is done about closed descriptors, full devices and terminals that cannot show every character.
 """
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 
 def prepare() -> None:
-    """Make all three usable: what is closed leads nowhere, what cannot be encoded is spelled."""
+    """Make all three usable: a closed one leads nowhere, and what cannot be encoded is spelled out."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def _watch_product() -> None:
-    """Have stdout remember what does not reach it; Windows' consoles want a stream of their own kind."""
+    """Make stdout remember what does not reach it; Windows' consoles need their own kind of stream."""
     if sys.platform != "win32":
         raw = _Product(1, "w", closefd=False)
         through = getattr(sys.stdout, "write_through", False)
@@ -55,7 +55,7 @@ class _Product(io.FileIO):
 
 
 def refusal() -> OSError | None:
-    """Why not all that was said so far reached stdout, whose rest is then thrown away; None where it did."""
+    """Why not everything reached stdout so far, or None; where it did not, the rest is thrown away."""
     refused: OSError | None = None
     try:
         sys.stdout.flush()
@@ -68,12 +68,12 @@ def refusal() -> OSError | None:
 
 
 def give_up() -> None:
-    """Throw away what stdout still holds, and all that will be said."""
+    """Throw away what stdout still holds and what is written to it later."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def complain(text: str) -> None:
-    """A line on stderr; where that cannot be written there is nobody left to tell."""
+    """Write a line to stderr; where that fails there is nobody left to tell."""
     from gpucache.units import shown
 
     with suppress(OSError):

@@ -106,7 +106,7 @@ def _run(
 
 
 def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
-    """What is tried with the entries of each of our own roots."""
+    """The trials that each of our own roots is put through, by root."""
     trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
     for option, asked in (("--load", load), ("--rebuild", rebuild)):
         if asked:

@@ -172,7 +172,7 @@ def _check_misses(named: Named, profile: Path | None) -> None:
 def _warm_misses(
     run: _Run, targets: tuple[str, ...], local_sizes: tuple[tuple[int, ...], ...]
 ) -> "list[WarmOutcome]":
-    """Warm what programs noted, as the one process that does, and remove the notes of what is there now.
+    """Warm what programs noted, as the only process that does, and remove the notes of what is there now.
 
     What is noted meanwhile is built too: a program that ends meanwhile starts nobody else for it.
     """
@@ -236,7 +236,7 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
 
 
 def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
-    """An unusable root is the first thing to say; raises CacheUnusableError."""
+    """Raise CacheUnusableError for an unusable root, before anything else is said."""
     from gpucache.assembly import is_private, open_store
 
     if check and settings.root is None and settings.system_dirs:
@@ -267,7 +267,7 @@ def plan(
 
 
 def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
-    """What workers may take that have so many items to build."""
+    """The bounds of workers that have so many items to build."""
     from gpucache.engine.workers.pool import Bounds
     from gpucache.engine.workers.shares import memory_share, worker_count
 

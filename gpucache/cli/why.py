@@ -86,7 +86,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
 
 
 def _directory() -> str | None:
-    """Where this command runs, and so perhaps the program; None where that is gone."""
+    """Where this command runs, and so perhaps the program too; None where that folder is gone."""
     with suppress(OSError):
         return str(Path.cwd())
     return None
@@ -122,7 +122,7 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
     recorded = [entry for key in sorted(known) for entry in own.cache.find(key)]
     if targets:
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
-    if recorded:  # its record names its entries, so that the cache need not be read through
+    if recorded:  # the record of a program names its entries, so the cache need not be searched
         return recorded
     [(_, entries)] = select([own.cache], [word], targets)
     return list(entries)

@@ -44,7 +44,7 @@ from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_duration
 
 WIDEST = 120
-"""Longer bars are no easier to read."""
+"""The most columns that a line of bars takes: longer bars are no easier to read."""
 _STYLES = {
     BenchVerdict.FASTER: "green",
     BenchVerdict.NO_DIFFERENCE: "",
@@ -55,7 +55,7 @@ _STYLES = {
 
 
 def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[RenderableType]:
-    """A row for each case, then all about each; which variables moved caches only if ``whole``."""
+    """A row for each case, then everything about each; the variables that moved caches only if ``whole``."""
     yield _overview(cases)
     for case in cases:
         yield from _case(case, whole=whole)
@@ -129,7 +129,7 @@ def _starts(drawn: Sequence[Bar]) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class _Bars:
-    """A line for each arm, all to one scale, then what the characters stand for."""
+    """A line for each arm, all drawn to one scale, and below them what the characters stand for."""
 
     drawn: tuple[Bar, ...]
     shown_as: Mapping[str, Look]
@@ -172,7 +172,7 @@ class _Bars:
 
 
 def _shares(parts: Sequence[float], cells: float) -> list[int]:
-    """Whole cells for each part, by the largest remainder; one at least for all."""
+    """Whole cells for each part, shared out by the largest remainders; together they get at least one."""
     total, whole = sum(parts), max(round(cells), 1)
     exact = [part / total * whole if total else 0 for part in parts]
     shares = [int(share) for share in exact]
@@ -208,7 +208,7 @@ def settle_end(summary: SettleSummary) -> Iterator[RenderableType]:
 
 
 def settle_sentence(summary: SettleSummary) -> str:
-    """The end in one sentence."""
+    """How the runs of a command ended, in one sentence."""
     last = summary.runs
     if summary.failed:
         where = f" in run {last}" if last else ""
@@ -239,7 +239,7 @@ def _duration(duration_ns: int | None) -> str:
 
 
 def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterator[RenderableType]:
-    """The kernels of every target, their geometric means, and those of the paper."""
+    """The kernels of every target, the geometric mean of each target, and the means of the paper."""
     grid = Grid(
         (
             Column("target", shared=True),

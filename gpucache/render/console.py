@@ -26,7 +26,7 @@ def talk() -> Console:
 
 
 def write(console: Console, renderables: Iterable[RenderableType]) -> None:
-    """Each renderable on lines of its own, which end where their text does."""
+    """Write each renderable on lines of its own, without blanks at their ends."""
     for renderable in renderables:
         if isinstance(renderable, Grid) and renderable.as_lines:
             console.file.writelines(f"{line}\n" for line in renderable.lines(console.width))
@@ -36,7 +36,7 @@ def write(console: Console, renderables: Iterable[RenderableType]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """A renderable without what tables fill their lines with."""
+    """A renderable without the blanks with which tables fill their lines."""
 
     inner: RenderableType
 

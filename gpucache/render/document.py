@@ -20,13 +20,13 @@ _ROWS_IN_A_PIECE = 200
 _KEYS: dict[str | type, tuple[Key, ...]] = {
     each: record.keys for record in RECORDS for each in (record.name, record.outcome) if each
 } | SUMMARIES
-"""Of records by their name, and of records and summaries by what they are made of."""
+"""The keys of a record by its name, and those of a record or summary by the type it is made of."""
 
 
 def document(command: str, outcomes: Iterable[object], summary: object) -> Iterator[str]:
-    """The document of a command that ran, piece by piece: of many outcomes no more is kept than text.
+    """The document of a command that ran, piece by piece, so that of many outcomes only text is kept.
 
-    It begins once all outcomes are there; the summary is read after them.
+    It begins once all outcomes have been read. The summary is read after them, and may count them.
     """
     rows = [indent(_text(json_of(row)), "    ") for row in outcomes]
     whole = _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": json_of(summary)})
@@ -47,7 +47,7 @@ def error_document(command: str, message: str, exit_code: int) -> str:
 
 
 def json_of(value: Any) -> Any:
-    """An outcome or a summary as its record, tables and lists of them likewise, other values unchanged."""
+    """Make a record of an outcome or a summary, also within tables and lists; keep other values."""
     if type(value) in _KEYS:
         return _record(type(value), value)
     if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def _readers(record: str | type) -> list[tuple[str, Callable[[Any], Any]]]:
 
 
 def _reader(key: Key) -> Callable[[Any], Any]:
-    """What makes the value of a key of an outcome."""
+    """The function that makes the value of a key from an outcome."""
     formed = _former(key.form)
     if key.name.endswith("_ms"):
         formed = to_ms
@@ -83,7 +83,8 @@ def _reader(key: Key) -> Callable[[Any], Any]:
 
 
 def _taker(path: str) -> Callable[[Any], Any]:
-    """What follows a path of attributes, names in tables and places in rows, and ends at a None."""
+    """The function that follows a path of attributes, names in tables and places in rows, as far as the
+    first None."""
     steps = path.split(".")
 
     def taken(value: Any) -> Any:
@@ -100,7 +101,7 @@ def _taker(path: str) -> Callable[[Any], Any]:
 
 
 def _former(form: str) -> Callable[[Any], Any]:
-    """What makes a value of some form."""
+    """The function that turns a value into a form."""
     form = form.removesuffix(" or null")
     kind, _, inner = form.partition(" of ")
     if inner:

@@ -126,12 +126,12 @@ def _row(*cells: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text on one line in which nothing is read as Markdown."""
+    """Text on one line, escaped so that nothing in it is read as Markdown."""
     return _MARKS.sub(lambda match: f"\\{match[0]}", " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """A code span, which holds back quotes, inside a table."""
+    """A code span for a table; the text may hold back quotes."""
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     edge = " " if "`" in text else ""
     return f"{fence}{edge}{' '.join(text.split())}{edge}{fence}".replace("|", "\\|")
@@ -143,5 +143,5 @@ def _fenced(text: str, language: str) -> tuple[str, str, str]:
 
 
 def _encodable(text: str) -> str:
-    """Undecodable bytes of paths, escaped."""
+    """The text with undecodable bytes of paths escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -21,7 +21,7 @@ from gpucache.outcomes import (
 from gpucache.units import format_count, format_duration, format_size
 
 WHOLE = "whole start"
-"""The one part of a bar that nothing is known of but its length."""
+"""The only part of a bar whose phases are not known."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
@@ -44,13 +44,13 @@ class Bar:
     parts: tuple[tuple[str, int], ...]
     """Phase and median in ns."""
     ratio: Ratio | None
-    """How many times it is as fast as a cold start; None for the cold one itself."""
+    """How many times it is as fast as a cold start; None for the cold arm itself."""
     totals_ns: tuple[int, ...]
     """Every start, outliers included."""
 
     @property
     def scale(self) -> float:
-        """What parts are drawn longer by: their medians do not quite add up to the median of the whole."""
+        """The factor by which parts are drawn longer, because medians do not quite add up to the whole."""
         length = sum(duration for _, duration in self.parts)
         return self.spread.median_ns / length if length else 1.0
 
@@ -88,7 +88,7 @@ def looks(phases: Iterable[str]) -> dict[str, Look]:
 
 
 def bars(case: BenchCase) -> tuple[Bar, ...]:
-    """Cold, warm, then the other arms; none where nothing was timed."""
+    """The bars of the cold, the warm and the other arms, in this order; none where nothing was timed."""
     if case.cold is None or case.warm is None:
         return ()
     medians = {
@@ -123,7 +123,7 @@ def _medians(samples: Sequence[Sample]) -> list[tuple[str, int]]:
 
 
 def phase_order(lists: Iterable[Iterable[str]]) -> list[str]:
-    """Every phase once; one that a later list brings stands behind what it follows there."""
+    """Every phase once. A phase that only a later list has stands behind the phase that it follows there."""
     order: list[str] = []
     for phases in lists:
         place = 0
@@ -153,23 +153,23 @@ def name_of(case: BenchCase) -> str:
 
 
 def ratio_words(ratio: Ratio) -> str:
-    """Such as ``16.0x (13.2x to 17.9x)``."""
+    """A ratio with its interval, such as ``16.0x (13.2x to 17.9x)``."""
     return f"{times(ratio.median, ratio)} ({interval_words(ratio)})"
 
 
 def interval_words(ratio: Ratio) -> str:
-    """Such as ``13.2x to 17.9x``."""
+    """The interval of a ratio, such as ``13.2x to 17.9x``."""
     return f"{times(ratio.low, ratio)} to {times(ratio.high, ratio)}"
 
 
 def times(value: float, ratio: Ratio) -> str:
-    """A number of a ratio, with the digits that suit all of that ratio."""
+    """A number of a ratio in as many digits as suit the whole ratio."""
     digits = 2 if ratio.low < 2 else 1 if ratio.low < 100 else 0
     return f"{value:.{digits}f}x"
 
 
 def verdict_words(case: BenchCase) -> str:
-    """The verdict with what it rests on: the ratio, or the reason."""
+    """The verdict, and the ratio or the reason that it rests on."""
     if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED):
         return f"{case.verdict}: {bare(case.reason)}"
     figures = (ratio_words(case.ratio) if case.ratio else "", bare(case.reason))
@@ -201,14 +201,14 @@ def remarks(case: BenchCase) -> Iterator[str]:
 
 
 def _outlier_words(found: Sequence[Bar]) -> str:
-    """How many starts are doubtful; they count like all others."""
+    """How many starts lie far from the others; they count like all the others."""
     parts = [f"{bar.spread.outliers} of {bar.spread.runs} {bar.arm} starts" for bar in found]
     verb = "lies" if len(found) == 1 and found[0].spread.outliers == 1 else "lie"
     return f"{_list(parts)} {verb} far from the others"
 
 
 def break_even_words(case: BenchCase) -> str:
-    """After how many starts warming has paid; empty where no start is known to save anything."""
+    """After how many starts warming has paid; empty text where no start is known to save anything."""
     one, ratio = case.break_even, case.ratio
     if one is None or not one.starts or ratio is None or ratio.low <= 1:
         return ""
@@ -219,7 +219,7 @@ def break_even_words(case: BenchCase) -> str:
 
 
 def growth_words(growth: Iterable[Growth]) -> str:
-    """Such as ``12 entries (1.2 MiB) into pocl and 3 entries (40 KiB) into sycl``."""
+    """What caches gained, such as ``12 entries (1.2 MiB) into pocl and 3 entries (40 KiB) into sycl``."""
     parts = [
         f"{format_count(one.entries, 'entry', 'entries')} ({format_size(one.size_bytes)}) into {one.cache}"
         for one in growth

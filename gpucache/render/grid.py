@@ -18,9 +18,9 @@ from rich.text import Text
 from gpucache.units import shown
 
 PIPE_WIDTH = 10_000
-"""Columns of a pipe: so many that nothing is ever broken or left out."""
+"""The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
 PROSE_WIDTH = 32
-"""Columns of a sentence, below which nobody likes to read it."""
+"""The width that a sentence should have at least; narrower ones are hard to read."""
 GAP = 2
 Cell = str | Text
 """Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
@@ -35,20 +35,20 @@ class Column:
 
     heading: str
     numeric: bool = False
-    """Set right, and never broken over lines."""
+    """Whether it is aligned on the right and never broken over lines."""
     whole: bool = False
-    """Never broken over lines."""
+    """Whether it is never broken over lines."""
     shared: bool = False
-    """Said once above all rows, or above each group of rows, that have it in common."""
+    """Whether a value is written once above all the rows, or above each group of rows, that share it."""
     prose: bool = False
-    """Whole sentences, which are broken over lines before any column goes."""
+    """Whether it holds sentences, which are broken over lines before any column is left out."""
     spare: int = 0
-    """Left out where there is too little room, the highest first; 0 always stays."""
+    """Its turn to be left out where there is too little room, the highest number first; 0 always stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows below columns; ``every`` column is kept on a narrow terminal, too."""
+    """Rows below columns. With ``every`` no column is left out, however narrow the terminal is."""
 
     columns: Sequence[Column]
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
@@ -56,21 +56,21 @@ class Grid:
     as_lines: bool = False
     """Whether it is drawn as ``lines``, as it is one of many."""
     _known: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
-    """The widest cell of columns, until a row is added."""
+    """The width of the widest cell by column; forgotten when a row is added."""
 
     def add(self, *cells: Cell) -> None:
-        """One row, a cell for each column; a text is shown as it is, never read as markup."""
+        """Add a row with a cell for each column; text is shown as it is and never read as markup."""
         self.rows.append(tuple([cell if isinstance(cell, Text) else shown(cell) for cell in cells]))
         self._known.clear()
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The table, drawn to the width there is."""
+        """The table, drawn to the width that there is."""
         said, groups, used, widths = self._layout(options.max_width)
         yield from said
         yield from self._grouped(groups, used, widths)
 
     def lines(self, width: int) -> Iterator[str]:
-        """The same as lines of text that are never broken: a thousand times as fast, for many rows."""
+        """The same as unbroken lines of text, which is a thousand times as fast for many rows."""
         said, groups, used, _ = self._layout(width)
         yield from (one.plain for one in said)
         widths = {index: self._widest(index) for index in used}
@@ -89,7 +89,7 @@ class Grid:
         return (" " * GAP).join(parts).rstrip()
 
     def _layout(self, width: int) -> tuple[list[Text], list[int], list[int], dict[int, int]]:
-        """What is said above the rows, what they are grouped by, the columns, and how wide those are."""
+        """The lines above the rows, the columns that group them, the other columns, and their widths."""
         used = [index for index in range(len(self.columns)) if any(_said(row[index]) for row in self.rows)]
         if width >= PIPE_WIDTH:
             return [], [], used, self._widths(used, width)
@@ -119,7 +119,7 @@ class Grid:
     def _grouped(
         self, groups: Sequence[int], used: Sequence[int], widths: dict[int, int]
     ) -> Iterator[RenderableType]:
-        """One table, or its head and then each group of rows below its name."""
+        """One table, or the head of the table and then each group of rows below what they share."""
         if not groups:
             yield self._table(used, self.rows, widths)
             return
@@ -132,7 +132,7 @@ class Grid:
         return len({_said(row[index]) for row in self.rows}) == 1
 
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
-        """How wide columns are drawn, alike in every group; none where there is too little room."""
+        """The widths of columns, the same in every group; empty where there is too little room."""
         left = width - self._taken(used)
         if left < 0:
             return {}
@@ -146,7 +146,7 @@ class Grid:
         return sum(map(self._room, used)) + GAP * (len(used) - 1)
 
     def _room(self, index: int) -> int:
-        """How many characters a column takes; of sentences how many it should have at least."""
+        """How many characters a column takes, or for sentences how many it should have at least."""
         widest = self._widest(index)
         return min(widest, PROSE_WIDTH) if self.columns[index].prose else widest
 
@@ -192,10 +192,10 @@ def _said(cell: Cell) -> str:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text that is read neither as markup nor as a terminal's commands."""
+    """Text for a terminal that holds no markup and no control characters."""
     return Text(shown(text), style=style)
 
 
 def digest(value: str) -> str:
-    """A value with the beginning alone of what is a whole digest."""
+    """A value as people see it: of a SHA-256 digest only its beginning."""
     return f"SHA-256 {value[:12]}" if _DIGEST.fullmatch(value) else value

@@ -12,7 +12,7 @@ from gpucache.render.grid import SIZE, Column, Grid, digest, plain
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size
 
 ROWS_IN_A_TABLE = 2000
-"""A table is drawn whole, and takes some KiB and milliseconds for each row."""
+"""The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
 _MOST_ADVICE = 8
 _MOST_WRONG = 6
 _MOST_INCLUDES = 12
@@ -142,7 +142,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
 
 
 def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
-    """Where an entry stands among others: by what people call it, so that it is found by looking."""
+    """The key to sort entries by: the names that people know, so that an entry is easily found."""
     cache, one = row
     return cache, one.program, one.variant, one.target, one.key
 

@@ -95,7 +95,7 @@ def _picture(parts: list[str], cases: Sequence[BenchCase], height: int) -> str:
 
 
 def _told(case: BenchCase) -> str:
-    """A case in words, for those who do not see the bars."""
+    """A case in words, for readers who do not see the bars."""
     medians = (f"{bar.arm} {format_duration(bar.spread.median_ns)}" for bar in bars(case))
     return "; ".join([verdict_words(case), *medians, *remarks(case)])
 
@@ -105,7 +105,7 @@ def _text(text: str, x: float, y: float, size: float, fill: str = _INK, **more: 
 
 
 def _legend(parts: list[str], shown_as: Mapping[str, Look], top: float) -> float:
-    """The colours of phases, over as many lines as they need; where the last one ends."""
+    """Draw what colours stand for, over as many lines as needed, and give back where the last one ends."""
     x = float(_MARGIN)
     for number, (phase, look) in enumerate(shown_as.items()):
         wide = 18 + width_of(phase, 12) + 18
@@ -118,7 +118,7 @@ def _legend(parts: list[str], shown_as: Mapping[str, Look], top: float) -> float
 
 
 def _case(parts: list[str], case: BenchCase, shown_as: Mapping[str, Look], top: float) -> float:
-    """One case, from ``top`` on; where it ends."""
+    """Draw one case from ``top`` on, and give back where it ends."""
     parts.append(element("line", x1=_MARGIN, y1=top, x2=WIDTH - _MARGIN, y2=top, stroke=_GRID))
     top += 24
     parts.append(_text(_heading(case), _MARGIN, top, 15, font_weight="600"))

@@ -17,14 +17,14 @@ from gpucache.units import shown
 
 
 class Display:
-    """A bar with what is being worked on now; silent where nobody looks."""
+    """A bar that names what is being worked on; it is silent where nobody looks."""
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
         self._task = None if bar is None else bar.add_task("", total=None)
 
     def show(self, done: int, total: int | None, running: str) -> None:
-        """Where a run stands."""
+        """Show how far a run is."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total, description=shown(running[:60]))
 

@@ -26,7 +26,7 @@ class Key:
     """Where its value stands in the outcome: the path of an attribute, such as ``location.root``, or a
     function of the outcome. Empty where the attribute is called as the key, with ``_ns`` for ``_ms``."""
     blank: bool = False
-    """Whether empty text is a value; else a key that may be null is null for it."""
+    """Whether empty text is a value of its own; otherwise a key that may be null is null for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class Record:
     meaning: str
     keys: tuple[Key, ...]
     outcome: type | None = None
-    """What it is made of; None for what is written as it was read, and for rows of several values."""
+    """The type it is made of; None where it is written as it was read, or made of a row of values."""
 
 
 def one_of(*kinds: Iterable[StrEnum]) -> str:
-    """The values of some enumerations, for a meaning."""
+    """The values of some enumerations, as the words of a meaning."""
     return f"one of {', '.join(value.value for kind in kinds for value in kind)}"
 
 
 def within(part: str, keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Keys whose values stand in a part of the outcome."""
+    """The same keys, whose values stand in a part of the outcome."""
     return tuple(
         replace(key, read=f"{part}.{key.read or key.name.replace('_ms', '_ns')}")
         for key in keys

@@ -20,7 +20,7 @@ def _allowed(code: int) -> bool:
 
 
 def width_of(text: str, size: float) -> float:
-    """About how wide a text is."""
+    """The width of a text, estimated."""
     return len(text) * size * _GLYPH
 
 

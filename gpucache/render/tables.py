@@ -30,9 +30,9 @@ LOG_LINES = 20
 ROWS_SHOWN = 200
 TARGETS_SHOWN = 2
 NAMED = 3
-"""How many of those that share a reason are named."""
+"""How many items that share a reason are named."""
 _ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
-"""Verdicts that say all that matters; the rest of the reason is a name or an instant."""
+"""Verdicts that say all that matters, because the rest of their reasons is only a name or an instant."""
 _STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
@@ -157,7 +157,7 @@ def _item(one: WarmOutcome) -> str:
 
 
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[RenderableType]:
-    """The fields that two machines do not share, each once with the targets it is about."""
+    """The fields that two machines do not share, each of them once and with the targets that have it."""
     if not found:
         yield plain("Nothing tells them apart: both machines can share a cache.", "green")
         return
@@ -173,7 +173,7 @@ def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -
 def verify(
     outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False
 ) -> Iterator[RenderableType]:
-    """A row for each finding, then what could not be told, then the sum; what is sound if ``whole``."""
+    """A row for each finding, then what could not be told, then the sum; first sound entries if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.counts and not outcome.findings and not outcome.unchecked:
             yield plain(f"{_brief(outcome.entry)}: sound", "green")
@@ -227,7 +227,7 @@ def _unchecked(outcomes: Iterable[Checked]) -> Iterator[RenderableType]:
 
 
 def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableType]:
-    """What would go in the order of its going, and why; all rows and columns if ``whole``."""
+    """What would be removed, in that order, and why; all rows and columns if ``whole``."""
     outcomes = plan.expected()
     going = [outcome.removal for outcome in outcomes if outcome.removed]
     if going:
@@ -270,7 +270,7 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableTy
 def evict(
     outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False
 ) -> Iterator[RenderableType]:
-    """What went, and what changed meanwhile and stayed; each entry that went if ``whole``."""
+    """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.removed:
             one = outcome.removal.entry
@@ -297,7 +297,7 @@ def _brief(entry: str) -> str:
 
 
 def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:
-    """What was left out of a table that nobody would read to its end."""
+    """A sentence about the rows that were left out of a table, as nobody reads one to its end."""
     if number > ROWS_SHOWN:
         left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
         yield plain(f"and {left_out}; --json has all")

@@ -10,7 +10,7 @@ from gpucache.units import format_age
 
 
 def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
-    """For each: would it hit; if not why, which fields, and what was written instead."""
+    """For each program: whether it would hit, and if not why, which fields differ and what was built."""
     for one in found:
         where = f" for {one.target}" if one.target else ""
         variant = f" [{one.variant}]" if one.variant else ""
