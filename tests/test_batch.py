@@ -139,6 +139,16 @@ def test_a_batch_is_one_program(
     assert len(list(DirectoryStore(root, writable=False).scan())) == 1
 
 
+def test_devices_of_one_configuration_share_one_compile(opencl: Run, root: Path) -> None:
+    """A context of two devices alike compiles once and keeps one entry, which serves a device by itself."""
+    (built,) = opencl("intel", {"sources": _SOURCES, "contexts": "sub-devices"})
+    assert built["values"] == [[9, 9], [4, 4], [9, 9]]
+    assert built["calls"][1] == {"clCreateProgramWithSource": 1, "clBuildProgram": 1}
+    assert len(list(DirectoryStore(root, writable=False).scan())) == 1
+    (loaded,) = opencl("intel", {"sources": _SOURCES}, GPUCACHE_REQUIRE="1")
+    assert loaded["calls"][1] == {"clCreateProgramWithBinary": 1, "clBuildProgram": 1}
+
+
 def test_threads_share_one_build(opencl: Run) -> None:
     """Many threads that ask for kernels at once compile them once."""
     (built,) = opencl("intel", {"sources": _SOURCES, "threads": 8})

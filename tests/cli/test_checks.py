@@ -35,6 +35,19 @@ def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) ->
     assert run("inspect", "--why", source, *_TARGET, "--checks", "sync").code == 0
 
 
+def test_a_program_that_checks_nothing_costs_nothing(run: Run, write: Write, intel: str, nvrtc: str) -> None:
+    """Its binary is the same in every mode, to the last byte."""
+    text = " void twice({}float *x) {{ x[0] *= 2; }}\n"
+    opencl, cuda = "kernel" + text.format("global "), 'extern "C" __global__' + text.format("")
+    folder = write({"twice.cl": opencl, "twice.cu": cuda})
+    targets = ("--target", intel, *_TARGET, "--target", "cuda:sm_90")
+    for mode in ("none", "sync", "async"):
+        assert run("warm", folder, *targets, "--checks", mode).code == 0
+    rows = run("--json", "inspect", "twice.cl", "twice.cu").document["outcomes"]
+    kept = {(row["target"], row["payload"]["SHA-256"]) for row in rows}
+    assert (len(rows), len(kept)) == (9, 3)
+
+
 def test_inspect_shows_the_failure_table(run: Run, write: Write, nvrtc: str) -> None:
     """Of one entry with checks its mode, and code, file, line, function and format of each check."""
     source = write({"scatter.cu": _CHECKED}) / "scatter.cu"

@@ -40,6 +40,8 @@
  * GPUCACHE_CALL_SYNC(name, call);     in a kernel before the sync point of that name
  * GPUCACHE_CALL_INSIDE(call);         in a device function
  *
+ * A kernel that checks nothing is written without any of this, and is the same in every mode.
+ *
  * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
  * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
  * printed as a float whatever the format says; they are numbers, not vectors, and are evaluated once, and
