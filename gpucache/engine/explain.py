@@ -3,7 +3,6 @@
 Owns the verdicts and their order. Must not know how an explanation is shown.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -85,36 +84,6 @@ def is_poisoned(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
 def _is_poisoning(event: Event) -> bool:
     """Whether a key is on the poison list by its last event; not for ever, as a machine's trouble passes."""
     return event.what == "poisoned" and time.time_ns() - event.when_ns < _POISON_NS
-
-
-def to_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
-    """One line of the journal."""
-    return {
-        "kind": "miss",
-        "when_ns": now_ns,
-        "program": prepared.request.program.name,
-        "target": str(prepared.request.target),
-        "key": str(prepared.key),
-        "verdict": miss.verdict.value,
-        "detail": miss.detail,
-        "differences": [
-            {"label": item.label, "left": item.left, "right": item.right} for item in miss.differences[:8]
-        ],
-        "command": layers.command,
-        "pid": os.getpid(),
-    }
-
-
-def process_record(layers: Layers, hits: int, misses: int, now_ns: int) -> dict[str, object]:
-    """One line of the journal for a process that ends: what it counted."""
-    return {
-        "kind": "process",
-        "when_ns": now_ns,
-        "command": layers.command,
-        "pid": os.getpid(),
-        "hits": hits,
-        "misses": misses,
-    }
 
 
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpucache import __version__
 from gpucache.checks import instrumented
-from gpucache.engine.explain import explain, to_record
+from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
@@ -47,7 +47,11 @@ def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | No
 def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
     """What ``find`` finds, or why there is nothing: for whoever reports the miss."""
     found = find(layers, prepared, whole=whole)
-    return found if isinstance(found, Hit) else explain(layers, prepared, found)
+    if isinstance(found, Hit):
+        return found
+    from gpucache.engine.explain import explain  # which programs that hit do not wait for
+
+    return explain(layers, prepared, found)
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
@@ -77,7 +81,7 @@ def get_or_build(
 def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
     """Raise CacheMissError where the settings require a hit, having written the miss down."""
     if layers.require:
-        journal(layers, prepared, miss)
+        note_miss(layers, prepared, miss)
         raise CacheMissError(
             f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
             f"GPUCACHE_REQUIRE is set: {miss.verdict}: {miss.detail}"
@@ -101,7 +105,7 @@ def build(
     """
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
-        journal(layers, prepared, miss)
+        note_miss(layers, prepared, miss)
         note, told = why_not_kept(layers, miss)
         return Built(compile_(), miss, None, note=note, told_by_miss=told)
     with store.single_flight(prepared.key, 0) as alone:
@@ -124,7 +128,7 @@ def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None
 def _build(
     layers: Layers, store: EntryStore, prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
 ) -> Built:
-    journal(layers, prepared, miss)
+    note_miss(layers, prepared, miss)
     return _publish(layers, store, prepared, compile_(), miss)
 
 
@@ -243,12 +247,6 @@ def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
     headers = (("named header", header) for header in request.headers)
     options = (("build option", option) for option in request.options)
     return (("source file", str(request.program.path)), *folders, *headers, *options)
-
-
-def journal(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
-    """Write a miss down; ``noted`` where ``warm --misses`` can build it."""
-    if layers.target is not None:
-        layers.target.journal(to_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
 
 
 def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:

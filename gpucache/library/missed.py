@@ -9,8 +9,9 @@ import os
 import time
 from dataclasses import replace
 
+from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import journal, why_not_kept
+from gpucache.engine.lookup import why_not_kept
 from gpucache.engine.prepare import Prepared
 from gpucache.model import BuildRequest
 from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict
@@ -39,7 +40,7 @@ def leave(
                 f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
                 f"{layers.target.root} cannot be written, or the request is larger than 8 MiB"
             )
-    journal(layers, prepared, miss, noted=noted.is_kept)
+    note_miss(layers, prepared, miss, noted=noted.is_kept)
     return Plain(miss, compile_ns, noted, why, told)
 
 

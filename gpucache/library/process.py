@@ -10,13 +10,12 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from gpucache.assembly import open_layers, process_memory
-from gpucache.engine.explain import process_record
+from gpucache.engine.journal import note_process
 from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
@@ -75,8 +74,7 @@ class _Counter:
             return
         with suppress(OSError):  # a root that cannot be looked at
             if self._layers.target.root.is_dir():  # counting alone makes no cache
-                record = process_record(self._layers, self._hits, self._misses, time.time_ns())
-                self._layers.target.journal(record)
+                note_process(self._layers, self._hits, self._misses)
 
 
 _COUNTER = _Counter()

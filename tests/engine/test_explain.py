@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine.explain import explain, is_poisoned, to_record
+from gpucache.engine.explain import explain, is_poisoned
+from gpucache.engine.journal import miss_record
 from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.lookup import find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
@@ -362,7 +363,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
     environ = {f"NVRTC_{number}": "x" for number in range(9)}
     wanted = ready(environ=environ)
     miss = missed(wanted, ready())
-    record = to_record(Layers(), wanted, miss, 1)
+    record = miss_record(Layers(), wanted, miss, 1)
     assert len(miss.differences) == 9
     assert record["differences"] == [
         {"label": f"environment NVRTC_{number}", "left": None, "right": "x"} for number in range(8)

@@ -6,10 +6,10 @@ down at the end. Must not know how anything is compiled.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from time import time_ns
 from typing import TYPE_CHECKING
 
-from gpucache.engine.explain import explain, is_poisoned, process_record
+from gpucache.engine.explain import explain, is_poisoned
+from gpucache.engine.journal import note_process
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import check_required, find
 from gpucache.engine.prepare import Prepared, prepare
@@ -108,8 +108,8 @@ def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
     """Write down how many items of a run were hits and how many had to be built."""
     hits = sum(outcome.result is WarmResult.HIT for outcome in outcomes)
     misses = sum(outcome.result in (WarmResult.BUILT, WarmResult.FAILED) for outcome in outcomes)
-    if layers.target is not None and hits + misses:
-        layers.target.journal(process_record(layers, hits, misses, time_ns()))
+    if hits + misses:
+        note_process(layers, hits, misses)
 
 
 def settled(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:

@@ -1,0 +1,47 @@
+"""What is written to the journal: every miss with its verdict, and what a process counted."""
+
+import os
+import time
+
+from gpucache.engine.layers import Layers
+from gpucache.engine.prepare import Prepared
+from gpucache.outcomes import Miss
+
+
+def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
+    """Write a miss down; ``noted`` where ``warm --misses`` can build it."""
+    if layers.target is not None:
+        layers.target.journal(miss_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
+
+
+def note_process(layers: Layers, hits: int, misses: int) -> None:
+    """Write down what a process counted, which ends or has done what it was started for."""
+    if layers.target is not None:
+        layers.target.journal(
+            {
+                "kind": "process",
+                "when_ns": time.time_ns(),
+                "command": layers.command,
+                "pid": os.getpid(),
+                "hits": hits,
+                "misses": misses,
+            }
+        )
+
+
+def miss_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
+    """The line of a miss."""
+    return {
+        "kind": "miss",
+        "when_ns": now_ns,
+        "program": prepared.request.program.name,
+        "target": str(prepared.request.target),
+        "key": str(prepared.key),
+        "verdict": miss.verdict.value,
+        "detail": miss.detail,
+        "differences": [
+            {"label": item.label, "left": item.left, "right": item.right} for item in miss.differences[:8]
+        ],
+        "command": layers.command,
+        "pid": os.getpid(),
+    }
