@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import FilesFormat
@@ -146,7 +146,9 @@ class Jax(FilesFormat):
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """How long its compiling took; what the executable is, is not looked into."""
-        seconds = unpack(item.part(item.names[0], 0, _BEGINNING_BYTES), 4)
+        seconds = b""
+        with suppress(BrokenError):  # as where this Python does not read zstd
+            seconds = unpack(item.part(item.names[0], 0, _BEGINNING_BYTES), 4)
         fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
         unstored = KeyField("inputs of the key", "not stored by JAX")
         compile_ns = int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None
