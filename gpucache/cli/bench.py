@@ -199,7 +199,6 @@ def _programs(
 
 
 def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
-
     if programs:
         raise UsageError(
             "a command after '--' is timed alone; leave sources, targets, build options and --against out"

@@ -120,7 +120,6 @@ def inspect(
 def _check(
     asked: Asked, *, why: bool, list_all: bool, misses: bool, since: int | None, extract: Path | None
 ) -> None:
-
     if (asked.named.anything or asked.profile or asked.wanted) and not why:
         raise UsageError(
             "--manifest, -I, -D, --option, --name-expression, --local-size, --device-profile and --want say "

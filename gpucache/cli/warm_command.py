@@ -62,7 +62,6 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
 
 
 def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
-
     lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing was warmed\n"]
     try:
         file.write_text("".join(lines), encoding="utf-8")

@@ -40,6 +40,8 @@ class Asked:
 def explain(opened: Opened, asked: Asked) -> None:
     """Answer for sources, programs, two keys, or what is wanted of the caches of others."""
 
+    from gpucache.engine.inspect import is_key_prefix
+
     if asked.wanted:
         _reach(opened, asked)
         return
@@ -49,7 +51,7 @@ def explain(opened: Opened, asked: Asked) -> None:
         )
     if asked.what and asked.named.manifest is not None:
         raise UsageError("sources and --manifest do not go together; give one of them")
-    if len(asked.what) == 2 and all(map(_is_key, asked.what)):
+    if len(asked.what) == 2 and all(map(is_key_prefix, asked.what)):
         _compare(opened, asked.what)
         return
     _answer(opened, asked)
@@ -141,7 +143,6 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
 
 
 def _report(opened: Opened, prefix: str) -> "EntryReport":
-
     found = [(cache, entry) for cache in opened.caches for entry in cache.find(prefix)]
     if len(found) != 1:
         raise UsageError(
@@ -158,7 +159,10 @@ def _reach(opened: Opened, asked: Asked) -> None:
         raise UsageError(
             "--want asks the caches of others by their key fields; leave sources and options out"
         )
-    wanted = _wanted(asked.wanted)
+    wanted: dict[str, tuple[bytes, ...]] = {}
+    for text in asked.wanted:
+        label, value = field("--want", text, " nor FIELD=@FILE")
+        wanted[label] = (*wanted.get(label, ()), _value(value))
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)
     summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
@@ -167,25 +171,10 @@ def _reach(opened: Opened, asked: Asked) -> None:
     leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
 
 
-def _wanted(texts: Sequence[str]) -> "dict[str, tuple[bytes, ...]]":
-    wanted: dict[str, tuple[bytes, ...]] = {}
-    for text in texts:
-        label, value = field("--want", text, " nor FIELD=@FILE")
-        wanted[label] = (*wanted.get(label, ()), _value(value))
-    return wanted
-
-
 def _value(text: str) -> bytes:
-
     if not text.startswith("@"):
         return os.fsencode(text)
     try:
         return read_whole(Path(text[1:]))
     except OSError as error:
         raise UsageError(f"{text[1:]} cannot be read ({error.strerror}); name a file after @") from None
-
-
-def _is_key(word: str) -> bool:
-    from gpucache.engine.inspect import is_key_prefix
-
-    return is_key_prefix(word)

@@ -198,7 +198,8 @@ def settle_run(run: SettleRun) -> RenderableType:
 
 def settle_end(summary: SettleSummary) -> Iterator[RenderableType]:
     """Whether the runs came to rest, what is worth knowing, and what makes a program use it."""
-    yield plain(f"\n{settle_sentence(summary)}", _settle_style(summary))
+    style = "bold red" if summary.failed else "bold" if summary.settled else "bold yellow"
+    yield plain(f"\n{settle_sentence(summary)}", style)
     yield from (plain(missed, "bold yellow") for missed in summary.missed)
     yield from (plain(note, "yellow") for note in summary.notes)
     if summary.environment:
@@ -222,10 +223,6 @@ def settle_sentence(summary: SettleSummary) -> str:
         return f"nothing new was written in {runs}{'' if summary.missed else ': it was warm already'}"
     added = f"{growth_words(summary.growth)} in all"
     return f"warm after run {last - 1}; nothing new was written in run {last}; {added}"
-
-
-def _settle_style(summary: SettleSummary) -> str:
-    return "bold red" if summary.failed else "bold" if summary.settled else "bold yellow"
 
 
 def _names(one: Growth) -> str:

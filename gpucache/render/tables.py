@@ -88,12 +88,13 @@ def warm(
         every=whole,
     )
     for outcome in outcomes:
+        took = "" if outcome.compile_ns is None else format_duration(outcome.compile_ns)
         grid.add(
             outcome.program,
             outcome.variant,
             outcome.target,
             plain(outcome.result.value, _STYLES[outcome.result]),
-            _compile(outcome),
+            f"saves {took}" if took and outcome.result is WarmResult.HIT else took,
             "" if outcome.size_bytes is None else format_size(outcome.size_bytes),
         )
     yield grid
@@ -106,13 +107,6 @@ def warm_sentence(summary: WarmSummary) -> str:
     parts = [f"{count} {result.value}" for result, count in summary.counts.items() if count]
     total = f"; {format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else ""
     return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
-
-
-def _compile(outcome: WarmOutcome) -> str:
-    if outcome.compile_ns is None:
-        return ""
-    duration = format_duration(outcome.compile_ns)
-    return f"saves {duration}" if outcome.result is WarmResult.HIT else duration
 
 
 def _beginning(log: str, *, whole: bool) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.caches.sycl.build import collide
+
 if TYPE_CHECKING:
     from gpucache.model import Device
     from tests.cli.conftest import Filled, Run
@@ -253,6 +255,18 @@ def test_name_expressions_are_warmed_and_asked_for(
     answer = run("inspect", "--why", source, "--target", nvrtc, "--json")
     (row,) = answer.document["outcomes"]
     assert [item["field"] for item in row["differences"]] == ["name expression"]
+
+
+def test_two_keys_of_another_system_are_compared(run: Run, tmp_path: Path) -> None:
+    """They may end in a number behind all their digits, as SYCL's do."""
+    collide(tmp_path / "sycl", 2)
+    place = f"sycl:{tmp_path / 'sycl'}"
+    rows = run("--json", "inspect", "--list", "--cache", place).document["outcomes"]
+    first, second = sorted(row["key"] for row in rows)
+    assert first[:-2] == second[:-2]
+    answer = run("--json", "inspect", "--cache", place, "--why", first, second)
+    assert answer.code == 0
+    assert {"field": "kernel", "before": "kernel_0", "now": "kernel_1"} in answer.document["outcomes"]
 
 
 def test_a_name_expression_without_a_cuda_program_is_refused(run: Run, write: Write) -> None:
