@@ -169,7 +169,8 @@ def _loaded(layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], c
         return _given(layers, prepared, outcomes, call)
     for one, hit in zip(prepared, hits, strict=True):
         process.tell(layers, one, hit)
-        process.learn(layers, note_lacking(layers, one, hit, _environment(one)))
+        if one.lacking_sizes(hit.head):
+            process.learn(layers, note_lacking(layers, one, hit, _environment(one)))
     return program
 
 

@@ -102,8 +102,5 @@ def environment(
 ) -> tuple[tuple[str, str], ...]:
     """The variables that are set and reach a compiler: those with a prefix, unless they match ``without``."""
     harmless = re.compile(without)
-    return tuple(
-        (name, environ[name])
-        for name in sorted(environ)
-        if name.startswith(prefixes) and not harmless.fullmatch(name)
-    )
+    named = [name for name in environ if name.startswith(prefixes) and not harmless.fullmatch(name)]
+    return tuple((name, environ[name]) for name in sorted(named))

@@ -38,7 +38,7 @@ def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | No
     """
     if layers.disabled or prepared.refusal is not None:
         return NoEntry()
-    found = layers.find((prepared.key, prepared.located_key))
+    found = layers.find(prepared.keys())
     if whole and isinstance(found, Hit) and prepared.lacking_sizes(found.head):
         return NoEntry(incomplete=found)
     return found

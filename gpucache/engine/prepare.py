@@ -5,8 +5,9 @@ Reads headers, nothing else. Must not know stores.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
@@ -17,7 +18,7 @@ from gpucache.sources import Memos, read_closure
 _CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prepared:
     """A request with everything a lookup needs."""
 
@@ -27,9 +28,22 @@ class Prepared:
     fields: tuple[KeyField, ...]
     key: CacheKey
     """Portable: the same wherever the sources lie."""
-    located: tuple[KeyField, ...]
-    located_key: CacheKey
-    """For an artifact that holds paths."""
+
+    @cached_property
+    def located(self) -> tuple[KeyField, ...]:
+        """The key fields of an artifact that holds paths."""
+        used = _used(self.request, self.compilation, self.closure)
+        return located_fields(self.fields, replace(self.compilation.inputs, locations=used))
+
+    @cached_property
+    def located_key(self) -> CacheKey:
+        """The key of an artifact that holds paths."""
+        return cache_key(self.located)
+
+    def keys(self) -> Iterator[CacheKey]:
+        """Both keys in the order in which they are asked for; a hit under the first makes no second one."""
+        yield self.key
+        yield self.located_key
 
     @property
     def refusal(self) -> str | None:
@@ -60,9 +74,7 @@ def prepare(
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation, memos)
     fields = key_fields(request, closure, compilation.inputs)
-    used = _used(request, compilation, closure)
-    located = located_fields(fields, replace(compilation.inputs, locations=used))
-    return Prepared(request, compilation, closure, fields, cache_key(fields), located, cache_key(located))
+    return Prepared(request, compilation, closure, fields, cache_key(fields))
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from tests.benchmarks.measure import Comparison, Effort, show
 ROUNDS = 15
 NAMES: Mapping[str, str] = {
     "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
+    "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
+    "start": "the command's start beside importing click, and CUB's key beside hashing its headers",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
 }
 """Every benchmark with what it measures; its module is called alike."""

@@ -159,7 +159,7 @@ def _cpu_ns(used: resource.struct_rusage) -> int:
 def show(found: Comparison, to: TextIO) -> None:
     """A comparison as a small table."""
     print(found.title, file=to)
-    width = max(len(side.name) for side in found.sides)
+    width = max(map(len, [*found.absent, *(side.name for side in found.sides)]), default=0)
     alone = any(one.peak_bytes for side in found.sides for one in side.samples)
     for side in found.sides:
         row = f"  {side.name:{width}}  {_cell(side.ms('wall'))}"

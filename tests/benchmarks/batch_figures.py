@@ -1,4 +1,6 @@
-"""How long many kernels take one by one and as a batch: ``python -m tests.batch_figures pocl intel nvrtc``.
+"""How long many kernels take one by one and as a batch.
+
+    python -m tests.benchmarks.batch_figures pocl intel nvrtc
 
 Not a test. Every figure is of a process of its own, in milliseconds, the least of ``--runs``: from the
 empty cache until all kernels are had (compile), the same from the full one (warm), and once more in
@@ -87,7 +89,7 @@ def _run(arguments: list[str], **environment: str) -> str:
 def _figures(where: str, number: int, way: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         own = {"GPUCACHE_DIR": f"{folder}/cache", "GPUCACHE_MEMORY_BYTES": "256M"}
-        child = ["tests.batch_figures", where, "--child", way, "--kernels", str(number)]
+        child = ["tests.benchmarks.batch_figures", where, "--child", way, "--kernels", str(number)]
         pocl = [f"{folder}/{name}" for name in ("cold", "warm")]
         for place in pocl:
             os.mkdir(place)  # noqa: PTH102 - a name

@@ -1,0 +1,130 @@
+"""A hit by the library: from the source in a program's hand to bytes or a program, nothing kept in memory."""
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.benchmarks.measure import Comparison, Effort, calls, compare
+
+_CUDA = 'extern "C" __global__ void scale(float *x, float a) { x[threadIdx.x] *= a; }\n'
+_OPENCL = "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }\n"
+_INTEL = "Intel(R) OpenCL"
+
+
+def run(effort: Effort) -> Iterator[Comparison]:
+    """CUDA without includes, a cache behind cuda.core, and OpenCL on Intel's CPU runtime."""
+    with _settled() as place:
+        try:
+            import cuda.core  # noqa: F401
+        except ImportError as error:
+            yield Comparison("A hit of a CUDA program", (), {"cuda.core": str(error)})
+        else:
+            yield _cuda(place, effort)
+            yield _program_cache(place, effort)
+        yield from _opencl(place, effort)
+
+
+@contextmanager
+def _settled() -> Iterator[Path]:
+    """A folder for caches, with the settings of this process that lead there."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"GPUCACHE_DIR": f"{folder}/gpucache", "GPUCACHE_MEMORY_BYTES": "0"}
+        if "OCL_ICD_VENDORS" not in os.environ:
+            vendors = Path(folder, "vendors")
+            vendors.mkdir()
+            library = Path(sys.prefix, "lib", "libintelocl.so")
+            (vendors / "intel.icd").write_text(f"{library}\n")
+            settings["OCL_ICD_VENDORS"] = str(vendors)
+        with patch.dict(os.environ, settings), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Intel's compiler always says something
+            yield Path(folder)
+
+
+def _cuda(place: Path, effort: Effort) -> Comparison:
+    from cuda.core.utils import FileStreamProgramCache
+
+    from gpucache.cuda import compile_program
+
+    sides = {
+        "compile_program": _warm(lambda: compile_program(_CUDA, target="sm_90")),
+        "Program.compile(cache=)": _warm(_compile(FileStreamProgramCache(place / "peer"))),
+    }
+    count = effort.calls(500)
+    return compare(
+        "A hit of a CUDA program without includes",
+        {name: calls(action, count) for name, action in sides.items()},
+        effort.rounds,
+    )
+
+
+def _program_cache(place: Path, effort: Effort) -> Comparison:
+    from cuda.core.utils import FileStreamProgramCache
+
+    from gpucache.cuda import ProgramCache
+
+    sides = {
+        "cuda.core with ProgramCache": _warm(_compile(ProgramCache())),
+        "cuda.core with its own": _warm(_compile(FileStreamProgramCache(place / "own"))),
+    }
+    count = effort.calls(500)
+    return compare(
+        "A hit of a cache behind cuda.core",
+        {name: calls(action, count) for name, action in sides.items()},
+        effort.rounds,
+    )
+
+
+def _compile(cache: Any) -> Callable[[], object]:
+    from cuda.core import Program, ProgramOptions
+
+    options = ProgramOptions(arch="sm_90")
+    return lambda: Program(_CUDA, "c++", options=options).compile("cubin", cache=cache)
+
+
+def _opencl(place: Path, effort: Effort) -> Iterator[Comparison]:
+    try:
+        import pyopencl as cl
+
+        found = next(each for each in cl.get_platforms() if each.name == _INTEL)
+    except (ImportError, StopIteration, cl.Error) as error:
+        yield Comparison("A hit of an OpenCL program", (), {_INTEL: str(error) or "it is not installed"})
+        return
+    context = cl.Context(found.get_devices()[:1])
+    examples = files("gpucache") / "examples"
+    for title, source in (("one kernel", _OPENCL), ("fft.cl", (examples / "fft.cl").read_text())):
+        yield _opencl_of(title, source, context, place, effort)
+
+
+def _opencl_of(title: str, source: str, context: Any, place: Path, effort: Effort) -> Comparison:
+    import pyopencl as cl
+
+    from gpucache.opencl import build_program
+
+    program = build_program(context, source)
+    binaries = [program.get_info(cl.program_info.BINARIES)[0]]
+    sides = {
+        "build_program": _warm(lambda: build_program(context, source)),
+        "PyOpenCL's own cache": _warm(
+            lambda: cl.Program(context, source).build(cache_dir=str(place / "pyopencl"))
+        ),
+        "the driver's load alone": lambda: cl.Program(context, context.devices, binaries).build(),
+    }
+    count = effort.calls(50)
+    return compare(
+        f"A hit of an OpenCL program: {title}",
+        {name: calls(action, count) for name, action in sides.items()},
+        effort.rounds,
+    )
+
+
+def _warm(action: Callable[[], object]) -> Callable[[], object]:
+    """An action that has been done once, so that each later time is a hit."""
+    action()
+    return action
