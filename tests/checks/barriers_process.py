@@ -1,4 +1,4 @@
-"""Fails checks of ``sum`` in random groups, segments and work-items; run as a child process.
+"""Fails checks of ``sum`` and ``last`` in random groups, segments and work-items; run as a child process.
 
 Its arguments are how the platform's name begins, the mode, and how many trials. Writes a JSON list of what
 went wrong: what groups wrote, or a failure that is not one of those that were made.
@@ -38,10 +38,25 @@ def trial(on: Device, chance: random.Random) -> str:
     return "" if sound and written == wanted else f"{failing}, {item} at {half}: {written}"
 
 
+def trial_of_last(on: Device, chance: random.Random) -> str:
+    """The same behind the last sync point, where the others go ways of their own to the end."""
+    item, other = chance.randrange(-1, LOCAL), chance.randrange(LOCAL)
+    wanted = [0 if at == item else 2 if at == other else 1 for at in range(LOCAL)]
+    on.clear()
+    sound = item < 0
+    try:
+        on.last(item, other)
+        on.checked.synchronise()
+    except KernelCheckError as error:
+        sound = error.work_item[0] == item
+    written = on.values(LOCAL)
+    return "" if sound and written == wanted else f"last {item}, {other}: {written}"
+
+
 def main() -> None:
     platform, mode, count = sys.argv[1:]
     on, chance = Device(platform, mode), random.Random(7)
-    answers = [trial(on, chance) for _ in range(int(count))]
+    answers = [step(on, chance) for _ in range(int(count)) for step in (trial, trial_of_last)]
     sys.stdout.write(json.dumps([answer for answer in answers if answer]))
 
 

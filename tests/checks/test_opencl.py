@@ -213,5 +213,5 @@ def test_random_failures_beside_barriers(platform: str, mode: str, icd_vendors: 
     process = _PROCESS.with_name("barriers_process.py")
     command = (process, _PLATFORMS[platform], mode, str(count))
     wrong = json.loads(_run(_environment(icd_vendors, tmp_path), *command))
-    tell(f"random failures beside barriers on {platform} in {mode}", count, len(wrong))
+    tell(f"random failures beside barriers on {platform} in {mode}", 2 * count, len(wrong))
     assert wrong == []
