@@ -121,6 +121,22 @@ def test_milliseconds_keep_microseconds() -> None:
     assert units.to_ms(1_234_567) == 1.235
 
 
+@pytest.mark.parametrize(("number", "text"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
+def test_a_count_is_in_the_singular_for_one_alone(number: int, text: str) -> None:
+    """A plural is given, or made with an s."""
+    assert units.format_count(number, "entry", "entries") == text
+    assert units.format_count(number, "start") == f"{number} start{'' if number == 1 else 's'}"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c", "d"], "a, b and 2 more")],
+)
+def test_of_many_names_some_are_said(names: list[str], text: str) -> None:
+    """The first ones, and how many more there are."""
+    assert units.format_list(names, 2) == text
+
+
 @pytest.mark.parametrize(
     ("text", "safe"),
     [("a\x1b[31mb", "a\ufffd[31mb"), ("caf\udce9", "caf\ufffd"), ("a\tb\nc", "a\tb\nc"), ("é", "é")],

@@ -144,6 +144,7 @@ def _warm_programs(
 ) -> "list[WarmOutcome]":
     """Warm programs that were read."""
     from gpucache.assembly import open_store, remember_targets
+    from gpucache.units import format_list
 
     _check_root(run.settings, shared=run.shared, check=run.check)
     here = machine_for(specs, targets, profile)
@@ -151,7 +152,9 @@ def _warm_programs(
     if not run.check and any(item.request is not None for item in items):
         open_store(run.settings, shared=run.shared).prepare()
     if given().verbose:
-        given().say(f"Searching for headers in each source's own folder first: {_folders(specs)}")
+        folders = dict.fromkeys(f"-I {folder}" for spec in specs for folder in spec.include_dirs)
+        searched = format_list(list(folders), 4)
+        given().say(f"Searching for headers in each source's own folder first: {searched}")
     outcomes = _outcomes(run, items, here.environment)
     if profile is None:
         remember_targets(run.settings, here.devices)
@@ -319,11 +322,3 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
     outcomes = list(settled(layers, outcomes))
     order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
     return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])
-
-
-def _folders(specs: "list[ProgramSpec]") -> str:
-    """The include directories of a run, a source's own folder among them."""
-    folders = dict.fromkeys(folder for spec in specs for folder in spec.include_dirs)
-    shown = list(folders)[:4]
-    more = f" and {len(folders) - 4} more" if len(folders) > 4 else ""
-    return f"{', '.join(f'-I {folder}' for folder in shown)}{more}"
