@@ -95,10 +95,14 @@ class ForeignCache(Generic[T]):
         self.name = made.name
         self._root = made.root
         self._shown: bool | None = None
+        self._limits: tuple[str, ...] | None = None
 
     def location(self) -> Location:
-        """Where it lives and what is wrong with the place."""
-        return self._format.location
+        """Where it lives, and what is wrong with the place and the limits there."""
+        if self._limits is None:
+            self._limits = tuple(self._format.limits())
+        found = self._format.location
+        return replace(found, problems=(*found.problems, *self._limits))
 
     def scan(self) -> Iterator[CacheEntry]:
         """Every entry, one by one; raises CacheUnusableError where the place cannot be read at all."""
@@ -213,10 +217,10 @@ class ForeignCache(Generic[T]):
         """Whether the cache would answer what is wanted; raises UsageError."""
         made = self._format
         for name in wanted:
-            if name not in made.wanted:
+            if name not in made.wanted and not made.asks_itself:
                 rest = f"; ask for {', '.join(made.wanted)}" if made.wanted else _NO_FIELDS
                 raise UsageError(f"{made.owner}'s cache has no field {name!r}{rest}")
-        if not made.location.enabled and not made.place.opt_in:
+        if not (made.location.enabled or made.place.opt_in or made.asks_itself):
             why = next(iter(made.location.problems), f"{made.owner} is told not to use it")
             yield Reach(self.name, "a program", Verdict.NOT_CONSULTED, why)
         elif isinstance(made, Answers):
@@ -306,7 +310,8 @@ class ForeignCache(Generic[T]):
 
     def _mended(self, made: Mends[T], item: T, checked: Checked) -> Checked:
         try:
-            gone = {str(one) for one in made.mend(item, list(self._problems(item)))}
+            found = [Problem(one.kind, one.detail) for one in checked.findings]
+            gone = {str(one) for one in made.mend(item, found)}
         except FileNotFoundError:  # it is gone, and with it all that was wrong
             return checked.mended()
         except HeldError as held:

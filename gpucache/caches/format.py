@@ -132,6 +132,9 @@ class Format(Generic[T]):
     """The variables that make programs tell what they hit and miss."""
     opaque: ClassVar[str] = ""
     """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
+    asks_itself: ClassVar[bool] = False
+    """Whether ``answer`` tells of unknown fields by itself, as some have other names as well, and of a cache
+    that is off, as it says what would be answered otherwise."""
     absent: ClassVar[str] = "no entry has this key: it was never built here, or was removed"
     """What is told of a key that no entry has."""
     served: ClassVar[str] = ""
@@ -206,6 +209,10 @@ class Format(Generic[T]):
     def recognises(cls, path: Path) -> bool:
         """Whether a file or folder looks like a cache; raises OSError, ValueError."""
         raise NotImplementedError
+
+    def limits(self) -> Iterator[str]:
+        """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
+        yield from ()
 
     # Entries.
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.sycl import SYSTEM
-from gpucache.caches.sycl.cache import SyclCache
 from gpucache.outcomes import CacheEntry, Checked, Location, Served
 from tests.patience import PATIENCE_S
 from tests.peers.sycl_damage import DAMAGES, Damage, copies
@@ -98,11 +98,11 @@ def root(made: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def _open(root: Path) -> SyclCache:
+def _open(root: Path) -> Cache:
     return SYSTEM.open(Location("sycl", str(root), "--cache", enabled=True))
 
 
-def _verify(cache: SyclCache) -> list[tuple[Checked, CacheEntry | None]]:
+def _verify(cache: Cache) -> list[tuple[Checked, CacheEntry | None]]:
     entries = [(cache.check(entry), entry) for entry in cache.scan()]
     return [*entries, *((leftover, None) for leftover in cache.leftovers())]
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.caches import files
-from gpucache.caches.files import Identity
+from gpucache.caches.format import Look
 from gpucache.caches.sycl import fields, images, judging, naming, slots, standing, tree
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.shapes import DamagedError
@@ -19,21 +18,11 @@ from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, FindingKind, Problem
+from gpucache.outcomes import FindingKind, Problem
 
-CACHE = "sycl"
 _PAYLOAD_HEAD_BYTES = 4096
 _VARIANT_SHOWN = 200
 _KERNELS_KEPT = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """Which entry of which folder was seen, and what tells its files from others."""
-
-    group: Group
-    stem: str
-    identities: tuple[Identity | None, Identity | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +36,32 @@ class _Glance:
     kernels: images.Kernels
 
 
-def handle_of(entry: CacheEntry) -> Handle:
-    """The handle of an entry of this cache; raises TypeError for another's."""
-    if not isinstance(entry.handle, Handle):
-        raise TypeError("an entry of another cache")
-    return entry.handle
-
-
-def scan_group(root: Path, group: Group) -> Iterator[CacheEntry]:
-    """The entries of a folder; nothing for one that is gone."""
+def scan_group(root: Path, group: Group) -> Iterator[tuple[Slot, Path, Look]]:
+    """The entries of a folder, with what people are shown and what a scan tells; nothing where it is gone."""
     try:
         with tree.open_group(root, group) as folder:
             listing = tree.listing(folder)
             for stem in listing.stems:
-                yield entry_of(folder, listing, slots.look(folder, group, stem))
+                slot = slots.look(folder, group, stem)
+                name = f"{stem}{naming.BINARY if slot.binary else naming.SOURCE}"
+                yield slot, folder.path / name, _look(folder, listing, slot)
     except OSError:
         return  # leftovers say what cannot be read
 
 
-def entry_of(folder: Folder, listing: Listing, slot: Slot) -> CacheEntry:
-    """An entry as a scan shows it. Raises nothing."""
+def _look(folder: Folder, listing: Listing, slot: Slot) -> Look:
     glance, damage = _seen(folder, listing, slot)
-    statuses = [one for one in (slot.binary, slot.source, slot.access) if one]
-    made = slot.binary or slot.source
-    entry = CacheEntry(
-        cache=CACHE,
-        key=slot.group.key(slot.stem),
-        path=str(folder.path / f"{slot.stem}{naming.BINARY if slot.binary else naming.SOURCE}"),
-        size_bytes=sum(map(files.allocated_bytes, statuses)),
-        created_ns=made.st_mtime_ns if made else 0,
-        last_used_ns=_last_used_ns(folder, slot),
-        artifact_kind=_artifact_kind(folder, slot),
-        damage=damage,
+    found = Look(
+        kind=_artifact_kind(folder, slot),
+        problem=damage,
+        used_ns=_last_used_ns(folder, slot),
         stays=_stays(folder, slot),
-        handle=Handle(slot.group, slot.stem, slot.identities),
+        unique=False,
     )
     if glance is not None:
-        return _described(entry, slot, glance)
+        return _described(found, slot, glance)
     unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
-    return replace(entry, program=unnamed, unique=True)
+    return replace(found, program=unnamed, unique=True)
 
 
 def _stays(folder: Folder, slot: Slot) -> str:
@@ -113,13 +89,13 @@ def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None,
         damage = Problem(FindingKind.ORPHAN, slot.half)
     locked = standing.under_lock(folder, slot.stem)
     if len(locked) == 1:  # a program may be writing it: what it holds is not judged
-        return glance, Problem(*locked[0])
+        return glance, locked[0]
     return glance, damage or _unreached(listing, slot, locked)
 
 
-def _unreached(listing: Listing, slot: Slot, locked: list[judging.Problem]) -> Problem | None:
+def _unreached(listing: Listing, slot: Slot, locked: list[Problem]) -> Problem | None:
     if locked:
-        return Problem(*locked[-1])
+        return locked[-1]
     beyond = standing.beyond(listing, slot.stem)
     return Problem(FindingKind.MISPLACED, beyond) if beyond else None
 
@@ -135,7 +111,7 @@ def _glance(folder: Folder, slot: Slot) -> _Glance:
     )
 
 
-def _described(entry: CacheEntry, slot: Slot, glance: _Glance) -> CacheEntry:
+def _described(found: Look, slot: Slot, glance: _Glance) -> Look:
     pairs = fields.device_pairs(glance.device)
     device = tuple(pair for pair in pairs if pair[0] in fields.DEVICE_LABELS)
     _, image, spec, _ = (f"{int(part):016x}" for part in slot.group.parts)
@@ -144,7 +120,7 @@ def _described(entry: CacheEntry, slot: Slot, glance: _Glance) -> CacheEntry:
     # Of copies in one folder programs take the lowest, so none of them is a newer version of another.
     copy = f" number {slot.stem}" if slot.stem != "0" else ""
     return replace(
-        entry,
+        found,
         program=glance.kernels.shown,
         target=fields.target(glance.device),
         # Kernels of two programs may share a name, so only the image tells what is another version.

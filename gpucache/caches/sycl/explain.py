@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches.sycl import environment, nearness, roots, slots, standing, tree
-from gpucache.caches.sycl.entries import CACHE
 from gpucache.caches.sycl.environment import Bounds
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.nearness import Distance
@@ -49,7 +48,7 @@ def explain(root: Path, location: Location, bounds: Bounds, question: Question) 
     """The answer for one question. Raises nothing."""
     closed = roots.unreadable(root)
     if closed:
-        return Reach(CACHE, question.shown, Verdict.NOT_CONSULTED, closed)
+        return Reach(location.cache, question.shown, Verdict.NOT_CONSULTED, closed)
     mend = roots.mend(location)
     best = _best(root, question)
     refusal = bounds.refusal(len(question.images)) if question.images is not None else ""
@@ -59,7 +58,7 @@ def explain(root: Path, location: Location, bounds: Bounds, question: Question) 
         verdict, detail = Verdict.UNCACHEABLE, refusal
     if not location.enabled:
         verdict, detail = Verdict.NOT_CONSULTED, _not_consulted(location, detail)
-    return Reach(CACHE, question.shown, verdict, detail, differing, best.key if best else "")
+    return Reach(location.cache, question.shown, verdict, detail, differing, best.key if best else "")
 
 
 def _answer(best: _Candidate | None, question: Question, mend: str) -> tuple[Served | Verdict, str]:
@@ -109,17 +108,14 @@ def _of_group(root: Path, group: Group, question: Question) -> Iterator[_Candida
                 except FormatError:
                     continue  # what cannot be read answers nothing
                 found = list(standing.problems(folder, listing, slot, verdicts)) if not differing else []
-                away = [one for one in found if _keeps_away(one[0], slot)]
+                away = [one for one in found if one.kind not in _HARMLESS or slot.half]
                 # A lock that nobody holds is told by what it does as well, the next problem.
-                obstacle = min(away, key=lambda one: one[0] is FindingKind.LOCKED, default=("", ""))[1]
-                written = [kind for kind, _ in found] == [FindingKind.LOCKED]
+                away.sort(key=lambda one: one.kind is FindingKind.LOCKED)
+                obstacle = away[0].detail if away else ""
+                written = [one.kind for one in found] == [FindingKind.LOCKED]
                 yield _Candidate(distance, group, stem, obstacle, written)
     except OSError:
         return
-
-
-def _keeps_away(kind: FindingKind, slot: slots.Slot) -> bool:
-    return kind not in _HARMLESS or bool(slot.half)
 
 
 def _differences(root: Path, question: Question, best: _Candidate) -> Iterator[Difference]:

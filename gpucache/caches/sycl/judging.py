@@ -17,7 +17,7 @@ from gpucache.caches.sycl.shapes import DamagedError
 from gpucache.caches.sycl.slots import Slot, binary_of, head, part, source_of
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
 from gpucache.payload.mangled import readable
 from gpucache.units import format_size
@@ -34,9 +34,6 @@ _LOADABLE = {
 }
 """What a platform's programs are made of, where that is known; GPU binaries before 2021 apart."""
 _OLD_GPU = b"CTNI"
-
-
-Problem = tuple[FindingKind, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +74,9 @@ def not_ours(name: str) -> str:
 def judge(folder: Folder, slot: Slot) -> Verdict:
     """Everything that an entry's own files say, read whole; raises OSError."""
     if strange := slots.stranger(folder, slot):
-        return Verdict(((FindingKind.LEFTOVER, not_ours(strange)),))
+        return Verdict((Problem(FindingKind.LEFTOVER, not_ours(strange)),))
     if slot.half:
-        return Verdict(((FindingKind.ORPHAN, slot.half),))
+        return Verdict((Problem(FindingKind.ORPHAN, slot.half),))
     problems = list(_trust(slot))
     notes: list[str] = []
     digest, asked = "" if slot.with_source else slot.group.hex, _Asked()
@@ -96,10 +93,10 @@ def judge(folder: Folder, slot: Slot) -> Verdict:
         problems += found
         notes += told
     except DamagedError as damage:
-        problems.append((damage.kind, damage.detail))
+        problems.append(Problem(damage.kind, damage.detail))
         kills, skipped = damage.kills, not damage.stops
     except FormatError as error:
-        problems.append((FindingKind.UNTRUSTED, f"{error} here, though programs may follow it"))
+        problems.append(Problem(FindingKind.UNTRUSTED, f"{error} here, though programs may follow it"))
     return Verdict(tuple(problems), tuple(notes), digest, taken=bool(digest) and not skipped, kills=kills)
 
 
@@ -109,7 +106,7 @@ def _trust(slot: Slot) -> Iterator[Problem]:
             continue
         doubt = places.distrust(status, move="remove it")
         if doubt:
-            yield FindingKind.UNTRUSTED, f"{slot.stem}{suffix}: {doubt}"
+            yield Problem(FindingKind.UNTRUSTED, f"{slot.stem}{suffix}: {doubt}")
 
 
 def _judge_source(folder: Folder, slot: Slot) -> tuple[_Asked, list[Problem], list[str]]:
@@ -118,7 +115,7 @@ def _judge_source(folder: Folder, slot: Slot) -> tuple[_Asked, list[Problem], li
     problems: list[Problem] = []
     if shape.trailing:
         detail = f"{shape.trailing} bytes that nobody reads follow the images in its .src"
-        problems.append((FindingKind.CORRUPT, detail))
+        problems.append(Problem(FindingKind.CORRUPT, detail))
     labelled = (
         ("device", slot.group.parts[0], shape.device),
         ("images", slot.group.parts[1], shape.images),
@@ -139,7 +136,7 @@ def _judge_source(folder: Folder, slot: Slot) -> tuple[_Asked, list[Problem], li
     elif unlike:
         labels = " and ".join(label for label, _ in unlike)
         detail = f"its {labels} do not hash to the folder it lies in, so no program looks for it here"
-        problems.append((FindingKind.MISPLACED, detail))
+        problems.append(Problem(FindingKind.MISPLACED, detail))
     kernels = images.kernels(head(read, shape.images, images.READ_BYTES))
     return _Asked(head(read, shape.device, _DEVICE_BYTES), kernels.names), problems, notes
 
@@ -149,23 +146,25 @@ def _judge_binary(folder: Folder, slot: Slot, asked: _Asked) -> tuple[list[Probl
     problems: list[Problem] = []
     if shape.claimed != shape.held:
         detail = f"its .bin claims {shape.claimed} binaries and holds {shape.held}: versions before 2025 fail"
-        problems.append((FindingKind.CORRUPT, detail))
+        problems.append(Problem(FindingKind.CORRUPT, detail))
     if shape.trailing:
         detail = f"{format_size(shape.trailing)} that nobody reads follow the binary in its .bin"
-        problems.append((FindingKind.CORRUPT, detail))
+        problems.append(Problem(FindingKind.CORRUPT, detail))
     unseen = slots.unseen(shape.payload)
     if unseen:
         return problems, [f"its binary of {format_size(shape.payload.length)} was {unseen}"]
     data = part(read, shape.payload)
     info = payloads.describe(data)
     if info.problem:
-        problems.append((FindingKind.MISLABELLED, f"its binary is broken, {info.problem}: {_BUILD_FAILS}"))
+        problems.append(
+            Problem(FindingKind.MISLABELLED, f"its binary is broken, {info.problem}: {_BUILD_FAILS}")
+        )
     misfit = _misfit(info.kind, data, asked.device)
     if misfit and not info.problem:
-        problems.append((FindingKind.MISLABELLED, f"{misfit}: {_BUILD_FAILS}"))
+        problems.append(Problem(FindingKind.MISLABELLED, f"{misfit}: {_BUILD_FAILS}"))
     unknown = info.kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE) and not misfit
     if not (misfit or info.problem or unknown) and (lacking := _lacking(data, asked.kernels)):
-        problems.append((FindingKind.MISLABELLED, lacking))
+        problems.append(Problem(FindingKind.MISLABELLED, lacking))
     return problems, ["its binary is of a kind that is not known here"] if unknown else []
 
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.caches.sycl import judging, locks, naming, slots, tree
-from gpucache.caches.sycl.entries import Handle
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.slots import Slot
@@ -34,17 +33,17 @@ class Removals:
         self._mend = mend
         self._tails: dict[Group, Tail] = {}
 
-    def remove(self, root: Path, handle: Handle) -> Kept | None:
+    def remove(self, root: Path, seen: Slot) -> Kept | None:
         """Remove an entry that is as it was seen; None once it is gone."""
         try:
-            with tree.open_group(root, handle.group) as folder:
-                tail = self._tails.setdefault(handle.group, Tail(handle.group))
+            with tree.open_group(root, seen.group) as folder:
+                tail = self._tails.setdefault(seen.group, Tail(seen.group))
                 tail.refresh(folder)
-                kept = _remove(folder, handle, tail, self._mend)
+                kept = _remove(folder, seen, tail, self._mend)
                 tail.note(folder)
                 return kept
         except OSError as error:
-            return Kept.by(error, root.joinpath(*handle.group.parts))
+            return Kept.by(error, root.joinpath(*seen.group.parts))
 
     def settle(self, root: Path) -> None:
         """Close what holes writers left open behind the removals; best effort."""
@@ -79,12 +78,12 @@ class Tail:
         """List the folder again before the next removal."""
         self._known = False
 
-    def find(self, folder: Folder, handle: Handle) -> Slot | None:
+    def find(self, folder: Folder, seen: Slot) -> Slot | None:
         """An entry that was seen before, also where a removal of another moved it."""
-        likely = (self._moved.get(handle.identities), handle.stem)
+        likely = (self._moved.get(seen.identities), seen.stem)
         for stem in (*(one for one in likely if one is not None), *self._stems, *sorted(self._damaged)):
             slot = slots.look(folder, self._group, stem)
-            if slot.identities == handle.identities:
+            if slot.identities == seen.identities:
                 return slot
         return None
 
@@ -158,8 +157,8 @@ def close_holes(folder: Folder, group: Group) -> None:
             return
 
 
-def _remove(folder: Folder, handle: Handle, tail: Tail, mend: str) -> Kept | None:
-    slot = tail.find(folder, handle)
+def _remove(folder: Folder, seen: Slot, tail: Tail, mend: str) -> Kept | None:
+    slot = tail.find(folder, seen)
     if slot is None:
         return Kept()
     if strange := slots.stranger(folder, slot):
@@ -177,7 +176,7 @@ def _remove(folder: Folder, handle: Handle, tail: Tail, mend: str) -> Kept | Non
                 move(folder, last.stem, slot.stem)
     except BusyError as busy:
         return Kept(_busy(folder, str(busy), mend))
-    _look_behind(folder, handle.group, tail, tail.drop(slot.stem, last))
+    _look_behind(folder, seen.group, tail, tail.drop(slot.stem, last))
     return None
 
 

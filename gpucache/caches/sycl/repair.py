@@ -140,7 +140,7 @@ def _doomed(slot: Slot, verdict: Verdict) -> bool:
     there = [one for one in (slot.binary, slot.source) if one]
     if any(not stat.S_ISREG(one.st_mode) for one in there):
         return True
-    return any(kind not in _KEPT_WITH for kind, _ in verdict.problems)
+    return any(problem.kind not in _KEPT_WITH for problem in verdict.problems)
 
 
 def _renumber(folder: Folder, stems: Sequence[str]) -> list[str]:

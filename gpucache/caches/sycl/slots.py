@@ -49,6 +49,11 @@ class Slot:
         return binary, source
 
     @property
+    def allocated_bytes(self) -> int:
+        """What its files take on disk."""
+        return sum(files.allocated_bytes(one) for one in (self.binary, self.source, self.access) if one)
+
+    @property
     def with_source(self) -> bool:
         """Whether entries of its kind have a ``.src``."""
         return self.group.family is Family.PROGRAM

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from gpucache.caches.files import Identity
 from gpucache.caches.sycl import judging, locks, naming, slots, totals
-from gpucache.caches.sycl.judging import Problem, Verdict
+from gpucache.caches.sycl.judging import Verdict
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import format_age
 
 _Identities = tuple[Identity | None, Identity | None]
@@ -76,14 +76,14 @@ def problems(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) -
     """What is wrong with an entry where it lies; raises OSError."""
     locked = under_lock(folder, slot.stem)
     yield from locked
-    if locked and FindingKind.MISPLACED not in dict(locked):
+    if len(locked) == 1:
         return  # what is being written is not judged
     yield from verdicts.of(folder, slot).problems
     unreached = beyond(listing, slot.stem)
     if locked:
         pass  # nothing else matters to programs
     elif unreached:
-        yield FindingKind.MISPLACED, unreached
+        yield Problem(FindingKind.MISPLACED, unreached)
     else:
         yield from _behind(folder, listing, slot, verdicts)
     yield from _times(folder, slot)
@@ -95,10 +95,10 @@ def under_lock(folder: Folder, stem: str) -> list[Problem]:
     age = locks.age_ns(folder, name)
     if age is None:
         return []
-    found: list[Problem] = [(FindingKind.LOCKED, locks.told(folder, name, age, _LOCKED))]
+    found = [Problem(FindingKind.LOCKED, locks.told(folder, name, age, _LOCKED))]
     if locks.is_stale(age):
         left = f"no program reads it: {name} was left {format_age(age)} ago"
-        found.append((FindingKind.MISPLACED, f"{left}, so programs compile again and add a copy"))
+        found.append(Problem(FindingKind.MISPLACED, f"{left}, so programs compile again and add a copy"))
     return found
 
 
@@ -123,17 +123,19 @@ def _behind(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) ->
     if twin is not None and naming.order(twin[0]) < end:
         end = naming.order(twin[0])
     if answers.killer is not None and naming.order(answers.killer) < end:
-        yield FindingKind.MISPLACED, f"programs die of {answers.killer} before they get to {slot.stem}"
+        detail = f"programs die of {answers.killer} before they get to {slot.stem}"
+        yield Problem(FindingKind.MISPLACED, detail)
     elif twin is not None and end < naming.order(slot.stem):
         yield _twin(twin[1], twin[0], slot.stem)
 
 
 def _twin(lower: Verdict, stem: str, own: str) -> Problem:
     if lower.sound:
-        return FindingKind.SUPERSEDED, f"it is a copy of {stem}, which programs take; it only takes room"
-    return (
-        FindingKind.MISPLACED,
-        f"programs take {stem} for it, which is damaged, and never get to {own}",
+        return Problem(
+            FindingKind.SUPERSEDED, f"it is a copy of {stem}, which programs take; it only takes room"
+        )
+    return Problem(
+        FindingKind.MISPLACED, f"programs take {stem} for it, which is damaged, and never get to {own}"
     )
 
 
@@ -150,7 +152,7 @@ def _times(folder: Folder, slot: Slot) -> Iterator[Problem]:
         effect = "is missing, so libsycl never evicts the entry"
         if slot.access is not None:
             effect = "holds no time, so libsycl evicts the entry before all others"
-        yield FindingKind.ORPHAN, f"{name} {effect}"
+        yield Problem(FindingKind.ORPHAN, f"{name} {effect}")
 
 
 def _evicts(folder: Folder, group: Group) -> bool:

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.sycl import locks, naming, slots, tree
-from gpucache.caches.sycl.judging import Problem
 from gpucache.caches.sycl.naming import Group
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import format_size
 
 SLACK_BYTES = 64 << 10
@@ -63,7 +62,7 @@ def size_problem(root: Path, summed: int) -> Problem | None:
     except FileNotFoundError:
         return None
     except (OSError, FormatError) as error:
-        return FindingKind.UNTRUSTED, f"{error}: {_WRITERS_DIE}"
+        return Problem(FindingKind.UNTRUSTED, f"{error}: {_WRITERS_DIE}")
     return _unreadable(data) or _far_off(data, summed)
 
 
@@ -112,15 +111,11 @@ def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
         if age is None:
             continue
         if name.endswith(naming.LOCK):
-            yield (
-                place / name,
-                (FindingKind.LOCKED, locks.told(folder, name, age, "the cache is never evicted again")),
-            )
+            told = locks.told(folder, name, age, "the cache is never evicted again")
+            yield place / name, Problem(FindingKind.LOCKED, told)
         else:
-            yield (
-                place / name,
-                (FindingKind.MISPLACED, f"while {name} exists every program that adds an entry hangs"),
-            )
+            detail = f"while {name} exists every program that adds an entry hangs"
+            yield place / name, Problem(FindingKind.MISPLACED, detail)
 
 
 def clear_eviction(path: Path) -> None:
@@ -142,7 +137,7 @@ def size_lock(root: Path) -> Problem | None:
                 return None
             # A lock that nobody holds is what programs wait for until they are killed.
             kind = FindingKind.MISPLACED if locks.is_stale(age) else FindingKind.LOCKED
-            return kind, locks.told(folder, naming.SIZE_LOCK, age, effect)
+            return Problem(kind, locks.told(folder, naming.SIZE_LOCK, age, effect))
     except OSError:
         return None
 
@@ -164,9 +159,11 @@ def _unreadable(data: bytes) -> Problem | None:
         shown = line[:20].decode("ascii", "replace")
         mend = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
         detail = f"{naming.SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}{mend}"
-        return FindingKind.CORRUPT, detail
+        return Problem(FindingKind.CORRUPT, detail)
     if found[1] == b"-":
-        return FindingKind.CORRUPT, f"{naming.SIZE_FILE} is negative: programs evict at every entry they add"
+        return Problem(
+            FindingKind.CORRUPT, f"{naming.SIZE_FILE} is negative: programs evict at every entry they add"
+        )
     return None
 
 
@@ -176,9 +173,10 @@ def _far_off(data: bytes, summed: int) -> Problem | None:
     if abs(stored - summed) <= max(SLACK_BYTES, summed // 4):
         return None
     effect = "evicts too early" if stored > summed else "lets the cache grow too large"
-    return FindingKind.ORPHAN, (
+    return Problem(
+        FindingKind.ORPHAN,
         f"{naming.SIZE_FILE} says {format_size(stored)} and the entries take {format_size(summed)}, "
-        f"so libsycl {effect}"
+        f"so libsycl {effect}",
     )
 
 

@@ -8,7 +8,6 @@ import time
 
 from gpucache.caches.files import Identity
 from gpucache.caches.sycl import slots, tree
-from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.folders import Folder
@@ -25,9 +24,10 @@ class View:
         self.listing = listing
         self._places: dict[Identities, str] | None = None
 
-    def find(self, folder: Folder, group: Group, stem: str, identities: Identities) -> Slot | None:
+    def find(self, folder: Folder, seen: Slot) -> Slot | None:
         """An entry that was seen before, also where it was moved; None once it is gone."""
-        slot = slots.look(folder, group, stem)
+        group, identities = seen.group, seen.identities
+        slot = slots.look(folder, group, seen.stem)
         if slot.identities == identities:
             return slot
         if self._places is None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.sycl import SYSTEM, images
-from gpucache.caches.sycl.cache import SyclCache
 from gpucache.caches.sycl.murmur import murmur64a
 from gpucache.outcomes import CacheEntry, Checked, Finding, Location
 
@@ -119,12 +119,12 @@ def kernel_folder(root: Path) -> Path:
     return folder
 
 
-def opened(root: Path, *, enabled: bool = True) -> SyclCache:
+def opened(root: Path, *, enabled: bool = True) -> Cache:
     """The cache at a root."""
     return SYSTEM.open(Location("sycl", str(root), "--cache", enabled=enabled))
 
 
-def verified(cache: SyclCache) -> list[tuple[Checked, CacheEntry | None]]:
+def verified(cache: Cache) -> list[tuple[Checked, CacheEntry | None]]:
     """Everything checked, as verify does it."""
     entries = list(cache.scan())
     return [*((cache.check(entry), entry) for entry in entries), *((one, None) for one in cache.leftovers())]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.sycl import removal, tree
-from gpucache.caches.sycl.cache import SyclCache
 from gpucache.folders import Folder
 from gpucache.outcomes import GONE, CacheEntry
 from tests.caches.sycl.build import (
@@ -26,7 +26,7 @@ from tests.caches.sycl.build import (
 )
 
 
-def _numbered(cache: SyclCache) -> dict[str, CacheEntry]:
+def _numbered(cache: Cache) -> dict[str, CacheEntry]:
     return {Path(entry.path).stem: entry for entry in cache.scan()}
 
 

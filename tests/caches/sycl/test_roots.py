@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.interface import Cache
 from gpucache.caches.sycl import SYSTEM
-from gpucache.caches.sycl.cache import SyclCache
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.sycl.build import kernel_folder, opened, put, snapshot, told, verified
 
 
-def _by_environment(root: Path) -> tuple[Location, SyclCache]:
+def _by_environment(root: Path) -> tuple[Location, Cache]:
     (location,) = SYSTEM.locations({"SYCL_CACHE_DIR": str(root), "SYCL_CACHE_PERSISTENT": "1"})
     return location, SYSTEM.open(location)
 

@@ -165,7 +165,7 @@ def test_extract_refuses_what_is_not_sound(tmp_path: Path) -> None:
     cache = opened(tmp_path)
     (entry,) = cache.scan()
 
-    with pytest.raises(FormatError, match="is not sound: its binary is broken"):
+    with pytest.raises(FormatError, match="is mislabelled: its binary is broken"):
         cache.extract(entry)
 
 

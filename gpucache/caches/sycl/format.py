@@ -1,0 +1,292 @@
+"""The cache of libsycl as a format of the one engine.
+
+An entry is a numbered place in a folder that four hashes lead to. What lies where is in ``naming``, which
+files an entry has in ``slots``, what is wrong with one in ``checks``, and every change in ``removal`` and
+``repair``, which keep to the owner's own locks.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from gpucache.caches import places
+from gpucache.caches.format import Clock, Format, Look
+from gpucache.caches.interface import Wanted
+from gpucache.caches.places import Place, Var
+from gpucache.caches.sycl import (
+    entries,
+    environment,
+    explain,
+    leftovers,
+    limits,
+    naming,
+    question,
+    repair,
+    reports,
+    roots,
+    slots,
+    standing,
+    totals,
+    tree,
+)
+from gpucache.caches.sycl.environment import SyclLocation
+from gpucache.caches.sycl.naming import Group
+from gpucache.caches.sycl.removal import Removals
+from gpucache.caches.sycl.slots import Slot
+from gpucache.caches.sycl.standing import Verdicts
+from gpucache.caches.sycl.tree import Listing
+from gpucache.caches.sycl.views import Views
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.folders import Folder
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
+
+_NOT_OURS = frozenset({FindingKind.STALE, FindingKind.SUPERSEDED})
+"""Kinds that others add to an entry, which no repair of its files takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A numbered place with its files, as an ``Item`` of ``gpucache.caches.format``."""
+
+    slot: Slot
+    path: Path
+    seen: Look
+    """What a scan saw of it while its folder was open: thousands of copies may lie in one."""
+    owned: bool = True
+    """Of a root that others own nothing is mended; in one's own everything is."""
+
+    @property
+    def key(self) -> str:
+        """The hashes of its folders, and its number."""
+        return self.slot.group.key(self.slot.stem)
+
+    @property
+    def size_bytes(self) -> int:
+        """What its files take on disk."""
+        return self.slot.allocated_bytes
+
+    @property
+    def written_ns(self) -> int:
+        """When its binary was written."""
+        made = self.slot.binary or self.slot.source
+        return made.st_mtime_ns if made else 0
+
+
+class Sycl(Format[Numbered]):
+    """A folder that libsycl keeps its device binaries in."""
+
+    name = "sycl"
+    title = "SYCL persistent device code cache"
+    owner = "libsycl"
+    item: ClassVar[type] = Numbered
+    place = Place(
+        (Var(environment.DIRECTORY),),
+        move=environment.MOVE,
+        nowhere="the cache is off without a home folder; set SYCL_CACHE_DIR",
+        leaf=environment.FOLDER,
+        along=((environment.PERSISTENT, "1"),),
+    )
+    wanted = question.WANTED
+    asks_itself = True
+    tracing = {environment.TRACE: "7"}
+    """The disk cache, the cache in memory, and that of kernel_compiler."""
+    leaves_to_owner = False
+
+    def __init__(self, location: Location, clock: Clock) -> None:
+        super().__init__(location, clock)
+        self._foreign = roots.foreign(self.root)
+        self._verdicts = Verdicts()
+        self._views = Views()
+        self._removals = Removals(roots.mend(location))
+        self._repaired: set[tuple[str, ...]] = set()
+        self._touched: set[tuple[str, ...]] = set()
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The one place of this environment; none without a home."""
+        found = environment.root_of(environ)
+        if found is None:
+            return
+        root, decided_by = found
+        yield SyclLocation(
+            cls.name,
+            str(root),
+            decided_by,
+            enabled=environment.enabled(environ),
+            limit_bytes=environment.limit_bytes(environ),
+            problems=(*environment.problems(environ), *_at_place(root, environ)),
+            bounds=environment.bounds(environ),
+        )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """That it is none, that it is closed, or all that can be seen of it."""
+        yield from _at_place(root, os.environ)
+
+    @classmethod
+    def require(cls, root: Path) -> None:
+        """Raise CacheUnusableError for a file, the home folder and the root of the machine."""
+        if refusal := roots.refusal(root, os.environ):
+            raise CacheUnusableError(refusal)
+
+    @classmethod
+    def opened(cls, location: Location) -> Location:
+        """The same; raises CacheUnusableError for one that was named by hand and holds other things alone.
+
+        Where programs will make their cache in such a place, it has no entries yet.
+        """
+        if isinstance(location, SyclLocation):
+            return location
+        if foreign := roots.foreign(Path(location.root)):
+            raise CacheUnusableError(foreign)
+        return super().opened(location)
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
+        return roots.recognises(path)
+
+    def limits(self) -> Iterator[str]:
+        """Limits that what is stored shows to be wrong, where programs go by them here."""
+        if isinstance(self.location, SyclLocation):
+            yield from limits.problems(self.location)
+
+    def items(self, prefix: str) -> Iterator[Numbered]:
+        """Every entry, with the first bytes of its files; of digits with ``-n`` behind number n alone."""
+        digits, _, number = prefix.partition("-")
+        for group in tree.walk(self.root):
+            if self._foreign or not isinstance(group, Group) or not group.hex.startswith(digits):
+                continue
+            for slot, path, seen in entries.scan_group(self.root, group):
+                if not number or slot.stem == number:
+                    yield Numbered(slot, path, seen)
+
+    def look(self, item: Numbered) -> Look:
+        """What the scan saw."""
+        return item.seen
+
+    def check(self, item: Numbered) -> Iterator[Problem]:
+        """Both files whole, the four hashes, the binary's kind, and what keeps programs from it."""
+        with self._found(item) as (folder, listing, slot):
+            yield from standing.problems(folder, listing, slot, self._verdicts)
+
+    def notes(self, item: Numbered) -> Iterator[str]:
+        """What its files could not tell."""
+        with self._found(item) as (folder, _, slot):
+            yield from self._verdicts.of(folder, slot).notes
+
+    def unsound(self, item: Numbered) -> Problem | None:
+        """Whatever is wrong with its own files; where it lies does not matter."""
+        with self._reading(item) as (folder, slot):
+            problems = self._verdicts.of(folder, slot).problems
+        return next((one for one in problems if one.kind is not None and one.kind.wrong), None)
+
+    def payload(self, item: Numbered) -> bytes:
+        """The binary."""
+        with self._reading(item) as (folder, slot):
+            return slots.payload_of(folder, slot)
+
+    def report(self, item: Numbered, entry: CacheEntry) -> EntryReport:
+        """The stored key, and what the binary is."""
+        with self._reading(item) as (folder, slot):
+            return reports.report(entry, folder, slot)
+
+    def unchanged(self, item: Numbered) -> bool:
+        """Its two files are the ones that were seen, wherever a removal moved them."""
+        with self._found(item):
+            return True
+
+    def remove(self, item: Numbered) -> Kept | None:
+        """Remove an entry under the locks of its folder, moving a later one into its place."""
+        kept = self._removals.remove(self.root, item.slot)
+        if kept is None:
+            self._touched.add(item.slot.group.parts)
+        return kept
+
+    def settle(self) -> Sequence[str]:
+        """Remove folders that became empty, and correct the file of the size where there is one."""
+        self._removals.settle(self.root)
+        gone = sum(tree.remove_empty(self.root, parts) for parts in sorted(self._touched))
+        touched, self._touched = bool(self._touched), set()
+        told = [f"{gone} empty folders removed"] if gone else []
+        if touched and totals.has_size(self.root):
+            summed = totals.summed_bytes(self.root)
+            told.append(totals.rewrite(self.root, summed, roots.mend(self.location)))
+        return [sentence for sentence in told if sentence]
+
+    def mend(self, item: Numbered, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Mend the whole folder of an entry, once; raises CacheUnusableError."""
+        if self._foreign or roots.unreadable(self.root):
+            return ()
+        repair.require_own(self.root)
+        group = item.slot.group
+        if group.parts not in self._repaired:
+            repair.repair_group(self.root, group)
+            self._repaired.add(group.parts)
+        left = {problem.kind for problem in self.check(item)}
+        return [one for one in problems if one.kind not in left | _NOT_OURS]
+
+    def closed(self) -> str:
+        """Why nothing can be known of the root; empty where it can be read, or is not there."""
+        return roots.unreadable(self.root)
+
+    def beside(self) -> Iterator[Checked]:
+        """Locks, halves, empty folders, strangers, the file of the size; or that the place is another's."""
+        if self._foreign:
+            return iter((self.told(self.root, Problem(FindingKind.LEFTOVER, self._foreign)),))
+        return (self.told(path, problem) for path, problem in leftovers.leftovers(self.root))
+
+    def clear(self, checked: Checked) -> Checked:
+        """Take away one thing that is no entry; raises CacheUnusableError."""
+        if self._foreign or roots.unreadable(self.root):
+            return checked  # nothing there is ours to change
+        repair.require_own(self.root)
+        path = Path(checked.entry)
+        try:
+            if os.path.lexists(path):
+                repair.repair_other(self.root, path)
+        except OSError:
+            return checked
+        return checked if self._remains(path) else checked.mended()
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach]:
+        """One answer for the fields given; raises UsageError."""
+        placed = self.location
+        bounds = placed.bounds if isinstance(placed, SyclLocation) else environment.bounds(os.environ)
+        return iter((explain.explain(self.root, placed, bounds, question.ask(wanted)),))
+
+    def _remains(self, path: Path) -> bool:
+        if path == self.root / naming.SIZE_FILE and totals.has_size(self.root):
+            return totals.size_problem(self.root, totals.summed_bytes(self.root)) is not None
+        return os.path.lexists(path)
+
+    @contextmanager
+    def _found(self, item: Numbered) -> Iterator[tuple[Folder, Listing, Slot]]:
+        """The folder of an entry, and its files where they lie now; raises FileNotFoundError, OSError."""
+        seen = item.slot
+        with tree.open_group(self.root, seen.group) as folder:
+            view = self._views.of(folder)
+            slot = view.find(folder, seen)
+            if slot is None:
+                raise FileNotFoundError(f"the entry {item.key[:12]} changed or is gone")
+            yield folder, view.listing, slot
+
+    @contextmanager
+    def _reading(self, item: Numbered) -> Iterator[tuple[Folder, Slot]]:
+        """The same for what people are to see of it; raises FormatError where it is gone, OSError."""
+        try:
+            with self._found(item) as (folder, _, slot):
+                yield folder, slot
+        except FileNotFoundError as error:
+            raise FormatError(f"the entry {item.key[:12]} changed or is gone; look again") from error
+
+
+def _at_place(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    closed = roots.refusal(root, environ) or roots.unreadable(root)
+    if closed:
+        return (closed,)
+    foreign = roots.foreign(root)
+    return (*filter(None, (foreign,)), *places.problems(root, move=environment.MOVE))
