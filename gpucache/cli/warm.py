@@ -106,7 +106,10 @@ def warm(
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
-    run = _Run(given().settings(), jobs, timeout, shared=shared, check=check, retry=retry)
+    settings = given().settings()
+    if check:
+        settings = replace(settings, read_only=True)  # a question is no use of an entry
+    run = _Run(settings, jobs, timeout, shared=shared, check=check, retry=retry)
     if misses:
         _check_misses(named, profile)
         outcomes = _warm_misses(run, targets, local_sizes)
@@ -156,7 +159,7 @@ def _warm_programs(
         searched = format_list(list(folders), 4)
         given().say(f"Searching for headers in each source's own folder first: {searched}")
     outcomes = _outcomes(run, items, here.environment)
-    if profile is None:
+    if profile is None and not run.check:
         remember_targets(run.settings, here.devices)
     return outcomes
 

@@ -121,6 +121,20 @@ def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: 
     assert (after.code, after.document["outcomes"][0]["result"]) == (0, "hit")
 
 
+def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -> None:
+    """A question is no use of an entry, and nothing is noted, neither of a hit nor of a miss."""
+    source = write({"vector.cu": VECTOR}) / "vector.cu"
+    assert run("warm", source, "--target", nvrtc).code == 0
+
+    def held() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in root.rglob("*")}
+
+    before = held()
+    assert run("warm", source, "--target", nvrtc, "--check").code == 0
+    assert run("warm", source, "--target", nvrtc, "--check", "-D", "N=2").code == 3
+    assert held() == before
+
+
 def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) -> None:
     """A template of which no instance is named is built and kept, and every run says what is missing."""
     source = write({"show.cu": "template <class T> __global__ void show(T *out) { *out = 7; }"}) / "show.cu"
