@@ -106,10 +106,7 @@ def warm(
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
-    settings = given().settings()
-    if check:
-        settings = replace(settings, read_only=True)  # a question is no use of an entry
-    run = _Run(settings, jobs, timeout, shared=shared, check=check, retry=retry)
+    run = _Run(_settings(check=check), jobs, timeout, shared=shared, check=check, retry=retry)
     if misses:
         _check_misses(named, profile)
         outcomes = _warm_misses(run, targets, local_sizes)
@@ -140,6 +137,12 @@ class _Run:
     shared: bool
     check: bool
     retry: bool
+
+
+def _settings(*, check: bool) -> "Settings":
+    """The settings of a run; a question is no use of an entry, and leaves the cache as it is."""
+    settings = given().settings()
+    return replace(settings, read_only=True) if check else settings
 
 
 def _warm_programs(
