@@ -297,7 +297,7 @@ def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) ->
     assert not wrong & {entry.key for entry in others}
     with pytest.raises(FormatError) as refused:
         cache.extract(cut)
-    assert example.whole or name == "sycl" or "run 'gpucache verify'" in str(refused.value)
+    assert example.whole or "run 'gpucache verify'" in str(refused.value)
 
 
 @every_system
