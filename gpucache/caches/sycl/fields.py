@@ -1,15 +1,39 @@
-"""The readable fields of a key: what a device string says, and texts out of raw bytes.
+"""What an entry says of itself: its device and other fields as text, in a scan and in a report.
 
-Source: libsycl, ``persistent_device_code_cache.cpp`` (``getDeviceIDString``). Pure.
+A scan reads the first bytes of its files alone. Must not judge more than a glance tells. Source of the device
+string: libsycl, ``persistent_device_code_cache.cpp`` (``getDeviceIDString``).
 """
 
-import hashlib
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpucache import payload as payloads
+from gpucache.caches.format import Look
+from gpucache.caches.sycl import checks, naming, slots, tree
+from gpucache.caches.sycl.naming import Family, Group
+from gpucache.caches.sycl.slots import DamagedError, Read, Slot, Span
+from gpucache.caches.sycl.tree import Listing
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+from gpucache.keys import digest
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.units import format_size
 
 DEVICE_LABELS = ("platform name", "device name", "device version", "driver version")
 IDENTITY_LABELS = DEVICE_LABELS[:2]
 SHOWN_BYTES = 4096
-"""How much of a text is read and shown."""
+"""How much of a text is read and shown, and of a binary in a scan."""
 _HEX_SHOWN = 16
+_VARIANT_SHOWN = 200
+_NAMES_SHOWN = 16
+_LABELS = {
+    Family.PROGRAM: ("device", "image", "spec constants", "build options"),
+    Family.KERNEL: ("", "device", "build options", "source"),
+    Family.IR: ("", "source, options and compiler"),
+}
 
 
 def text(raw: bytes) -> str:
@@ -53,6 +77,187 @@ def blob(raw: bytes, size_bytes: int | None = None) -> str:
     return f"{size} bytes {raw[:_HEX_SHOWN].hex()}{more}"
 
 
-def sha256(raw: bytes) -> str:
-    """SHA-256 as lower-case hex."""
-    return hashlib.sha256(raw).hexdigest()
+@dataclass(frozen=True, slots=True)
+class _Glance:
+    """What the first bytes of the ``.src`` say."""
+
+    device: bytes
+    options: bytes
+    spec: bytes
+    spec_bytes: int
+    kernels: slots.Kernels
+
+
+def scan_group(root: Path, group: Group) -> Iterator[tuple[Slot, Path, Look]]:
+    """The entries of a folder, with what people are shown and what a scan tells; nothing where it is gone."""
+    try:
+        with tree.open_group(root, group) as folder:
+            listing = tree.listing(folder)
+            for stem in listing.stems:
+                slot = slots.look(folder, group, stem)
+                name = f"{stem}{naming.BINARY if slot.binary else naming.SOURCE}"
+                yield slot, folder.path / name, _look(folder, listing, slot)
+    except OSError:
+        return  # leftovers say what cannot be read
+
+
+def _look(folder: Folder, listing: Listing, slot: Slot) -> Look:
+    glance, damage = _seen(folder, listing, slot)
+    found = Look(
+        kind=_artifact_kind(folder, slot),
+        problem=damage,
+        used_ns=_last_used_ns(folder, slot),
+        stays=_stays(folder, slot),
+        unique=False,
+    )
+    if glance is not None:
+        return _described(found, slot, glance)
+    unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
+    return replace(found, program=unnamed, unique=True)
+
+
+def _stays(folder: Folder, slot: Slot) -> str:
+    try:
+        strange = slots.stranger(folder, slot)
+    except OSError:
+        return ""
+    return checks.not_ours(strange) if strange else ""
+
+
+def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, Problem | None]:
+    """What a glance at the files tells, and what is wrong at that."""
+    glance: _Glance | None = None
+    damage: Problem | None = None
+    try:
+        if slot.with_source and slot.source is not None:
+            glance = _glance(folder, slot)
+        if slot.binary is not None:
+            slots.binary_of(folder, slot)
+    except DamagedError as error:
+        damage = Problem(error.kind, error.detail)
+    except (OSError, FormatError) as error:
+        damage = Problem(FindingKind.UNTRUSTED, str(error))
+    if slot.half:
+        damage = Problem(FindingKind.ORPHAN, slot.half)
+    locked = checks.under_lock(folder, slot.stem)
+    if len(locked) == 1:  # a program may be writing it: what it holds is not judged
+        return glance, locked[0]
+    return glance, damage or _unreached(listing, slot, locked)
+
+
+def _unreached(listing: Listing, slot: Slot, locked: list[Problem]) -> Problem | None:
+    if locked:
+        return locked[-1]
+    beyond = checks.beyond(listing, slot.stem)
+    return Problem(FindingKind.MISPLACED, beyond) if beyond else None
+
+
+def _glance(folder: Folder, slot: Slot) -> _Glance:
+    shape, read = slots.source_of(folder, slot)
+    return _Glance(
+        read(shape.device.offset, min(shape.device.length, SHOWN_BYTES)),
+        read(shape.options.offset, min(shape.options.length, SHOWN_BYTES)),
+        read(shape.spec.offset, min(shape.spec.length, SHOWN_BYTES)),
+        shape.spec.length,
+        slots.kernels(read(shape.images.offset, min(shape.images.length, slots.READ_BYTES))),
+    )
+
+
+def _described(found: Look, slot: Slot, glance: _Glance) -> Look:
+    pairs = device_pairs(glance.device)
+    device = tuple(pair for pair in pairs if pair[0] in DEVICE_LABELS)
+    _, image, spec, _ = (f"{int(part):016x}" for part in slot.group.parts)
+    options = text(glance.options)
+    more = f" spec {spec[:12]}" if glance.spec else ""
+    # Of copies in one folder programs take the lowest, so none of them is a newer version of another.
+    copy = f" number {slot.stem}" if slot.stem != "0" else ""
+    return replace(
+        found,
+        program=glance.kernels.shown,
+        target=target(glance.device),
+        # Kernels of two programs may share a name, so only the image tells what is another version.
+        variant=f"{options[:_VARIANT_SHOWN]}{more} image {image[:12]}{copy}".strip(),
+        toolchain=device,
+        toolchain_identity=IDENTITY_LABELS if device else (),
+        fields=(
+            *pairs,
+            ("build options", options),
+            ("spec constants", blob(glance.spec, glance.spec_bytes)),
+            ("image", image),
+            *(("kernel", name) for name in glance.kernels.names[:_NAMES_SHOWN]),
+        ),
+    )
+
+
+def _artifact_kind(folder: Folder, slot: Slot) -> str:
+    try:
+        shape, read = slots.binary_of(folder, slot)
+        head = read(shape.payload.offset, min(shape.payload.length, SHOWN_BYTES))
+    except (OSError, FormatError):
+        return ""
+    return payloads.describe(head).kind.value
+
+
+def _last_used_ns(folder: Folder, slot: Slot) -> int:
+    """The runtime's own note, which it renews only where eviction is on, or a read that the disk noted."""
+    seen = [slots.access_number(folder, slot.stem) or 0] if slot.access else []
+    for status in (slot.binary, slot.source):
+        if status is None or stat.S_ISLNK(status.st_mode):
+            continue
+        seen.append(status.st_mtime_ns)
+        # A copy or a move sets the access time as well as the change time: only a later one is a read.
+        if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns):
+            seen.append(status.st_atime_ns)
+    return max(seen, default=0)
+
+
+def report(entry: CacheEntry, folder: Folder, slot: Slot) -> EntryReport:
+    """An entry whole; raises FormatError, OSError."""
+    key = tuple(KeyField(label, value) for label, value in (*_stored(folder, slot), *_place(slot)))
+    return EntryReport(entry=entry, key_fields=key, payload=tuple(_payload(folder, slot)))
+
+
+def _stored(folder: Folder, slot: Slot) -> Iterator[tuple[str, str]]:
+    if not slot.with_source:
+        yield "key", f"not stored by a {slot.group.family}; only its hashes are known"
+        return
+    shape, read = slots.source_of(folder, slot)
+    yield from device_pairs(slots.head(read, shape.device, SHOWN_BYTES))
+    yield "build options", text(slots.head(read, shape.options, SHOWN_BYTES))
+    spec = slots.head(read, shape.spec, SHOWN_BYTES)
+    yield "spec constants", blob(spec, shape.spec.length)
+    yield from _images(read, shape.images)
+
+
+def _images(read: Read, span: Span) -> Iterator[tuple[str, str]]:
+    unseen = slots.unseen(span)
+    if unseen:
+        yield "image", f"{format_size(span.length)}, {unseen}"
+        return
+    stored = slots.part(read, span)
+    yield "image", f"{format_size(len(stored))}, SHA-256 {digest(stored)}"
+    names = slots.kernels(stored).names
+    for name in names[:_NAMES_SHOWN]:
+        yield "kernel", name
+    if len(names) > _NAMES_SHOWN:
+        yield "kernels", f"{len(names)} in all"
+
+
+def _place(slot: Slot) -> Iterator[tuple[str, str]]:
+    for label, part in zip(_LABELS[slot.group.family], slot.group.parts, strict=True):
+        if label:
+            yield f"folder of {label}", part
+    yield "number", slot.stem
+
+
+def _payload(folder: Folder, slot: Slot) -> Iterator[tuple[str, str]]:
+    shape, read = slots.binary_of(folder, slot)
+    unseen = slots.unseen(shape.payload)
+    if unseen:
+        yield "binary", f"{format_size(shape.payload.length)}, {unseen}"
+        return
+    data = slots.part(read, shape.payload)
+    yield from payloads.describe(data).pairs
+    if shape.held > 1:
+        yield "further binaries", str(shape.held - 1)
+    yield "SHA-256", digest(data)

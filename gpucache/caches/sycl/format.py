@@ -16,29 +16,12 @@ from gpucache.caches import places
 from gpucache.caches.format import Clock, Format, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place, Var
-from gpucache.caches.sycl import (
-    entries,
-    environment,
-    explain,
-    leftovers,
-    limits,
-    naming,
-    question,
-    repair,
-    reports,
-    roots,
-    slots,
-    standing,
-    totals,
-    tree,
-)
-from gpucache.caches.sycl.environment import SyclLocation
-from gpucache.caches.sycl.naming import Group
+from gpucache.caches.sycl import beside, checks, explaining, fields, locations, naming, repair, slots, tree
+from gpucache.caches.sycl.checks import Verdicts
+from gpucache.caches.sycl.locations import SyclLocation
 from gpucache.caches.sycl.removal import Removals
 from gpucache.caches.sycl.slots import Slot
-from gpucache.caches.sycl.standing import Verdicts
-from gpucache.caches.sycl.tree import Listing
-from gpucache.caches.sycl.views import Views
+from gpucache.caches.sycl.tree import Listing, Views
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
@@ -56,7 +39,7 @@ class Numbered:
     seen: Look
     """What a scan saw of it while its folder was open: thousands of copies may lie in one."""
     owned: bool = True
-    """Of a root that others own nothing is mended; in one's own everything is."""
+    """In a root that is one's own all is mended, and nothing in another's."""
 
     @property
     def key(self) -> str:
@@ -83,31 +66,31 @@ class Sycl(Format[Numbered]):
     owner = "libsycl"
     item: ClassVar[type] = Numbered
     place = Place(
-        (Var(environment.DIRECTORY),),
-        move=environment.MOVE,
+        (Var(locations.DIRECTORY),),
+        move=locations.MOVE,
         nowhere="the cache is off without a home folder; set SYCL_CACHE_DIR",
-        leaf=environment.FOLDER,
-        along=((environment.PERSISTENT, "1"),),
+        leaf=locations.FOLDER,
+        along=((locations.PERSISTENT, "1"),),
     )
-    wanted = question.WANTED
+    wanted = explaining.WANTED
     asks_itself = True
-    tracing = {environment.TRACE: "7"}
+    tracing = {locations.TRACE: "7"}
     """The disk cache, the cache in memory, and that of kernel_compiler."""
     leaves_to_owner = False
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
-        self._foreign = roots.foreign(self.root)
+        self._foreign = locations.foreign(self.root)
         self._verdicts = Verdicts()
         self._views = Views()
-        self._removals = Removals(roots.mend(location))
+        self._removals = Removals(locations.mend(location))
         self._repaired: set[tuple[str, ...]] = set()
         self._touched: set[tuple[str, ...]] = set()
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The one place of this environment; none without a home."""
-        found = environment.root_of(environ)
+        found = locations.root_of(environ)
         if found is None:
             return
         root, decided_by = found
@@ -115,10 +98,10 @@ class Sycl(Format[Numbered]):
             cls.name,
             str(root),
             decided_by,
-            enabled=environment.enabled(environ),
-            limit_bytes=environment.limit_bytes(environ),
-            problems=(*environment.problems(environ), *_at_place(root, environ)),
-            bounds=environment.bounds(environ),
+            enabled=locations.enabled(environ),
+            limit_bytes=locations.limit_bytes(environ),
+            problems=(*locations.variable_problems(environ), *_at_place(root, environ)),
+            bounds=locations.bounds(environ),
         )
 
     @classmethod
@@ -129,7 +112,7 @@ class Sycl(Format[Numbered]):
     @classmethod
     def require(cls, root: Path) -> None:
         """Raise CacheUnusableError for a file, the home folder and the root of the machine."""
-        if refusal := roots.refusal(root, os.environ):
+        if refusal := locations.refusal(root, os.environ):
             raise CacheUnusableError(refusal)
 
     @classmethod
@@ -140,27 +123,29 @@ class Sycl(Format[Numbered]):
         """
         if isinstance(location, SyclLocation):
             return location
-        if foreign := roots.foreign(Path(location.root)):
+        if foreign := locations.foreign(Path(location.root)):
             raise CacheUnusableError(foreign)
         return super().opened(location)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
-        return roots.recognises(path)
+        return locations.recognises(path)
 
     def limits(self) -> Iterator[str]:
         """Limits that what is stored shows to be wrong, where programs go by them here."""
         if isinstance(self.location, SyclLocation):
-            yield from limits.problems(self.location)
+            yield from beside.limits(self.location)
 
     def items(self, prefix: str) -> Iterator[Numbered]:
         """Every entry, with the first bytes of its files; of digits with ``-n`` behind number n alone."""
         digits, _, number = prefix.partition("-")
-        for group in tree.walk(self.root):
-            if self._foreign or not isinstance(group, Group) or not group.hex.startswith(digits):
+        if self._foreign:
+            return
+        for group in tree.groups(self.root):
+            if not group.hex.startswith(digits):
                 continue
-            for slot, path, seen in entries.scan_group(self.root, group):
+            for slot, path, seen in fields.scan_group(self.root, group):
                 if not number or slot.stem == number:
                     yield Numbered(slot, path, seen)
 
@@ -171,7 +156,7 @@ class Sycl(Format[Numbered]):
     def check(self, item: Numbered) -> Iterator[Problem]:
         """Both files whole, the four hashes, the binary's kind, and what keeps programs from it."""
         with self._found(item) as (folder, listing, slot):
-            yield from standing.problems(folder, listing, slot, self._verdicts)
+            yield from checks.problems(folder, listing, slot, self._verdicts)
 
     def notes(self, item: Numbered) -> Iterator[str]:
         """What its files could not tell."""
@@ -192,7 +177,7 @@ class Sycl(Format[Numbered]):
     def report(self, item: Numbered, entry: CacheEntry) -> EntryReport:
         """The stored key, and what the binary is."""
         with self._reading(item) as (folder, slot):
-            return reports.report(entry, folder, slot)
+            return fields.report(entry, folder, slot)
 
     def unchanged(self, item: Numbered) -> bool:
         """Its two files are the ones that were seen, wherever a removal moved them."""
@@ -212,14 +197,14 @@ class Sycl(Format[Numbered]):
         gone = sum(tree.remove_empty(self.root, parts) for parts in sorted(self._touched))
         touched, self._touched = bool(self._touched), set()
         told = [f"{gone} empty folders removed"] if gone else []
-        if touched and totals.has_size(self.root):
-            summed = totals.summed_bytes(self.root)
-            told.append(totals.rewrite(self.root, summed, roots.mend(self.location)))
+        if touched and beside.has_size(self.root):
+            summed = beside.summed_bytes(self.root)
+            told.append(beside.rewrite(self.root, summed, locations.mend(self.location)))
         return [sentence for sentence in told if sentence]
 
     def mend(self, item: Numbered, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Mend the whole folder of an entry, once; raises CacheUnusableError."""
-        if self._foreign or roots.unreadable(self.root):
+        if self._foreign or locations.unreadable(self.root):
             return ()
         repair.require_own(self.root)
         group = item.slot.group
@@ -231,17 +216,17 @@ class Sycl(Format[Numbered]):
 
     def closed(self) -> str:
         """Why nothing can be known of the root; empty where it can be read, or is not there."""
-        return roots.unreadable(self.root)
+        return locations.unreadable(self.root)
 
     def beside(self) -> Iterator[Checked]:
         """Locks, halves, empty folders, strangers, the file of the size; or that the place is another's."""
         if self._foreign:
             return iter((self.told(self.root, Problem(FindingKind.LEFTOVER, self._foreign)),))
-        return (self.told(path, problem) for path, problem in leftovers.leftovers(self.root))
+        return (self.told(path, problem) for path, problem in beside.leftovers(self.root))
 
     def clear(self, checked: Checked) -> Checked:
         """Take away one thing that is no entry; raises CacheUnusableError."""
-        if self._foreign or roots.unreadable(self.root):
+        if self._foreign or locations.unreadable(self.root):
             return checked  # nothing there is ours to change
         repair.require_own(self.root)
         path = Path(checked.entry)
@@ -255,12 +240,12 @@ class Sycl(Format[Numbered]):
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """One answer for the fields given; raises UsageError."""
         placed = self.location
-        bounds = placed.bounds if isinstance(placed, SyclLocation) else environment.bounds(os.environ)
-        return iter((explain.explain(self.root, placed, bounds, question.ask(wanted)),))
+        bounds = placed.bounds if isinstance(placed, SyclLocation) else locations.bounds(os.environ)
+        return iter((explaining.explain(self.root, placed, bounds, explaining.ask(wanted)),))
 
     def _remains(self, path: Path) -> bool:
-        if path == self.root / naming.SIZE_FILE and totals.has_size(self.root):
-            return totals.size_problem(self.root, totals.summed_bytes(self.root)) is not None
+        if path == self.root / naming.SIZE_FILE and beside.has_size(self.root):
+            return beside.size_problem(self.root, beside.summed_bytes(self.root)) is not None
         return os.path.lexists(path)
 
     @contextmanager
@@ -285,8 +270,8 @@ class Sycl(Format[Numbered]):
 
 
 def _at_place(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    closed = roots.refusal(root, environ) or roots.unreadable(root)
+    closed = locations.refusal(root, environ) or locations.unreadable(root)
     if closed:
         return (closed,)
-    foreign = roots.foreign(root)
-    return (*filter(None, (foreign,)), *places.problems(root, move=environment.MOVE))
+    foreign = locations.foreign(root)
+    return (*filter(None, (foreign,)), *places.problems(root, move=locations.MOVE))

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.caches.sycl import judging, locks, naming, slots, tree
+from gpucache.caches.sycl import checks, locks, naming, slots, tree
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
-from gpucache.caches.sycl.slots import Slot
-from gpucache.caches.sycl.views import Identities
+from gpucache.caches.sycl.slots import Identities, Slot
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import Kept
@@ -162,7 +161,7 @@ def _remove(folder: Folder, seen: Slot, tail: Tail, mend: str) -> Kept | None:
     if slot is None:
         return Kept()
     if strange := slots.stranger(folder, slot):
-        return Kept(judging.not_ours(strange))
+        return Kept(checks.not_ours(strange))
     last = tail.last(folder, slot.stem)
     there = [slot] if last is None else [slot, last]
     try:

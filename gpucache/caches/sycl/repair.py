@@ -1,7 +1,7 @@
 """Making a cache one that programs hit again: a whole folder of entries at once, and what is no entry.
 
 Only locks that count as held by nobody are broken, and every number is locked while it is touched.
-Done twice it changes nothing. Must not decide what is wrong: ``standing`` and ``leftovers`` do.
+Done twice it changes nothing. Must not decide what is wrong: ``checks`` and ``beside`` do.
 """
 
 import os
@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.sycl import judging, locks, naming, removal, slots, standing, totals, tree
-from gpucache.caches.sycl.judging import Verdict
+from gpucache.caches.sycl import beside, checks, locks, naming, removal, slots, tree
+from gpucache.caches.sycl.checks import Verdict
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.slots import Slot
@@ -39,16 +39,16 @@ def require_own(root: Path) -> None:
 
 def repair_group(root: Path, group: Group) -> None:
     """Drop what no program should find in a folder, close the holes, free the locks; raises OSError."""
-    before = totals.group_bytes(root, group)
+    before = beside.group_bytes(root, group)
     try:
         with suppress(BusyError), tree.open_group(root, group) as folder:
             _repair(folder, group)
     except FileNotFoundError:
         return
     tree.remove_empty(root, group.parts)
-    change = totals.group_bytes(root, group) - before
+    change = beside.group_bytes(root, group) - before
     if change:
-        totals.adjust(root, change)
+        beside.adjust(root, change)
 
 
 def repair_other(root: Path, path: Path) -> None:
@@ -57,7 +57,7 @@ def repair_other(root: Path, path: Path) -> None:
         root,
         root.parent,
     ):
-        totals.clear_eviction(path)
+        beside.clear_eviction(path)
         return
     parts = path.relative_to(root).parts
     if parts == (naming.SIZE_FILE,):
@@ -90,7 +90,7 @@ def _mend_size(root: Path) -> None:
         if not stat.S_ISREG(folder.lstat(naming.SIZE_FILE).st_mode):
             folder.unlink(naming.SIZE_FILE)  # libsycl makes a new one
             return
-    totals.rewrite(root, totals.summed_bytes(root))
+    beside.rewrite(root, beside.summed_bytes(root))
 
 
 def _repair(folder: Folder, group: Group) -> None:
@@ -127,7 +127,7 @@ def _sift(folder: Folder, group: Group, stems: Sequence[str]) -> list[str]:
     answered: set[str] = set()
     for stem in stems:
         slot = slots.look(folder, group, stem)
-        verdict = judging.judge(folder, slot)
+        verdict = checks.judge(folder, slot)
         if _doomed(slot, verdict) or (verdict.digest and verdict.digest in answered):
             removal.delete(folder, stem)
         else:
@@ -151,7 +151,7 @@ def _renumber(folder: Folder, stems: Sequence[str]) -> list[str]:
 
 
 def _mend_time(folder: Folder, slot: Slot) -> None:
-    if slot.binary is None or not standing.needs_time(folder, slot):
+    if slot.binary is None or not checks.needs_time(folder, slot):
         return
     name = slot.stem + naming.ACCESS
     with suppress(FileNotFoundError):

@@ -1,19 +1,22 @@
-"""The walk over a cache's folders, and what lies in one folder of entries.
+"""The walk over a cache's folders, what lies in one folder of entries, and what was seen of it last.
 
-Owns which folders are entered: those that libsycl names, never through a link. Memory does not grow
-with the number of entries. Must not know what files hold.
+Owns which folders are entered: those that libsycl names, never through a link. Memory does not grow with the
+number of entries. A program may leave thousands of copies in one folder, and each is asked about by itself:
+what holds for all of them is found out once. Must not know what files hold.
 """
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from gpucache.caches import files, places, strangers
-from gpucache.caches.sycl import environment, naming, roots
+from gpucache.caches.sycl import locations, naming, slots
 from gpucache.caches.sycl.naming import Group
+from gpucache.caches.sycl.slots import Identities, Slot
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
 
@@ -67,6 +70,11 @@ def walk(root: Path) -> Iterator[Group | Stray]:
         return
     except (OSError, ValueError) as error:
         yield Stray((), FindingKind.UNTRUSTED, f"it cannot be read ({getattr(error, 'strerror', error)})")
+
+
+def groups(root: Path) -> Iterator[Group]:
+    """The folders of entries alone. Raises nothing."""
+    return (item for item in walk(root) if isinstance(item, Group))
 
 
 def listing(folder: Folder) -> Listing:
@@ -127,20 +135,20 @@ def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
 
 def _is_strange(parts: tuple[str, ...]) -> bool:
     """Whether libsycl makes no such name."""
-    if len(parts) == 1 and parts[0] in roots.ROOT_FILES:
+    if len(parts) == 1 and parts[0] in locations.ROOT_FILES:
         return False
     return not naming.leads_on(parts) and naming.group_of(parts) is None
 
 
 def _strange(told: str, *, top: bool) -> str:
     """One sentence for all the foreign names in a folder, however many."""
-    own = f"; give the cache a folder of its own: {environment.MOVE}" if top else ""
+    own = f"; give the cache a folder of its own: {locations.MOVE}" if top else ""
     return f"it holds {told} as well, which libsycl does not make and which are left alone{own}"
 
 
 def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Iterator[Group | Stray]:
     own = (*parts, item.name)
-    if not parts and item.name in roots.ROOT_FILES:
+    if not parts and item.name in locations.ROOT_FILES:
         return
     try:
         mode = folder.lstat(item.name).st_mode
@@ -157,3 +165,48 @@ def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Ite
         return  # removed meanwhile
     except OSError as error:
         yield Stray(own, FindingKind.UNTRUSTED, f"it cannot be read ({error.strerror}); chmod u+rx it")
+
+
+_SETTLED_NS = 2_000_000_000
+"""A folder changed less long ago may change again without another time of change."""
+
+
+class View:
+    """The names in a folder, and where entries lie that were moved."""
+
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
+        self._places: dict[Identities, str] | None = None
+
+    def find(self, folder: Folder, seen: Slot) -> Slot | None:
+        """An entry that was seen before, also where it was moved; None once it is gone."""
+        group, identities = seen.group, seen.identities
+        slot = slots.look(folder, group, seen.stem)
+        if slot.identities == identities:
+            return slot
+        if self._places is None:
+            found = reversed(self.listing.stems)
+            self._places = {slots.look(folder, group, one).identities: one for one in found}
+        place = self._places.get(identities)
+        if place is None:
+            return None
+        slot = slots.look(folder, group, place)
+        return slot if slot.identities == identities else None
+
+
+class Views:
+    """The view of the folder that was asked about last."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int, int] | None = None
+        self._view: View | None = None
+
+    def of(self, folder: Folder) -> View:
+        """The view of an open folder, listed anew where it changed; raises OSError."""
+        status = folder.status()
+        seen = status.st_dev, status.st_ino, status.st_mtime_ns
+        if self._view is None or seen != self._seen:
+            settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+            self._view = View(listing(folder))
+            self._seen = seen if settled else None
+        return self._view

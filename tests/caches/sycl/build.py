@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.sycl import SYSTEM, images
-from gpucache.caches.sycl.murmur import murmur64a
+from gpucache.caches.sycl import SYSTEM, slots
+from gpucache.caches.sycl.naming import murmur64a
 from gpucache.outcomes import CacheEntry, Checked, Finding, Location
 
 DEVICE = b"Some OpenCL/Some GPU/OpenCL 3.0/1.2.3"
@@ -41,7 +41,7 @@ class Made:
 
     @property
     def payload(self) -> bytes:
-        return spirv(*images.kernels(self.image).names, words=20) if self.compiled is None else self.compiled
+        return spirv(*slots.kernels(self.image).names, words=20) if self.compiled is None else self.compiled
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpucache.caches.sycl.images import kernels
+from gpucache.caches.sycl.slots import kernels
 from tests.caches.sycl.build import spirv
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.caches.sycl.murmur import murmur64a
+from gpucache.caches.sycl.naming import murmur64a
 
 _VECTORS = (
     (b"", 6142509188972423790),

@@ -4,24 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.sycl import shapes
-from gpucache.caches.sycl.shapes import DamagedError
+from gpucache.caches.sycl import slots
+from gpucache.caches.sycl.slots import DamagedError
 from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import Made, framed
 
 _HUGE = (1 << 60).to_bytes(8, "little")
 
 
-def _reader(data: bytes) -> shapes.Read:
+def _reader(data: bytes) -> slots.Read:
     return lambda offset, count: data[offset : offset + count]
 
 
-def _source(data: bytes) -> shapes.SourceShape:
-    return shapes.source_shape(_reader(data), len(data))
+def _source(data: bytes) -> slots.SourceShape:
+    return slots.source_shape(_reader(data), len(data))
 
 
-def _binary(data: bytes) -> shapes.BinaryShape:
-    return shapes.binary_shape(_reader(data), len(data))
+def _binary(data: bytes) -> slots.BinaryShape:
+    return slots.binary_shape(_reader(data), len(data))
 
 
 @given(st.lists(st.binary(max_size=40), min_size=4, max_size=4), st.binary(max_size=9))
@@ -104,5 +104,5 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
             shape = shape_of(data)
         except DamagedError:
             continue
-        last = shape.payload if isinstance(shape, shapes.BinaryShape) else shape.images
+        last = shape.payload if isinstance(shape, slots.BinaryShape) else shape.images
         assert 0 <= last.offset <= last.end <= len(data)

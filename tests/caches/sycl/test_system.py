@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.sycl import SYSTEM
-from gpucache.caches.sycl.environment import SyclLocation
+from gpucache.caches.sycl.locations import SyclLocation
 from gpucache.outcomes import Location
 from tests.caches.sycl.build import kernel_folder
 

@@ -1,9 +1,9 @@
-"""What a cache keeps beside its entries: the file with its size, and the locks of eviction.
+"""What lies beside the entries: the file with their size, locks, strangers; and limits that the size breaks.
 
-Source: libsycl, ``persistent_device_code_cache.cpp`` (``updateCacheFileSizeAndTriggerEviction``,
-``evictItemsFromCache``). The locks of eviction are named by the root's path with a suffix: they lie
-beside the root, or in it where SYCL_CACHE_DIR ends in a slash. Programs wait for the name without
-``.lock``, which none of them makes. Must not know entries' formats.
+The locks of eviction are named by the root's path with a suffix: they lie beside the root, or in it where
+SYCL_CACHE_DIR ends in a slash. Programs wait for the name without ``.lock``, which none of them makes. Must
+not know entries' formats. Source: libsycl, ``persistent_device_code_cache.cpp``
+(``updateCacheFileSizeAndTriggerEviction``, ``evictItemsFromCache``).
 """
 
 import os
@@ -14,13 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.sycl import locks, naming, slots, tree
-from gpucache.caches.sycl.naming import Group
+from gpucache.caches.sycl import locations, locks, naming, slots, tree
+from gpucache.caches.sycl.locations import MAX_IMAGE, MAX_SIZE, MIN_IMAGE, Bounds, SyclLocation
+from gpucache.caches.sycl.naming import Family, Group
+from gpucache.caches.sycl.tree import Listing, Stray
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import format_size
 
+_TIMES = "programs no longer note when the entry was used, and eviction takes it too early"
+
+
+Left = tuple[Path, Problem]
 SLACK_BYTES = 64 << 10
 _LIMIT_BYTES = 4096
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
@@ -31,10 +37,72 @@ _NO_SIZE = "is none that libsycl wrote, so it stays; move it elsewhere"
 _WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
 
 
+def leftovers(root: Path) -> Iterator[Left]:
+    """Every stray thing, then the file of the size and the locks. Raises nothing."""
+    summed = 0
+    for item in tree.walk(root):
+        if isinstance(item, Stray):
+            detail = f"{'/'.join(item.parts) or root}: {item.detail}"
+            yield root.joinpath(*item.parts), Problem(item.kind, detail)
+        else:
+            summed += group_bytes(root, item)
+            yield from _of_group(root, item)
+    if problem := size_problem(root, summed):
+        yield root / naming.SIZE_FILE, problem
+    if lock := size_lock(root):
+        yield root / naming.SIZE_LOCK, lock
+    yield from eviction_files(root)
+
+
+def _of_group(root: Path, group: Group) -> Iterator[Left]:
+    place = root.joinpath(*group.parts)
+    try:
+        with tree.open_group(root, group) as folder:
+            listing = tree.listing(folder)
+            if not listing.files and not listing.foreign:
+                empty = f"{'/'.join(group.parts)} is empty, as eviction leaves it"
+                yield place, Problem(FindingKind.LEFTOVER, empty)
+            for name, problem in _in_group(folder, listing, f"of {group.hex[:12]}"):
+                yield place / name, problem
+    except OSError:
+        return  # gone meanwhile
+
+
+def _in_group(folder: Folder, listing: Listing, where: str) -> Iterator[tuple[str, Problem]]:
+    """Names in a group's folder that belong to no entry, each with what it does."""
+    for name in listing.foreign:
+        detail = f"{name} beside the entries {where} is none of libsycl's and is left alone"
+        yield name, Problem(FindingKind.LEFTOVER, detail)
+    for stem, suffixes in sorted(listing.files.items(), key=lambda item: naming.order(item[0])):
+        present = listing.present(stem)
+        if naming.ACCESS in suffixes and not present and naming.LOCK not in suffixes:
+            detail = f"{stem}{naming.ACCESS} {where} has the last use of an entry that is gone"
+            yield stem + naming.ACCESS, Problem(FindingKind.ORPHAN, detail)
+        if naming.LOCK in suffixes and not present:
+            yield from _lock(folder, stem + naming.LOCK, where, _holding(listing, stem))
+        if naming.ACCESS_LOCK in suffixes:
+            yield from _lock(folder, stem + naming.ACCESS_LOCK, where, _TIMES)
+
+
+def _lock(folder: Folder, name: str, where: str, effect: str) -> Iterator[tuple[str, Problem]]:
+    age = locks.age_ns(folder, name)
+    if age is not None:
+        detail = f"{where[3:]}: {locks.told(folder, name, age, effect)}"
+        yield name, Problem(FindingKind.LOCKED, detail)
+
+
+def _holding(listing: Listing, stem: str) -> str:
+    """What a lock does where there is no entry."""
+    if stem == naming.IR_STEM:
+        return "the program is compiled at every run and never kept"
+    above = [one for one in listing.stems if naming.order(one) > naming.order(stem)]
+    unseen = f" (now {', '.join(above[:3])}{'...' if above[3:] else ''})" if above else ""
+    return f"programs write their copy above {stem}{unseen}, never look there, and add one at every run"
+
+
 def summed_bytes(root: Path) -> int:
     """The bytes of all entries as libsycl adds them up. Raises nothing."""
-    groups = (item for item in tree.walk(root) if isinstance(item, Group))
-    return sum(group_bytes(root, group) for group in groups)
+    return sum(group_bytes(root, group) for group in tree.groups(root))
 
 
 def group_bytes(root: Path, group: Group) -> int:
@@ -187,3 +255,57 @@ def _write(folder: Folder, status: os.stat_result, summed: int) -> None:
         os.write(fd, str(summed).encode())
     finally:
         os.close(fd)
+
+
+def limits(location: SyclLocation) -> Iterator[str]:
+    """What is wrong with the limits of a place, each with the line that mends it. Raises nothing."""
+    root = Path(location.root)
+    if location.limit_bytes is not None and location.limit_bytes >= locations.LITTLE_BYTES:
+        yield from _too_small(root, location.limit_bytes)
+    if location.bounds != Bounds():
+        yield from _keeping_out(root, location.bounds)
+
+
+def _too_small(root: Path, limit_bytes: int) -> Iterator[str]:
+    stored = summed_bytes(root)
+    if stored > limit_bytes:
+        yield (
+            f"the limit is too small: {format_size(stored)} are stored and {MAX_SIZE} allows "
+            f"{format_size(limit_bytes)}, so libsycl evicts when the next entry is added; "
+            f"export {MAX_SIZE}={2 * stored}"
+        )
+
+
+def _keeping_out(root: Path, bounds: Bounds) -> Iterator[str]:
+    """A sentence where no stored image would be cached now."""
+    count = 0
+    for size_bytes in _image_sizes(root):
+        if not bounds.refusal(size_bytes):
+            return
+        count += 1
+    if count:
+        names = [MIN_IMAGE] * bool(bounds.min_bytes) + [MAX_IMAGE] * (bounds.max_bytes != Bounds().max_bytes)
+        yield (
+            f"{' and '.join(names)} keep out the images of all {count} entries that are stored, so programs "
+            f"compile them at every run; unset {' '.join(names)}"
+        )
+
+
+def _image_sizes(root: Path) -> Iterator[int]:
+    for group in tree.groups(root):
+        if group.family is Family.PROGRAM:
+            yield from _sizes_in(root, group)
+
+
+def _sizes_in(root: Path, group: Group) -> Iterator[int]:
+    try:
+        with tree.open_group(root, group) as folder:
+            for stem in tree.listing(folder).stems:
+                slot = slots.look(folder, group, stem)
+                if slot.source is not None:
+                    try:
+                        yield slots.source_of(folder, slot)[0].images.length
+                    except FormatError:
+                        continue
+    except OSError:
+        return
