@@ -107,11 +107,7 @@ def summed_bytes(root: Path) -> int:
 
 def group_bytes(root: Path, group: Group) -> int:
     """The bytes of the entries in a folder; 0 for one that is gone."""
-    try:
-        with tree.open_group(root, group) as folder:
-            found = [slots.look(folder, group, stem) for stem in tree.listing(folder).stems]
-    except OSError:
-        return 0
+    found = (slot for _, _, slot in tree.slots_in(root, group))
     return sum(one.st_size for slot in found for one in (slot.binary, slot.source) if one)
 
 
@@ -170,20 +166,15 @@ def adjust(root: Path, change: int) -> None:
 
 def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
     """Locks of eviction, and files that stop writers, each with what it does."""
-    for place, name in _eviction_names(root):
-        try:
-            with Folder.at(place) as folder:
-                age = locks.age_ns(folder, name)
-        except OSError:
-            continue
-        if age is None:
-            continue
-        if name.endswith(naming.LOCK):
-            told = locks.told(folder, name, age, "the cache is never evicted again")
-            yield place / name, Problem(FindingKind.LOCKED, told)
-        else:
-            detail = f"while {name} exists every program that adds an entry hangs"
-            yield place / name, Problem(FindingKind.MISPLACED, detail)
+    beside = [(root.parent, root.name + naming.EVICTION)] if root.name else []
+    for place, name in (*beside, (root, naming.EVICTION)):
+        with suppress(OSError), Folder.at(place) as folder:
+            if locks.age_ns(folder, name) is not None:
+                detail = f"while {name} exists every program that adds an entry hangs"
+                yield place / name, Problem(FindingKind.MISPLACED, detail)
+            if (age := locks.age_ns(folder, name + naming.LOCK)) is not None:
+                told = locks.told(folder, name + naming.LOCK, age, "the cache is never evicted again")
+                yield place / (name + naming.LOCK), Problem(FindingKind.LOCKED, told)
 
 
 def clear_eviction(path: Path) -> None:
@@ -208,13 +199,6 @@ def size_lock(root: Path) -> Problem | None:
             return Problem(kind, locks.told(folder, naming.SIZE_LOCK, age, effect))
     except OSError:
         return None
-
-
-def _eviction_names(root: Path) -> Iterator[tuple[Path, str]]:
-    for suffix in ("", naming.LOCK):
-        if root.name:
-            yield root.parent, root.name + naming.EVICTION + suffix
-        yield root, naming.EVICTION + suffix
 
 
 def _unreadable(data: bytes) -> Problem | None:
@@ -259,21 +243,15 @@ def _write(folder: Folder, status: os.stat_result, summed: int) -> None:
 
 def limits(location: SyclLocation) -> Iterator[str]:
     """What is wrong with the limits of a place, each with the line that mends it. Raises nothing."""
-    root = Path(location.root)
-    if location.limit_bytes is not None and location.limit_bytes >= locations.LITTLE_BYTES:
-        yield from _too_small(root, location.limit_bytes)
-    if location.bounds != Bounds():
-        yield from _keeping_out(root, location.bounds)
-
-
-def _too_small(root: Path, limit_bytes: int) -> Iterator[str]:
-    stored = summed_bytes(root)
-    if stored > limit_bytes:
+    root, limit = Path(location.root), location.limit_bytes
+    if limit is not None and limit >= locations.LITTLE_BYTES and (stored := summed_bytes(root)) > limit:
         yield (
             f"the limit is too small: {format_size(stored)} are stored and {MAX_SIZE} allows "
-            f"{format_size(limit_bytes)}, so libsycl evicts when the next entry is added; "
+            f"{format_size(limit)}, so libsycl evicts when the next entry is added; "
             f"export {MAX_SIZE}={2 * stored}"
         )
+    if location.bounds != Bounds():
+        yield from _keeping_out(root, location.bounds)
 
 
 def _keeping_out(root: Path, bounds: Bounds) -> Iterator[str]:
@@ -293,19 +271,6 @@ def _keeping_out(root: Path, bounds: Bounds) -> Iterator[str]:
 
 def _image_sizes(root: Path) -> Iterator[int]:
     for group in tree.groups(root):
-        if group.family is Family.PROGRAM:
-            yield from _sizes_in(root, group)
-
-
-def _sizes_in(root: Path, group: Group) -> Iterator[int]:
-    try:
-        with tree.open_group(root, group) as folder:
-            for stem in tree.listing(folder).stems:
-                slot = slots.look(folder, group, stem)
-                if slot.source is not None:
-                    try:
-                        yield slots.source_of(folder, slot)[0].images.length
-                    except FormatError:
-                        continue
-    except OSError:
-        return
+        for folder, _, slot in tree.slots_in(root, group) if group.family is Family.PROGRAM else ():
+            with suppress(OSError, FormatError):
+                yield slots.source_of(folder, slot)[0].images.length

@@ -5,16 +5,15 @@ either file of a number exists; a number with a lock is passed over; the first w
 wanted is taken, whatever its ``.bin`` holds. Must not know how entries are shown, nor change anything.
 """
 
-import hashlib
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucache import payload as payloads
-from gpucache.caches import files, places
+from gpucache.caches import places
 from gpucache.caches.sycl import beside, locks, naming, slots
 from gpucache.caches.sycl.naming import Group, murmur64a
-from gpucache.caches.sycl.slots import DamagedError, Identities, Slot, binary_of, head, part, source_of
+from gpucache.caches.sycl.slots import DamagedError, Identities, Slot, Span, binary_of, head, part, source_of
 from gpucache.caches.sycl.tree import Listing
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -25,7 +24,6 @@ from gpucache.units import format_age, format_size
 
 HASHED_BYTES = 64 << 20
 """The largest images whose hash is computed; several seconds."""
-_CHUNK = 1 << 20
 _DEVICE_BYTES = 4096
 _BUILD_FAILS = "the driver's error reaches the application, which does not compile again"
 _LOADABLE = {
@@ -61,6 +59,8 @@ class Verdict:
 class _Asked:
     """What a ``.src`` says that its ``.bin`` must be for."""
 
+    digest: str
+    """Of all of it; empty where that is not known."""
     device: bytes = b""
     kernels: tuple[str, ...] = ()
     """The mangled names in its images, as far as those were read."""
@@ -81,14 +81,13 @@ def judge(folder: Folder, slot: Slot) -> Verdict:
         return Verdict((Problem(FindingKind.ORPHAN, slot.half),))
     problems = list(_trust(slot))
     notes: list[str] = []
-    digest, asked = "" if slot.with_source else slot.group.hex, _Asked()
+    asked = _Asked("" if slot.with_source else slot.group.hex)
     kills = skipped = False
     try:
         if slot.with_source:
             asked, found, told = _judge_source(folder, slot)
             problems += found
             notes += told
-            digest = _digest(folder, slot)
         else:
             notes.append(f"a {slot.group.family} stores no key, so it cannot be held against its folder")
         found, told = _judge_binary(folder, slot, asked)
@@ -99,7 +98,8 @@ def judge(folder: Folder, slot: Slot) -> Verdict:
         kills, skipped = damage.kills, not damage.stops
     except FormatError as error:
         problems.append(Problem(FindingKind.UNTRUSTED, f"{error} here, though programs may follow it"))
-    return Verdict(tuple(problems), tuple(notes), digest, taken=bool(digest) and not skipped, kills=kills)
+    taken = bool(asked.digest) and not skipped
+    return Verdict(tuple(problems), tuple(notes), asked.digest, taken=taken, kills=kills)
 
 
 def _trust(slot: Slot) -> Iterator[Problem]:
@@ -140,7 +140,8 @@ def _judge_source(folder: Folder, slot: Slot) -> tuple[_Asked, list[Problem], li
         detail = f"its {labels} do not hash to the folder it lies in, so no program looks for it here"
         problems.append(Problem(FindingKind.MISPLACED, detail))
     kernels = slots.kernels(head(read, shape.images, slots.READ_BYTES))
-    return _Asked(head(read, shape.device, _DEVICE_BYTES), kernels.names), problems, notes
+    digest = slots.sha256(read, Span(0, shape.images.end + shape.trailing))
+    return _Asked(digest, head(read, shape.device, _DEVICE_BYTES), kernels.names), problems, notes
 
 
 def _judge_binary(folder: Folder, slot: Slot, asked: _Asked) -> tuple[list[Problem], list[str]]:
@@ -192,15 +193,6 @@ def _lacking(data: bytes, kernels: Sequence[str]) -> str:
         f"its binary has no kernel {readable(missing[0])}{others}, which its images have, so it is that of "
         "another entry: every program that asks for it dies"
     )
-
-
-def _digest(folder: Folder, slot: Slot) -> str:
-    """SHA-256 of a ``.src``."""
-    hasher = hashlib.sha256()
-    size = slot.source.st_size if slot.source else 0
-    for start in range(0, size, _CHUNK):
-        hasher.update(files.read_part(folder, slot.stem + naming.SOURCE, start, _CHUNK))
-    return hasher.hexdigest()
 
 
 class Verdicts:
@@ -324,7 +316,8 @@ def _twin(lower: Verdict, stem: str, own: str) -> Problem:
 def needs_time(folder: Folder, slot: Slot) -> bool:
     """Whether an entry lacks a time that libsycl's eviction goes by."""
     if slot.access is None:
-        return slot.binary is not None and _evicts(folder, slot.group)
+        root = folder.path.parents[len(slot.group.parts) - 1]
+        return slot.binary is not None and beside.has_size(root)  # where eviction was ever on
     return slots.access_number(folder, slot.stem) is None
 
 
@@ -335,8 +328,3 @@ def _times(folder: Folder, slot: Slot) -> Iterator[Problem]:
         if slot.access is not None:
             effect = "holds no time, so libsycl evicts the entry before all others"
         yield Problem(FindingKind.ORPHAN, f"{name} {effect}")
-
-
-def _evicts(folder: Folder, group: Group) -> bool:
-    """Whether eviction was ever on in the cache that a group's folder lies in."""
-    return beside.has_size(folder.path.parents[len(group.parts) - 1])

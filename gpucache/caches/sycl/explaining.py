@@ -315,9 +315,10 @@ def _answer(best: _Candidate | None, question: Question, mend: str) -> tuple[Ser
     if best is None:
         return Verdict.NEVER_BUILT, "the cache holds no entry of a program; run the program to make one"
     if best.distance.fields:
+        given = ", ".join(question.given)
+        of = f"{len(question.given)} field{'s' if question.given[1:] else ''} ({given})"
         return Verdict.KEY_CHANGED, (
-            f"no entry has all of it; the nearest, {best.key[:12]}, differs in {best.distance.fields} of "
-            f"{_given(question)}"
+            f"no entry has all of it; the nearest, {best.key[:12]}, differs in {best.distance.fields} of {of}"
         )
     if best.written:
         return Verdict.NOT_CONSULTED, f"it is being written, or its writer died: {best.obstacle}"
@@ -334,11 +335,6 @@ def _not_consulted(location: Location, detail: str) -> str:
     return f"{why} (otherwise: {detail})"
 
 
-def _given(question: Question) -> str:
-    names = question.given
-    return f"{len(names)} fields ({', '.join(names)})" if names[1:] else f"1 field ({names[0]})"
-
-
 def _best(root: Path, question: Question) -> _Candidate | None:
     groups = (group for group in tree.groups(root) if group.family is Family.PROGRAM)
     found = (candidate for group in groups for candidate in _of_group(root, group, question))
@@ -346,26 +342,20 @@ def _best(root: Path, question: Question) -> _Candidate | None:
 
 
 def _of_group(root: Path, group: Group, question: Question) -> Iterator[_Candidate]:
-    try:
-        with tree.open_group(root, group) as folder:
-            listing, verdicts = tree.listing(folder), Verdicts()
-            for stem in listing.stems:
-                slot = slots.look(folder, group, stem)
-                try:
-                    shape, read = slots.source_of(folder, slot)
-                    differing = unlike(question, shape, read)
-                    distance = distance_to(question, shape, read, differing)
-                except FormatError:
-                    continue  # what cannot be read answers nothing
-                found = list(checks.problems(folder, listing, slot, verdicts)) if not differing else []
-                away = [one for one in found if one.kind not in _HARMLESS or slot.half]
-                # A lock that nobody holds is told by what it does as well, the next problem.
-                away.sort(key=lambda one: one.kind is FindingKind.LOCKED)
-                obstacle = away[0].detail if away else ""
-                written = [one.kind for one in found] == [FindingKind.LOCKED]
-                yield _Candidate(distance, group, stem, obstacle, written)
-    except OSError:
-        return
+    verdicts = Verdicts()
+    for folder, listing, slot in tree.slots_in(root, group):
+        try:
+            shape, read = slots.source_of(folder, slot)
+            differing = unlike(question, shape, read)
+            distance = distance_to(question, shape, read, differing)
+            found = [] if differing else list(checks.problems(folder, listing, slot, verdicts))
+        except (OSError, FormatError):
+            continue  # what cannot be read answers nothing
+        away = [one for one in found if one.kind not in _HARMLESS or slot.half]
+        # A lock that nobody holds is told by what it does as well, the next problem.
+        away.sort(key=lambda one: one.kind is FindingKind.LOCKED)
+        written = [one.kind for one in found] == [FindingKind.LOCKED]
+        yield _Candidate(distance, group, slot.stem, away[0].detail if away else "", written)
 
 
 def _differences(root: Path, question: Question, best: _Candidate) -> Iterator[Difference]:

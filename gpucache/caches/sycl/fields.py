@@ -6,6 +6,7 @@ string: libsycl, ``persistent_device_code_cache.cpp`` (``getDeviceIDString``).
 
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,38 +91,27 @@ class _Glance:
 
 def scan_group(root: Path, group: Group) -> Iterator[tuple[Slot, Path, Look]]:
     """The entries of a folder, with what people are shown and what a scan tells; nothing where it is gone."""
-    try:
-        with tree.open_group(root, group) as folder:
-            listing = tree.listing(folder)
-            for stem in listing.stems:
-                slot = slots.look(folder, group, stem)
-                name = f"{stem}{naming.BINARY if slot.binary else naming.SOURCE}"
-                yield slot, folder.path / name, _look(folder, listing, slot)
-    except OSError:
-        return  # leftovers say what cannot be read
+    for folder, listing, slot in tree.slots_in(root, group):
+        name = f"{slot.stem}{naming.BINARY if slot.binary else naming.SOURCE}"
+        yield slot, folder.path / name, _look(folder, listing, slot)
 
 
 def _look(folder: Folder, listing: Listing, slot: Slot) -> Look:
     glance, damage = _seen(folder, listing, slot)
+    strange = ""
+    with suppress(OSError):
+        strange = slots.stranger(folder, slot)
     found = Look(
         kind=_artifact_kind(folder, slot),
         problem=damage,
         used_ns=_last_used_ns(folder, slot),
-        stays=_stays(folder, slot),
+        stays=checks.not_ours(strange) if strange else "",
         unique=False,
     )
     if glance is not None:
         return _described(found, slot, glance)
     unnamed = "" if slot.with_source else f"{slot.group.family} {slot.group.hex[:12]}"
     return replace(found, program=unnamed, unique=True)
-
-
-def _stays(folder: Folder, slot: Slot) -> str:
-    try:
-        strange = slots.stranger(folder, slot)
-    except OSError:
-        return ""
-    return checks.not_ours(strange) if strange else ""
 
 
 def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, Problem | None]:
@@ -142,14 +132,10 @@ def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None,
     locked = checks.under_lock(folder, slot.stem)
     if len(locked) == 1:  # a program may be writing it: what it holds is not judged
         return glance, locked[0]
-    return glance, damage or _unreached(listing, slot, locked)
-
-
-def _unreached(listing: Listing, slot: Slot, locked: list[Problem]) -> Problem | None:
-    if locked:
-        return locked[-1]
+    if damage or locked:
+        return glance, damage or locked[-1]
     beyond = checks.beyond(listing, slot.stem)
-    return Problem(FindingKind.MISPLACED, beyond) if beyond else None
+    return glance, Problem(FindingKind.MISPLACED, beyond) if beyond else None
 
 
 def _glance(folder: Folder, slot: Slot) -> _Glance:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from gpucache.caches import places
 from gpucache.caches.sycl import naming
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
@@ -72,15 +73,15 @@ class SyclLocation(Location):
 def root_of(environ: Mapping[str, str]) -> tuple[Path, str] | None:
     """Where programs keep the cache, and what decided that; None where nothing says."""
     if environ.get(DIRECTORY):
-        return _absolute(environ[DIRECTORY]), DIRECTORY
+        return places.absolute(Path(environ[DIRECTORY])), DIRECTORY
     if sys.platform == "win32":
         known = environ.get("AppData") or environ.get("APPDATA")
         return (Path(known) / FOLDER, "AppData") if known else None
     if "XDG_CACHE_HOME" in environ:
         # Set and empty, it puts the cache into the root folder of the machine.
-        return _absolute(environ["XDG_CACHE_HOME"] or "/") / FOLDER, "XDG_CACHE_HOME"
+        return places.absolute(Path(environ["XDG_CACHE_HOME"] or "/")) / FOLDER, "XDG_CACHE_HOME"
     if "HOME" in environ:
-        return _absolute(environ["HOME"] or "/") / ".cache" / FOLDER, "HOME"
+        return places.absolute(Path(environ["HOME"] or "/")) / ".cache" / FOLDER, "HOME"
     return None
 
 
@@ -123,12 +124,6 @@ def variable_problems(environ: Mapping[str, str]) -> Iterator[str]:
             f"the limit is too small: {MAX_SIZE} is {limit} bytes, so libsycl evicts nearly all of it; "
             f"export {MAX_SIZE}=1000000000"
         )
-
-
-def _absolute(text: str) -> Path:
-    with suppress(OSError):  # a current directory that is gone
-        return Path(text).absolute()
-    return Path(text)
 
 
 def _number_problems(environ: Mapping[str, str]) -> Iterator[str]:

@@ -77,6 +77,20 @@ def groups(root: Path) -> Iterator[Group]:
     return (item for item in walk(root) if isinstance(item, Group))
 
 
+def slots_in(root: Path, group: Group) -> Iterator[tuple[Folder, Listing, Slot]]:
+    """The entries of a folder, in the order in which programs look at them, with the open folder.
+
+    Nothing for a folder that is gone, or that does not open, which is told elsewhere. Raises nothing.
+    """
+    try:
+        with open_group(root, group) as folder:
+            found = listing(folder)
+            for stem in found.stems:
+                yield folder, found, slots.look(folder, group, stem)
+    except OSError:
+        return
+
+
 def listing(folder: Folder) -> Listing:
     """What lies in a folder of entries; raises OSError."""
     found = Listing()
