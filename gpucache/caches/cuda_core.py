@@ -58,6 +58,7 @@ class CudaCore(BinaryFormat):
         "key": "hex digits of what cuda.core.utils.make_program_cache_key returns, or of an entry's name on "
         "disk",
     }
+    below = {"nvrtc": ""}
     opaque = (
         "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
         "gpucache.cuda.compile_program keeps the inputs and explains its misses"

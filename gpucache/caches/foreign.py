@@ -31,7 +31,7 @@ from gpucache.caches.format import (
 )
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.model import KeyField
+from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.outcomes import (
     CacheEntry,
     Checked,
@@ -63,6 +63,7 @@ class ForeignSystem(Generic[T]):
         self.nowhere = made.place.nowhere
         self.wanted: Mapping[str, str] = made.wanted
         self.tracing: Mapping[str, str] = made.tracing
+        self.below: Mapping[str, str] = made.below
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """Where its programs would look in this environment, in their order, there or not."""
@@ -81,6 +82,10 @@ class ForeignSystem(Generic[T]):
         self._format.require(root)
         made = self._format(self._format.opened(location), clock)
         return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """What to ask for a build."""
+        return self._format.question(request, toolchain)
 
     def isolation(self, folder: Path) -> Isolation:
         """What makes its programs keep their cache below a folder."""

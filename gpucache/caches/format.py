@@ -22,6 +22,7 @@ from gpucache.caches import places
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place
 from gpucache.errors import FormatError
+from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import (
     CacheEntry,
     Checked,
@@ -130,6 +131,9 @@ class Format(Generic[T]):
     """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
     tracing: ClassVar[Mapping[str, str]] = {}
     """The variables that make programs tell what they hit and miss."""
+    below: ClassVar[Mapping[str, str]] = {}
+    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
+    come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""
     opaque: ClassVar[str] = ""
     """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
     asks_itself: ClassVar[bool] = False
@@ -199,6 +203,11 @@ class Format(Generic[T]):
         """A location with what is wrong with the place, where it does not say that yet."""
         found = location.problems or tuple(cls.at_place(Path(location.root)))
         return replace(location, problems=found)
+
+    @classmethod
+    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - opaque keys
+        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
+        return {}
 
     @classmethod
     def require(cls, root: Path) -> None:

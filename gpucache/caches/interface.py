@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from gpucache.model import Artifact
+from gpucache.model import Artifact, BuildRequest, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
 
 Wanted = Mapping[str, tuple[bytes, ...]]
@@ -159,4 +159,14 @@ class System(Protocol):
     @property
     def tracing(self) -> Mapping[str, str]:
         """The environment variables that make its programs tell what they hit and miss; empty for none."""
+        ...
+
+    @property
+    def below(self) -> Mapping[str, str]:
+        """By the implementation of a toolchain whose programs come by this cache on their way to the
+        compiler: why they do not ask it, and nothing where they do."""
+        ...
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
         ...

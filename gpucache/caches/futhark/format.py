@@ -255,7 +255,7 @@ def _start(folder: Folder, name: str) -> bytes:
 
 
 def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
-    """The names of the cache files directly in a folder, in no order, of at most so many file. OSError.
+    """The names of the cache files directly in a folder, in no order; raises OSError.
 
     One that its writer left empty tells by its name: ``foo.fut.cache``, or the ending of another one there.
     """

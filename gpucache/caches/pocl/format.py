@@ -27,9 +27,10 @@ from gpucache.caches.pocl.checks import Fault, Mend
 from gpucache.caches.pocl.program import NAME, Program, shown, stays
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
+from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Problem, Reach
 from gpucache.payload import elf
+from gpucache.payload.source import kernel_names
 from gpucache.units import format_size
 
 VARIABLE = "POCL_CACHE_DIR"
@@ -72,6 +73,7 @@ class Pocl(FilesFormat):
     )
     layout = Layout("([A-P]{2})/([A-P]{37,38})/", key=lambda pair: names.key_of(*pair))
     wanted = explaining.FIELDS
+    below = {"pocl": ""}
     tracing = {"POCL_DEBUG": "general,cache,llvm"}
     """``general`` tells each kernel that is taken from the cache or compiled, also in PoCL 3."""
 
@@ -99,6 +101,13 @@ class Pocl(FilesFormat):
             return
         if not (folder and os.access(nearest, os.W_OK)):
             yield _NOT_WRITTEN if nearest == root and folder else _NOT_MADE
+
+    @classmethod
+    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
+        """The source's kernels, for the local sizes that are named."""
+        kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _VARIANTS))
+        sizes = tuple("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
+        return {name: values for name, values in (("kernel", kernels), ("local-size", sizes)) if values}
 
     @classmethod
     def recognises(cls, path: Path) -> bool:

@@ -26,10 +26,11 @@ from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
 from gpucache.caches.pyopencl import checks, explaining, headers, locking, names, parts, sources
 from gpucache.caches.pyopencl.checks import Fault
+from gpucache.caches.pyopencl.keys import LABELS
 from gpucache.caches.pyopencl.question import FIELDS, read_question
 from gpucache.errors import FormatError
 from gpucache.keys import digest
-from gpucache.model import KeyField
+from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size
@@ -64,6 +65,12 @@ class PyOpencl(FilesFormat):
     )
     layout = Layout([f"{names.ANY_VERSION}/({names.KEY})/", f"({names.KEY})/"])
     wanted = FIELDS
+    below = {
+        "intel": "",
+        "other": "",
+        "pocl": "PyOpenCL leaves PoCL's programs to PoCL's own cache",
+        "nvidia": "PyOpenCL leaves NVIDIA's programs to the driver's cache",
+    }
     leaves_to_owner = False
     """PyOpenCL unpickles what lies in an entry, whoever wrote it."""
 
@@ -83,6 +90,16 @@ class PyOpencl(FilesFormat):
             role = f"Python {names.python_of(name)}"
             problems = (*general, *own)
             yield Location(cls.name, str(root / name), decided_by, enabled, problems=problems, role=role)
+
+    @classmethod
+    def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """The source with its options, on the device."""
+        told = dict(toolchain.fields)
+        return {
+            "source": (request.program.source,),
+            "options": tuple(option.encode(errors="surrogateescape") for option in request.options),
+            "device": tuple(told.get(label, "").encode(errors="surrogateescape") for label in LABELS),
+        }
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
