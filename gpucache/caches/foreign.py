@@ -31,7 +31,7 @@ from gpucache.caches.format import (
 )
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.model import BuildRequest, KeyField, Toolchain
+from gpucache.model import KeyField
 from gpucache.outcomes import (
     CacheEntry,
     Checked,
@@ -64,6 +64,7 @@ class ForeignSystem(Generic[T]):
         self.wanted: Mapping[str, str] = made.wanted
         self.tracing: Mapping[str, str] = made.tracing
         self.below: Mapping[str, str] = made.below
+        self.question = made.question
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """Where its programs would look in this environment, in their order, there or not."""
@@ -82,10 +83,6 @@ class ForeignSystem(Generic[T]):
         self._format.require(root)
         made = self._format(self._format.opened(location), clock)
         return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)
-
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """What to ask for a build."""
-        return self._format.question(request, toolchain)
 
     def isolation(self, folder: Path) -> Isolation:
         """What makes its programs keep their cache below a folder."""

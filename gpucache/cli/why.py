@@ -60,6 +60,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.here import here_caches
+    from gpucache.caches.registry import systems
     from gpucache.engine.replies import replies
     from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.why import items_of, why
@@ -75,9 +76,10 @@ def _answer(opened: Opened, asked: Asked) -> None:
             report = opened.require_own(_WITH_A_PROGRAM).cache.report
             items += items_of(one.entries, report, here.devices)
     layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
+    known = tuple(systems())
     answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
-        replace(one, layers=replies(one, item, here_caches))
+        replace(one, layers=replies(one, item, known, here_caches))
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)

@@ -7,7 +7,6 @@ answers is its own to say; must not know any.
 from collections.abc import Callable, Iterator, Sequence
 
 from gpucache.caches.interface import Cache, System
-from gpucache.caches.registry import systems
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import BuildRequest, Toolchain
@@ -17,13 +16,13 @@ Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are here; none where it has none."""
 
 
-def replies(answer: Answer, item: WarmItem, caches: Caches) -> tuple[Reply, ...]:
+def replies(answer: Answer, item: WarmItem, systems: Sequence[System], caches: Caches) -> tuple[Reply, ...]:
     """Our own reply and those of the caches below, in the order in which a program passes them."""
     hit = isinstance(answer.found, Hit)
     first = Reply("gpucache", ReplyState.ANSWERS if hit else ReplyState.MISSES, _own(answer))
     if item.request is None or item.toolchain is None:
         return (first,)
-    return (first, *_below(item.request, item.toolchain, caches, answered=hit))
+    return (first, *_below(item.request, item.toolchain, systems, caches, answered=hit))
 
 
 def _own(answer: Answer) -> str:
@@ -32,8 +31,15 @@ def _own(answer: Answer) -> str:
     return str(answer.found.verdict)
 
 
-def _below(request: BuildRequest, toolchain: Toolchain, caches: Caches, *, answered: bool) -> Iterator[Reply]:
-    for system in systems():
+def _below(
+    request: BuildRequest,
+    toolchain: Toolchain,
+    systems: Sequence[System],
+    caches: Caches,
+    *,
+    answered: bool,
+) -> Iterator[Reply]:
+    for system in systems:
         why_not = system.below.get(toolchain.implementation)
         if why_not is None:
             continue
