@@ -6,7 +6,7 @@ string: libsycl, ``persistent_device_code_cache.cpp`` (``getDeviceIDString``).
 
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,13 +97,22 @@ def scan_group(root: Path, group: Group) -> Iterator[tuple[Slot, Path, Look]]:
 
 
 def _look(folder: Folder, listing: Listing, slot: Slot) -> Look:
-    glance, damage = _seen(folder, listing, slot)
-    strange = ""
+    glance: _Glance | None = None
+    kind = strange = ""
+    wrong: list[Problem] = []
+    with _noting(wrong):
+        if slot.with_source and slot.source is not None:
+            glance = _glance(folder, slot)
+    with _noting(wrong):
+        if slot.binary is not None:
+            shape, read = slots.binary_of(folder, slot)
+            start = read(shape.payload.offset, min(shape.payload.length, SHOWN_BYTES))
+            kind = payloads.describe(start).kind.value
     with suppress(OSError):
         strange = slots.stranger(folder, slot)
     found = Look(
-        kind=_artifact_kind(folder, slot),
-        problem=damage,
+        kind=kind,
+        problem=_problem(folder, listing, slot, wrong),
         used_ns=_last_used_ns(folder, slot),
         stays=checks.not_ours(strange) if strange else "",
         unique=False,
@@ -114,28 +123,28 @@ def _look(folder: Folder, listing: Listing, slot: Slot) -> Look:
     return replace(found, program=unnamed, unique=True)
 
 
-def _seen(folder: Folder, listing: Listing, slot: Slot) -> tuple[_Glance | None, Problem | None]:
-    """What a glance at the files tells, and what is wrong at that."""
-    glance: _Glance | None = None
-    damage: Problem | None = None
+@contextmanager
+def _noting(wrong: list[Problem]) -> Iterator[None]:
+    """Add what is wrong with a file to a list."""
     try:
-        if slot.with_source and slot.source is not None:
-            glance = _glance(folder, slot)
-        if slot.binary is not None:
-            slots.binary_of(folder, slot)
+        yield
     except DamagedError as error:
-        damage = Problem(error.kind, error.detail)
+        wrong.append(Problem(error.kind, error.detail))
     except (OSError, FormatError) as error:
-        damage = Problem(FindingKind.UNTRUSTED, str(error))
-    if slot.half:
-        damage = Problem(FindingKind.ORPHAN, slot.half)
+        wrong.append(Problem(FindingKind.UNTRUSTED, str(error)))
+
+
+def _problem(folder: Folder, listing: Listing, slot: Slot, wrong: list[Problem]) -> Problem | None:
+    """What keeps programs from an entry, at a glance; of several problems the one to tell."""
     locked = checks.under_lock(folder, slot.stem)
     if len(locked) == 1:  # a program may be writing it: what it holds is not judged
-        return glance, locked[0]
-    if damage or locked:
-        return glance, damage or locked[-1]
+        return locked[0]
+    if slot.half:
+        return Problem(FindingKind.ORPHAN, slot.half)
+    if wrong or locked:
+        return wrong[0] if wrong else locked[-1]
     beyond = checks.beyond(listing, slot.stem)
-    return glance, Problem(FindingKind.MISPLACED, beyond) if beyond else None
+    return Problem(FindingKind.MISPLACED, beyond) if beyond else None
 
 
 def _glance(folder: Folder, slot: Slot) -> _Glance:
@@ -173,15 +182,6 @@ def _described(found: Look, slot: Slot, glance: _Glance) -> Look:
             *(("kernel", name) for name in glance.kernels.names[:_NAMES_SHOWN]),
         ),
     )
-
-
-def _artifact_kind(folder: Folder, slot: Slot) -> str:
-    try:
-        shape, read = slots.binary_of(folder, slot)
-        head = read(shape.payload.offset, min(shape.payload.length, SHOWN_BYTES))
-    except (OSError, FormatError):
-        return ""
-    return payloads.describe(head).kind.value
 
 
 def _last_used_ns(folder: Folder, slot: Slot) -> int:
