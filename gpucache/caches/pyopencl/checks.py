@@ -18,7 +18,7 @@ from pathlib import Path
 from gpucache import payload
 from gpucache.caches import files, strangers
 from gpucache.caches.format import Clock
-from gpucache.caches.pyopencl import headers, locking, names, parts, sources
+from gpucache.caches.pyopencl import headers, locks, names, parts, sources
 from gpucache.caches.pyopencl.headers import Compared, State
 from gpucache.caches.pyopencl.pickled import EndedError, Info
 from gpucache.errors import FormatError
@@ -74,10 +74,10 @@ def stale(info: Info) -> list[Fault]:
 def leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
     """The lock, a folder of another Python, and what lies among the entries; raises OSError."""
     python, own_python = names.python_of(root.path.name), names.own_python()
-    age = locking.age_ns(root, clock)
+    age = locks.age_ns(root, clock)
     if age is not None:
         path = root.path / names.LOCK
-        yield path, _lock(path, age, strange=locking.is_strange(root.lstat(names.LOCK)))
+        yield path, _lock(path, age, strange=locks.is_strange(root.lstat(names.LOCK)))
     if python and python != own_python:
         detail = (
             f"only programs of Python {python} use it, and this is {own_python}: after an upgrade nothing "
@@ -228,7 +228,7 @@ def _lock(path: Path, age_ns: int, *, strange: bool) -> Problem:
             f"{path} is not PyOpenCL's lock, which is an empty file, but every program that builds waits "
             "60 s for it and then dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL'; move it elsewhere",
         )
-    if age_ns > locking.STALE_NS:
+    if age_ns > locks.STALE_NS:
         return Problem(
             FindingKind.MISPLACED,
             f"the lock {path} was left behind {age} ago by a program that was killed: every program that "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.format import Clock
-from gpucache.caches.pyopencl import checks, headers, keys, locking, names, nearest, parts, sources, telling
+from gpucache.caches.pyopencl import checks, headers, keys, locks, names, nearest, parts, sources, telling
 from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.headers import State
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
@@ -132,8 +132,8 @@ class _Folder:
         return self._near
 
     def _lock(self, root: Folder) -> str:
-        age = locking.age_ns(root, self._clock)
-        if age is None or age <= locking.STALE_NS:
+        age = locks.age_ns(root, self._clock)
+        if age is None or age <= locks.STALE_NS:
             return ""
         return (
             f"PyOpenCL's lock was left behind {format_age(age)} ago, so that the program waits 60 s and then "

@@ -2,7 +2,7 @@
 
 Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1. ``names`` owns where the
 folders lie, ``parts`` the three files of an entry, ``pickled`` the reading of ``info`` without unpickling it,
-``keys`` the MD5 that names an entry, ``headers`` the files it was made with, ``locking`` the global lock,
+``keys`` the MD5 that names an entry, ``headers`` the files it was made with, ``locks`` the global lock,
 ``checks`` what can be wrong, ``explaining`` what a build would meet.
 
 PyOpenCL does not use this cache for PoCL and NVIDIA. The SQLite dictionaries of pytools, where PyOpenCL keeps
@@ -24,7 +24,7 @@ from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
-from gpucache.caches.pyopencl import checks, explaining, headers, locking, names, parts, sources
+from gpucache.caches.pyopencl import checks, explaining, headers, locks, names, parts, sources
 from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.keys import LABELS
 from gpucache.caches.pyopencl.question import FIELDS, read_question
@@ -206,7 +206,7 @@ class PyOpencl(FilesFormat):
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """PyOpenCL's lock of one Python's folder, held as PyOpenCL holds it."""
-        return locking.held(item.path.parent, self.now_ns)
+        return locks.held(item.path.parent, self.now_ns)
 
     def remove(self, item: Files) -> Kept | None:
         """Its three files, and the folder, unless something else is in it."""
@@ -228,7 +228,7 @@ class PyOpencl(FilesFormat):
         if self.look(item).stays or not any(fault.mended for fault in self._faults(item)):
             return ()
         with files.open_folder(item.path.parent) as folder:
-            locking.free_stale(folder, self.now_ns)
+            locks.free_stale(folder, self.now_ns)
         with self.lock(item):
             kept = self.remove(item)
         if kept is not None and not kept.gone:
@@ -263,10 +263,10 @@ class PyOpencl(FilesFormat):
             return checked.mended() if _remove_empty(path) else checked
         with suppress(OSError, HeldError), names.open_cache(self.root, path.parent) as folder:
             if path.name == names.LOCK:
-                return checked.mended() if locking.free_stale(folder, self.now_ns) else checked
+                return checked.mended() if locks.free_stale(folder, self.now_ns) else checked
             if names.is_key(path.name) and _holds_nothing(folder.lstat(path.name)):
-                locking.free_stale(folder, self.now_ns)
-                with locking.held(path.parent, self.now_ns), suppress(FileNotFoundError):
+                locks.free_stale(folder, self.now_ns)
+                with locks.held(path.parent, self.now_ns), suppress(FileNotFoundError):
                     folder.unlink(path.name)
                 return checked.mended()
         return checked
@@ -286,8 +286,8 @@ class PyOpencl(FilesFormat):
 
     def _is_busy(self, item: Files) -> bool:
         with suppress(OSError), files.open_folder(item.path.parent) as folder:
-            age = locking.age_ns(folder, self.now_ns)
-            return age is not None and age <= locking.STALE_NS
+            age = locks.age_ns(folder, self.now_ns)
+            return age is not None and age <= locks.STALE_NS
         return False
 
     def _is_shown(self, item: Files) -> bool:

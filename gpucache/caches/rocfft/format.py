@@ -2,7 +2,7 @@
 
 Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``anatomy`` the file around it, ``connecting``
 how it is opened without leaving a trace, ``rows`` what is read of it, ``checks`` what can be wrong,
-``mending`` every write to it, ``reaching`` explanations, ``transfer`` and ``images`` databases made of
+``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases made of
 others, ``locations`` where the files lie. A foreign file is data: no view, trigger or virtual table in it is
 ever used, and its kernels are never loaded.
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place, Var
-from gpucache.caches.rocfft import locations, mending, names, reaching, rescuing
+from gpucache.caches.rocfft import explaining, locations, mending, names, rescuing
 from gpucache.caches.rocfft.anatomy import UnreadableError, examine, sides, stamp
 from gpucache.caches.rocfft.checks import (
     MOVE,
@@ -102,7 +102,7 @@ class Rocfft(Format[Stored]):
         along=((locations.SYSTEM_PATH, locations.MEMORY),),
         makes=False,
     )
-    wanted = reaching.FIELDS
+    wanted = explaining.FIELDS
     tracing = {"ROCFFT_LAYER": "32"}
     """Bit 32 logs what is compiled and what is found; ``ROCFFT_LOG_RTC_PATH`` names the file."""
 
@@ -248,9 +248,9 @@ class Rocfft(Format[Stored]):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether lookups would be answered; raises UsageError, CacheUnusableError for a locked file."""
-        return map(self._reach, reaching.asked(wanted))
+        return map(self._reach, explaining.asked(wanted))
 
-    def _reach(self, one: reaching.Asked) -> Reach:
+    def _reach(self, one: explaining.Asked) -> Reach:
         try:
             opened = self._reading()
             if opened is None:
@@ -258,7 +258,7 @@ class Rocfft(Format[Stored]):
             with told(self.root):
                 reader = opened.reader
                 rows = read_rows(reader.connection)
-                return reaching.reach(
+                return explaining.reach(
                     self.name, one, rows, lambda row: row_trouble(reader.connection, row, reader.size_bytes)
                 )
         except UnreadableError as error:
@@ -266,7 +266,7 @@ class Rocfft(Format[Stored]):
         except FormatError as error:
             return Reach(self.name, str(one), Verdict.CORRUPT, f"{error}; run 'gpucache verify --repair'")
 
-    def _silent(self, one: reaching.Asked) -> Reach:
+    def _silent(self, one: explaining.Asked) -> Reach:
         """Why a file that reads has no rows."""
         wrong = next((trouble for trouble in self._troubles() if trouble.kind.wrong), None)
         if wrong is not None:

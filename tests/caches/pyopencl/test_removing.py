@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pyopencl import locking
+from gpucache.caches.pyopencl import locks
 from gpucache.caches.pyopencl.names import LOCK
 from gpucache.outcomes import FindingKind, Kept
 from tests.caches.pyopencl.build import header, info, only, opened, touch, write
@@ -69,7 +69,7 @@ def test_a_foreign_file_keeps_an_entry(root: Path, key: str) -> None:
 
 def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
     """While it is held the file is there, nobody else gets it, and afterwards it is gone."""
-    with locking.held(root, time.time_ns), pytest.raises(FileExistsError):
+    with locks.held(root, time.time_ns), pytest.raises(FileExistsError):
         os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
     assert not (root / LOCK).exists()
 
