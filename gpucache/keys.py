@@ -2,12 +2,13 @@
 
 A key is SHA-256 over a sequence of frames, each an 8-byte little-endian length and the bytes it
 counts: first the schema, then label and value of every field in order. Framing keeps bytes from
-moving between fields. What enters: language, digest of the source, the include closure (name as
-spelled with digest, names that resolved nowhere, and a digest of how names resolved), canonical
-build options, the mode of checks where they are compiled in, artifact kind, the toolchain's fields,
-environment variables that reach the compiler, and name expressions. A located key adds the directories
-and file name that the compiler could have written into its output. Local sizes are no part of a key: an
-artifact that is compiled for more of them serves a request that names fewer, so its head says for which.
+moving between fields. What enters: language, digest of the source (CR LF taken as LF), the include
+closure (name as spelled with digest, names that resolved nowhere, and a digest of how names resolved),
+canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
+fields, environment variables that reach the compiler, and name expressions. A located key adds the
+directories and file name that the compiler could have written into its output. Local sizes are no part
+of a key: an artifact that is compiled for more of them serves a request that names fewer, so its head
+says for which.
 (Entries of gpucache 0.1 with local sizes among their fields are sound, and no longer asked for.)
 
 Must not know what a field means to a compiler: backends say which fields there are.
@@ -47,6 +48,15 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def source_digest(source: bytes) -> str:
+    """SHA-256 of a source whose lines end in LF, as lower-case hex.
+
+    Compilers read CR LF as the end of a line, also after a backslash and in a raw string, and so do
+    most programs that read a text file: what was built of the file's bytes is theirs too.
+    """
+    return digest(source.replace(b"\r\n", b"\n"))
+
+
 def key_fields(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> tuple[KeyField, ...]:
     """The portable key fields of a request, in the order in which they are hashed."""
     return tuple(KeyField(label, value) for label, value in _pairs(request, closure, inputs))
@@ -70,7 +80,7 @@ def cache_key(fields: Iterable[KeyField]) -> CacheKey:
 
 def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterable[tuple[str, str]]:
     yield "language", request.program.language.value
-    yield "source", digest(request.program.source)
+    yield "source", source_digest(request.program.source)
     for include in closure.includes:
         yield f"include {include.name}", include.digest or NOT_FOUND
     if closure.includes:

@@ -196,6 +196,23 @@ def test_a_plain_source_that_warm_built_is_a_hit(tmp_path: Path, root: Path) -> 
     assert "key-changed: the define N: 7 -> 8" in outcomes[1]["log"][0]
 
 
+@pytest.mark.parametrize("option", ["-DN=7", "-lineinfo"])
+def test_line_ends_of_a_source_do_not_matter(root: Path, option: str) -> None:
+    """NVRTC makes the same of CR LF and of LF, after a backslash and in a raw string too, so one will do."""
+    more = """#define ONE \\
+  1
+__device__ const char *text = R"(a
+b)"; // \\
+int no;
+__device__ int x = ONE;"""
+    text = f"{_SHOW}\n{more}"
+    jobs = [_job(source, options=[option]) for source in (text, text.replace("\n", "\r\n"))]
+    built, hit = _run(root, *jobs)
+    fresh = _run(root.with_name("another"), jobs[1])[0]
+    assert _compiled([built, hit, fresh]) == [1, 0, 1]
+    assert built["code"] == hit["code"] == fresh["code"]
+
+
 def test_a_tree_may_move(tmp_path: Path, root: Path) -> None:
     """Another place, another time stamp or another spelling of -I is a hit; another content is not."""
     tree = _tree(tmp_path / "tree")

@@ -34,7 +34,7 @@ from gpucache.model import (
 
 _FIELDS = (("platform name", "P"), ("driver version", "1.0"), ("driver UUID", "00ff"))
 _REQUEST = BuildRequest(
-    program=Program("scale", Language.OPENCL_C, b"kernel void scale() {}"),
+    program=Program("scale", Language.OPENCL_C, b"kernel void\nscale() {}"),
     target=Target("opencl", "p/d"),
     name_expressions=("f<int>",),
 )
@@ -71,7 +71,8 @@ def _toolchain(*fields: tuple[str, str]) -> Toolchain:
 
 DIFFERS: Mapping[str, Mapping[str, Any]] = {
     "language": {"language": Language.CUDA_CPP},
-    "source": {"source": b"kernel void scale() { }"},
+    "source": {"source": b"kernel void\nscale() { }"},
+    "source without a line's end": {"source": b"kernel void scale() {}"},
     "header changed": {"includes": (Include("a.h", "ab"), Include("b.h", None))},
     "header spelled otherwise": {"includes": (Include("./a.h", "aa"), Include("b.h", None))},
     "missing header appeared": {"includes": (Include("a.h", "aa"), Include("b.h", "bb"))},
@@ -97,6 +98,7 @@ DIFFERS: Mapping[str, Mapping[str, Any]] = {
 }
 SAME: Mapping[str, Mapping[str, Any]] = {
     "name": {"name": "another"},
+    "line ends of the source": {"source": b"kernel void\r\nscale() {}"},
     "path": {"path": Path("elsewhere", "scale.cl")},
     "where headers lie": {"files": ("elsewhere/a.h",)},
     "variant's name": {"variant": "A=1"},

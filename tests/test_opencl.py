@@ -134,6 +134,23 @@ def test_what_warm_built_builds_nothing(run: Run, settings: dict[str, str], tmp_
         assert outcome["values"] == [[7]]
 
 
+def test_line_ends_of_a_source_do_not_matter(run: Run, settings: dict[str, str], tmp_path: Path) -> None:
+    """What warm built of a file with CR LF is hit by a program that read the file as text."""
+    source = Path(tmp_path, "show.cl")
+    text = """#define SET(x) \\
+  out[0] = x
+kernel void show(global int *out) {
+  SET(V); // 9 would be a continued comment's \\
+  SET(9);
+}
+"""
+    source.write_bytes(text.replace("\n", "\r\n").encode("ascii"))
+    _warm(settings, str(source), "--target", "opencl:intel", "-D", "V=7")
+    (outcome,) = run(_job("intel", text, compiling=False))
+    assert _compiled([outcome]) == [0]
+    assert outcome["values"] == [[7]]
+
+
 def test_pocl_launches_what_warm_built_without_compiling(
     run: Run, settings: dict[str, str], tmp_path: Path
 ) -> None:

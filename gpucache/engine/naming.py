@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpucache.keys import digest
+from gpucache.keys import source_digest
 from gpucache.model import Program
 from gpucache.payload.source import kernel_names
 
@@ -19,7 +19,7 @@ def program_name(source: bytes) -> str:
 
 def source_mark(source: bytes) -> str:
     """The first digits of a source's SHA-256: enough to tell versions of a program apart."""
-    return digest(source)[:_DIGITS]
+    return source_digest(source)[:_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)

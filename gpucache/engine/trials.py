@@ -14,7 +14,7 @@ from gpucache.engine.verify import Trial, Try
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
-from gpucache.keys import digest
+from gpucache.keys import source_digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
 from gpucache.outcomes import CacheEntry, EntryReport
 from gpucache.sources import load_program
@@ -129,7 +129,7 @@ def _program(report: EntryReport, target: Target, *, changed: bool) -> Program:
     if path is None:
         raise GpucacheError("it was built from memory, so no file can be compiled again")
     program = load_program(Path(path), report.entry.program, _LANGUAGES[target.backend])
-    if not changed and digest(program.source) != dict(_fields(report)).get("source"):
+    if not changed and source_digest(program.source) != dict(_fields(report)).get("source"):
         raise GpucacheError(f"{path} has changed since")
     return program
 
