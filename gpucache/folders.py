@@ -138,7 +138,7 @@ class Folder:
         return fd
 
     def _open_below(self, parts: tuple[str, ...], flags: int) -> int | None:
-        """A descriptor in one step; None where it is to be had in single steps alone, or they say why not."""
+        """A descriptor in one step; None where single steps have to be taken, which also tell what fails."""
         openat2 = _openat2() if self._fd is not None else None
         if openat2 is None:
             return None

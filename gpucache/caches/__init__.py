@@ -1,1 +1,1 @@
-"""The caches of others, and our own shown the same way: the interface, the registry, one module each."""
+"""The caches of others: one engine and a format for each system. To add one, begin with ``format``."""

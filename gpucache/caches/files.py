@@ -76,7 +76,7 @@ def opened(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def read(folder: Folder, name: str, limit_bytes: int) -> bytes:
-    """A whole file of at most so many bytes; raises FormatError for a larger one or no file, OSError."""
+    """A whole file up to a limit in bytes; raises FormatError for a larger one or no file, OSError."""
     with opened(folder, name) as (fd, status):
         if status.st_size > limit_bytes:
             raise FormatError(

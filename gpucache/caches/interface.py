@@ -98,7 +98,7 @@ class Rebuildable(Cache, Protocol):
         ...
 
     def beside_bytes(self) -> int:
-        """What all that is no entry takes on disk."""
+        """What everything beside the entries takes on disk."""
         ...
 
     def sweep(self, max_size_bytes: int | None) -> str:

@@ -134,7 +134,7 @@ class OwnCache:
         return self._store.remove(_scanned(entry), why)
 
     def beside_bytes(self) -> int:
-        """What all that is no entry takes on disk."""
+        """What everything beside the entries takes on disk."""
         return self._store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None) -> str:

@@ -239,7 +239,7 @@ def _entries(cache: Cache) -> Iterator[tuple[str, Held]]:
 
 
 def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[tuple[str, Held]]:
-    """Files below a folder that are not empty, links not followed, at most so many."""
+    """Files below a folder that are not empty, up to a limit; links are not followed."""
     number = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if Path(place, name) not in without]

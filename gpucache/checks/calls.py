@@ -105,7 +105,7 @@ class _Place:
         return self._line
 
     def pass_directive(self, start: int, end: int) -> None:
-        """Take what a ``#line`` says of the line behind it."""
+        """Remember which line a ``#line`` gives to the line that follows it."""
         said = _LINE.match(_without_comments(self._text[start:end]))
         if said:
             self.line(end)

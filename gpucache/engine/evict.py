@@ -14,7 +14,7 @@ def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[T
 
 
 TOGETHER = 500
-"""So many removals at most share a lock or commit of a cache's owner, whose programs wait meanwhile."""
+"""How many removals share one lock or commit of a cache's owner, whose programs wait meanwhile."""
 
 
 def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:

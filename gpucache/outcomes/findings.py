@@ -90,7 +90,7 @@ class Checked:
 
 
 class Note(NamedTuple):
-    """What was said of an entry that is no finding."""
+    """Something worth saying of an entry that is not a finding."""
 
     entry: str
     note: str

@@ -31,7 +31,7 @@ class Vocabulary:
 
     @property
     def rooted(self) -> bool:
-        """Whether a name may begin at the root of the file system: what stands before a slash may vanish."""
+        """Whether a name may begin at the root: text ahead of a slash can come to nothing."""
         return ord("/") in self.signs
 
     def allows(self, component: bytes) -> bool:

@@ -75,7 +75,7 @@ def remove_left(ground: Ground, now_ns: int) -> list[int]:
 
 
 def bound_histories(ground: Ground, most: int) -> None:
-    """Remove the histories that were not added to for the longest, where there are more than so many."""
+    """Remove the histories that were not added to for the longest, where there are more than a limit."""
     with suppress(*_UNUSABLE), ground.open(*layout.PROGRAMS) as programs:
         if sum(1 for _ in programs.entries()) <= most:
             return

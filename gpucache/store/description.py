@@ -200,5 +200,5 @@ _HEAD = _Shape(
     checks=str,
 )
 _DEFAULTS: dict[str, Any] = {"place": "", "has_log": False, "checks": Checks.NONE.value}
-"""What heads of before there were these fields mean."""
+"""The values of fields that older heads do not have."""
 _DETAIL = _Shape(key_fields=list, build_log=str, tool_version=str, provenance=list)

@@ -209,7 +209,7 @@ class DirectoryStore:
         return scan.allocated_bytes(self._ground)
 
     def beside_bytes(self) -> int:
-        """What all that is no entry takes on disk."""
+        """What everything beside the entries takes on disk."""
         return beside.beside_bytes(self._ground)
 
     def sweep(self, max_size_bytes: int | None = None) -> beside.Swept:

@@ -52,7 +52,7 @@ class Survey:
     documented: int = 0
     """Files that lie and are named exactly as in the listings."""
     telling: int = 0
-    """Those of them whose name is no mere number, as a date or a count of somebody else's would be."""
+    """How many of them have a letter in their name; a mere number may be a date or a count of somebody's."""
     strangers: Tally = field(default_factory=_one)
     """What lies in the tree and is not named as the driver's own, links among it."""
     oversize: Tally = field(default_factory=_one)

@@ -149,7 +149,7 @@ class Pocl(FilesFormat):
         return None
 
     def stays(self, item: Files) -> str:
-        """It holds what is none of PoCL's."""
+        """Its folder holds files that PoCL did not make."""
         return stays(tree_of(item))
 
     def trust(self, item: Files) -> Iterator[Problem]:

@@ -53,7 +53,7 @@ def held(path: Path, clock: Clock) -> Iterator[None]:
 
 
 def free_stale(folder: Folder, clock: Clock) -> bool:
-    """Remove a lock that was left behind; whether there is none now that is stale. Raises OSError."""
+    """Remove a lock that was left behind; True if no such lock is there now. Raises OSError."""
     try:
         seen = folder.lstat(LOCK)
         if clock() - seen.st_mtime_ns <= STALE_NS or is_strange(seen):

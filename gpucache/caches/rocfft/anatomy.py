@@ -95,7 +95,7 @@ _BEGINNINGS = {
 }
 """How the files beside a database begin; zeros are what SQLite or a crash leaves of one."""
 NO_FILE = 1 << 62
-"""The size told of what is no regular file."""
+"""Stands for the size of something that is not a regular file."""
 
 
 def sides(path: Path) -> Mapping[str, int]:
@@ -109,7 +109,7 @@ def sides(path: Path) -> Mapping[str, int]:
 
 
 def stranger(path: Path) -> str:
-    """The name of what lies where SQLite keeps a file beside a database and is none, else nothing."""
+    """The name of a file that lies in the place of one of SQLite's and is not SQLite's; empty for none."""
     with suppress(OSError, FormatError), Folder.at(path.parent) as folder:
         for suffix, size in sides(path).items():
             name = path.name + suffix

@@ -175,7 +175,7 @@ def _drop_times(folder: Folder) -> None:
 
 
 def _holds_time(folder: Folder, stem: str) -> bool:
-    """Whether what is called like a time is one, or was left empty; else it may be somebody else's."""
+    """Whether a file with the name of an access time holds one, or is empty; others may be somebody's own."""
     if slots.access_number(folder, stem) is not None:
         return True
     with suppress(FileNotFoundError):

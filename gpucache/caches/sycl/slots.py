@@ -27,7 +27,7 @@ from gpucache.payload.mangled import readable
 from gpucache.units import format_size
 
 Read = Callable[[int, int], bytes]
-"""Bytes of a file from an offset, at most so many."""
+"""Reads a file from an offset, at most a number of bytes."""
 Identities = tuple[Identity | None, Identity | None]
 """What tells ``.bin`` and ``.src`` of an entry from any other."""
 
