@@ -143,7 +143,7 @@ class Folder:
         if openat2 is None:
             return None
         how = struct.pack("=QQQ", flags | _CLOSED_BY_EXEC, 0, _THROUGH_NOTHING)
-        fd = openat2(_OPENAT2, self._fd, os.fsencode("/".join(parts)), how, len(how))
+        fd = openat2(self._fd, os.fsencode("/".join(parts)), how)
         return fd if fd >= 0 else None
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
@@ -188,22 +188,30 @@ class Folder:
 
 
 @cache
-def _openat2() -> Callable[[int, int | None, bytes, bytes, int], int] | None:
-    """The system call that opens a file below a folder through no link, in one step; None without one.
-
-    A filter of system calls may end a process for one that it does not know, so that none is risked.
-    """
+def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
+    """The system call that opens a file below a folder through no link, in one step; None without one."""
     if sys.platform != "linux":
         return None
     try:
         import ctypes
 
         libc = ctypes.CDLL(None)
-    except (ImportError, OSError):  # a Python without it, or a process that may not read its own libraries
+        prctl, call = libc.prctl, libc.syscall
+    except (
+        Exception
+    ):  # no ctypes, no memory that may be run, no such function, or the program's audit refuses
         return None
-    if libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) != 0:
-        return None
-    call = libc.syscall
     call.restype = ctypes.c_long
     call.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    return call
+
+    def openat2(folder: int | None, path: bytes, how: bytes) -> int:
+        """A descriptor, or less than 0.
+
+        A filter of system calls may end a process for one that it does not know, and a program may put
+        itself under one at any time, so each call asks first.
+        """
+        if prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) != 0:
+            return -1
+        return int(call(_OPENAT2, folder, path, how, len(how)))
+
+    return openat2

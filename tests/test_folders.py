@@ -13,7 +13,8 @@ from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no folders by descriptor")
 
-# A filter that ends the process for openat2, as strict ones do for every call that they do not know.
+# Opens a file before it puts itself under a filter and after that. The filter ends the process for
+# openat2, as strict ones do for every call that they do not know.
 _FILTERED = """
 import ctypes, struct, sys
 from pathlib import Path
@@ -23,9 +24,23 @@ program = b"".join(struct.pack("=HBBI", *each) for each in (
 kept = ctypes.create_string_buffer(program)
 given = struct.pack("=HxxxxxxQ", 4, ctypes.addressof(kept))
 libc = ctypes.CDLL(None, use_errno=True)
+with Folder.at(Path(sys.argv[1])) as folder:
+    folder.open_file("a", "b", "file")
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 if libc.prctl(22, 2, given) != 0:
     sys.exit(f"no filter: {ctypes.get_errno()}")
+with Folder.at(Path(sys.argv[1])) as folder:
+    folder.open_file("a", "b", "file")
+"""
+
+_AUDITED = """
+import sys
+from pathlib import Path
+from gpucache.folders import Folder
+def refuse(event, arguments):
+    if event == sys.argv[2] and (event != "import" or arguments[0] == "ctypes"):
+        raise RuntimeError(event)
+sys.addaudithook(refuse)
 with Folder.at(Path(sys.argv[1])) as folder:
     folder.open_file("a", "b", "file")
 """
@@ -97,4 +112,19 @@ def test_filter_of_calls_ends_no_process(outer: Path) -> None:
     )
     if done.stderr.startswith("no filter"):
         pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no such call")
+@pytest.mark.parametrize("refused", ["import", "ctypes.dlopen", "ctypes.dlsym"])
+def test_program_that_forbids_native_calls_is_served(outer: Path, refused: str) -> None:
+    """Where an audit hook of the program refuses ctypes, files are opened folder by folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", _AUDITED, str(outer), refused],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
     assert done.returncode == 0, done.stderr
