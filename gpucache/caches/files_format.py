@@ -114,6 +114,12 @@ class FilesFormat(Format[Files]):
             )
             yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
 
+    def unread(self) -> Iterator[Checked]:
+        """Of ``beside``: folders with the names of entries, or above some, that this user may not read."""
+        for node in self.layout.beside(self.root):
+            if node.role is Role.CLOSED and (told := self._beside(node)):
+                yield self.told(self.root.joinpath(*node.parts), told)
+
     def stranger(self, node: Node) -> Problem:
         """What is told of a stranger in a folder below the root; those in the root are told together."""
         folder = "/".join(node.parts[:-1])

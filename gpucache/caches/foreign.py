@@ -239,26 +239,27 @@ class ForeignCache(Generic[T]):
             for item in self._format.items(prefix):
                 entry, shows = self._looked(item)
                 if entry is not None:
-                    own = entry.stays or shows or self._is_shown()
+                    own = entry.stays or shows is not False or self._is_shown()
                     yield entry if own else replace(entry, stays=self._unproven())
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return  # the last is told by leftovers
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _looked(self, item: T) -> tuple[CacheEntry | None, bool]:
-        """An entry as a scan shows it, and whether it shows whose it is; None where there is none."""
+    def _looked(self, item: T) -> tuple[CacheEntry | None, bool | None]:
+        """An entry as a scan shows it, None for none; and whether it shows whose it is, None where unread."""
         try:
             barred = self._format.bars(item)
-            look = self._format.look(item) if barred is None else Look(problem=barred)
+            look = Look(problem=barred) if barred else self._format.look(item)
+            shows = look.shows if look and not barred else None  # the name alone says nothing of others
         except FileNotFoundError:
-            return None, False
+            return None, None
         except FormatError as error:
-            look = Look(problem=Problem(FindingKind.CORRUPT, str(error)))
+            look, shows = Look(problem=Problem(FindingKind.CORRUPT, str(error))), None
         except OSError as error:
-            look = Look(problem=self._format.unreadable(error))
+            look, shows = Look(problem=self._format.unreadable(error)), None
         if look is None:
-            return None, False
+            return None, None
         entry = CacheEntry(
             cache=self.name,
             key=item.key,
@@ -279,7 +280,7 @@ class ForeignCache(Generic[T]):
             indivisible=look.indivisible,
             handle=item,
         )
-        return entry, look.shows
+        return entry, shows
 
     def _is_shown(self) -> bool:
         """Whether its place or an entry shows whose it is; others, too, give files such names."""
@@ -316,10 +317,9 @@ class ForeignCache(Generic[T]):
             gone = {str(one) for one in made.mend(item, found)}
         except FileNotFoundError:  # it is gone, and with it all that was wrong
             return checked.mended()
-        except HeldError as held:
-            return _unmended(checked, str(held), frozenset(FindingKind))
-        except OSError:
-            return checked
+        except (HeldError, OSError) as error:
+            why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
+            return _unmended(checked, why, frozenset(FindingKind))
         marked = (
             replace(one, repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
             for one in checked.findings

@@ -113,7 +113,8 @@ class Layout:
     ) -> "Iterator[Files | Node]":
         """Everything below an open folder: the entries, or with no ``prefix`` all that is none."""
         if prefix is None:
-            yield Node(Role.FOLDER, parts, folder.status())
+            # By name: that fails where a folder may be listed but not entered.
+            yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
         for found in folder.entries():
@@ -144,7 +145,9 @@ class Layout:
             with folder.folder(name) as inner:
                 if len(on[0][0].parts) > len(parts):
                     yield from self._walk(inner, root, parts, on, prefix)
-                elif prefix is not None and (key := self._key(on[0])).startswith(prefix):
+                elif prefix is None:
+                    inner.lstat(os.curdir)
+                elif (key := self._key(on[0])).startswith(prefix):
                     yield tree(inner, root, parts, key)
         except FileNotFoundError:
             return
@@ -262,7 +265,7 @@ def _follows(folder: Folder, sign: Sequence[re.Pattern[str]], *, empty: bool) ->
             with folder.folder(found.name) as inner:
                 if _follows(inner, sign[1:], empty=empty) or (empty and not any(inner.entries())):
                     return True
-        except OSError:
-            if empty and found.is_symlink():
+        except OSError as error:
+            if empty and (isinstance(error, PermissionError) or found.is_symlink()):
                 return True
     return False

@@ -216,6 +216,23 @@ def test_a_place_that_may_not_be_read(name: str, closed: str, open_folder: Path)
 
 
 @needs_root
+@every_other
+@pytest.mark.parametrize("mode", [0o704, 0o701, 0o700])
+def test_a_folder_of_entries_that_may_not_be_read_is_told(name: str, mode: int, open_folder: Path) -> None:
+    """Whether it may only be listed, only entered, or neither: nothing in it goes unnoticed."""
+    root = open_folder / "root"
+    place = EXAMPLES[name].make(root)
+    folders = [path for path in root.rglob("*") if path.is_dir()]
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for folder in folders:
+        folder.chmod(mode)
+        told = as_nobody(lambda: str([one for one, _ in _verified(open_example(name, place))]))
+        assert any(words in told for words in (*_UNREAD, "could be read", "not looked into")), (folder, told)
+        folder.chmod(0o755)
+
+
+@needs_root
 @every_system
 def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folder: Path) -> None:
     """Each says why it was not removed, and what would mend that."""

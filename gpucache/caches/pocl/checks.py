@@ -66,7 +66,11 @@ def contents(subject: Program, now_ns: int) -> Iterator[Fault]:
 def notes(tree: Tree, now_ns: int) -> Iterator[str]:
     """What could not be told."""
     if not tree.complete:
-        yield f"it holds more than {MOST_FILES} files, and the rest was not looked at"
+        yield (
+            f"it holds more than {MOST_FILES} files, and the rest was not looked at"
+            if len(tree.items) >= MOST_FILES
+            else "not all of its folders could be read, so what those hold was not looked at"
+        )
     large = [item for item in tree.items if item.status.st_size > READ_LIMIT_BYTES]
     for item in large[:1]:
         yield f"{shown(item.place)} has {format_size(item.status.st_size)} and was not read"

@@ -226,7 +226,8 @@ class Pocl(FilesFormat):
         return ()
 
     def beside(self) -> Iterator[Checked]:
-        """Temporary files, failed builds and strangers, a finding for all of a kind."""
+        """Temporary files, failed builds and strangers, a finding for all of a kind; what does not open."""
+        yield from self.unread()
         found = leftovers.gather(self.root, self.layout, self.now_ns())
         for path, problem in leftovers.problems(found, self.root):
             place = "" if path == self.root else path.relative_to(self.root).as_posix()

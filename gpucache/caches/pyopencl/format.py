@@ -112,6 +112,11 @@ class PyOpencl(FilesFormat):
         """Whether neither its name nor anything in it is PyOpenCL's."""
         return names.is_foreign(self.root)
 
+    def items(self, prefix: str) -> Iterator[Files]:
+        """The entries of the folders that the root stands for: what lies beside versions is nobody's."""
+        folders = list(names.cache_folders(self.root))
+        return (item for item in super().items(prefix) if item.folder.parent in folders)
+
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of several
         """Nothing: what is a link or no file in an entry's folder is told by itself."""
         return None
@@ -244,6 +249,7 @@ class PyOpencl(FilesFormat):
         """A lock left behind, folders of other Pythons, and what lies among the entries."""
         for path, problem in checks.beside(self.root):
             yield self.told(path, problem, names.shown(path.name))
+        yield from (one for one in self.unread() if names.is_key(Path(one.entry).name))
         for path in names.cache_folders(self.root):
             try:
                 with names.open_cache(self.root, path) as folder:

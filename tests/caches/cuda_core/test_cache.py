@@ -277,3 +277,16 @@ def test_a_damaged_entry_goes_where_something_shows_whose_it_is(default: bool, t
     entry = next(one for one in cache.scan() if one.path == str(wrong))
     assert cache.repair(cache.check(entry), entry).findings[0].repaired
     assert not wrong.exists()
+
+
+@pytest.mark.parametrize("target", ["short", "x" * 200])
+def test_a_link_does_not_show_whose_the_files_beside_it_are(target: str, tmp_path: Path) -> None:
+    """However much its target takes on disk: what cannot be read says nothing of others."""
+    mine = place(tmp_path, b"mine", b"mine, and dear to me")
+    os.symlink(target, mine.with_name("0" * 62))  # noqa: PTH211
+    cache = opened(tmp_path)
+    for entry in list(cache.scan()):
+        cache.repair(cache.check(entry), entry)
+    for entry in list(cache.scan()):
+        cache.remove(entry, "--all")
+    assert mine.read_bytes() == b"mine, and dear to me"

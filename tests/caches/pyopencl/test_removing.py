@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,6 +11,7 @@ from gpucache.caches.pyopencl import locks
 from gpucache.caches.pyopencl.names import LOCK
 from gpucache.outcomes import FindingKind, Kept
 from tests.caches.pyopencl.build import header, info, only, opened, touch, write
+from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 _MINUTE = 60
 
@@ -238,3 +240,32 @@ def test_a_file_in_the_way_goes_only_where_it_is_empty(
     (checked,) = cache.leftovers()
     assert cache.repair(checked, None).findings[0].repaired is not kept
     assert (root / key).exists() is kept
+
+
+def test_a_copy_beside_the_folders_of_versions_is_no_entry(root: Path, key: str) -> None:
+    """No program looks there, so somebody put it there to keep it."""
+    write(root, key)
+    copied = write(root.parent, key)
+    cache = opened(root.parent)
+    assert cache.remove(only(cache), "--all") is None
+    assert (copied / "binary").exists()
+
+
+@needs_root
+def test_a_repair_without_the_right_to_write_says_why(key: str) -> None:
+    """The finding stays, with what would let a repair mend it."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        write(root, key, data=b"\x00")
+        for path in (root, *root.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+            path.chmod(0o500 if path.is_dir() else 0o400)
+
+        def work() -> str:
+            cache = opened(root)
+            entry = only(cache)
+            return str(cache.repair(cache.check(entry), entry).findings)
+
+        (root / key / "info").write_bytes(b"")
+        told = as_nobody(work)
+        assert "cannot be removed from" in told and "mend its rights" in told and "repaired=False" in told
