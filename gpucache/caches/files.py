@@ -63,8 +63,11 @@ def opened(folder: Folder, name: str) -> Iterator[tuple[int, os.stat_result]]:
     except PermissionError:
         fd = folder.open_file(name)  # O_NOATIME is for the owner alone
     except OSError as error:
-        if stat.S_ISLNK(folder.lstat(name).st_mode):
+        mode = folder.lstat(name).st_mode
+        if stat.S_ISLNK(mode):
             raise FormatError(f"{name} is a link, which is not followed") from error
+        if not stat.S_ISREG(mode):  # as a socket, which does not open
+            raise FormatError(f"{name} is not a regular file") from error
         raise
     try:
         status = os.fstat(fd)

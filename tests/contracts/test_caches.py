@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import shutil
+import stat
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -520,6 +521,27 @@ def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Pa
         assert {
             path: one for path, one in _lies(tmp_path).items() if path.startswith(outside.name)
         } == held, place
+
+
+@every_other
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_what_is_no_file_in_the_place_of_one_is_told(name: str, kind: int, tmp_path: Path) -> None:
+    """A pipe and a socket alike: no reading waits for ever, and a verification fails where one did before."""
+    example = EXAMPLES[name]
+    example.make(tmp_path / "cache", 1)
+    for number, place in enumerate(_places(tmp_path / "cache")):
+        root = tmp_path / f"cache-{number}"
+        example.make(root, 1)
+        if not (root / place).is_file():
+            continue
+        (root / place).unlink()
+        os.mknod(root / place, kind | 0o600)
+        with suppress(CacheUnusableError):
+            cache = open_example(name, root / example.place)
+            _asked(cache)
+            unread = not example.alone or place.endswith("source.cl")  # PyOpenCL writes it and never reads it
+            assert _findings(cache) or unread, place
+            _repaired(cache)
 
 
 @every_system
