@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpucache.caches import files, places
-from gpucache.caches.files import HERE, Files
+from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Format, Look
 from gpucache.caches.layout import Layout, Node, Role
 from gpucache.caches.strangers import Tally
@@ -84,8 +84,10 @@ class FilesFormat(Format[Files]):
             with suppress(FileNotFoundError), item.open(*below) as folder:
                 if stat.S_ISDIR(item.seen[name].st_mode):
                     folder.rmdir(last)
-                else:
+                elif Identity.of(folder.lstat(last)) == Identity.of(item.seen[name]):
                     folder.unlink(last)
+                else:  # the owner made it anew meanwhile
+                    return Kept()
         if item.path == item.folder:
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])

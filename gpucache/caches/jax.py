@@ -74,6 +74,7 @@ class Jax(FilesFormat):
     served = "JAX would serve it"
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
+    _was_held = False
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
@@ -164,7 +165,7 @@ class Jax(FilesFormat):
 
     @contextmanager
     def lock(self, item: Files) -> Iterator[None]:
-        """JAX's lock, where it ever evicted, for as long as it waits itself at most: ten seconds."""
+        """JAX's lock, where it ever evicted: waited for once, ten seconds at most as JAX does."""
         try:
             with open_folder(item.root) as folder:
                 fd = folder.open_file(_LOCK)
@@ -172,18 +173,21 @@ class Jax(FilesFormat):
             yield
             return
         try:
-            _take(fd)
+            _take(fd, 1 if self._was_held else _ATTEMPTS)
             yield
+        except HeldError:
+            self._was_held = True  # or a thousand entries would wait for hours
+            raise
         finally:
             os.close(fd)
 
 
-def _take(fd: int) -> None:
+def _take(fd: int, attempts: int) -> None:
     if sys.platform == "win32":
         return
     import fcntl
 
-    for _ in range(_ATTEMPTS):
+    for _ in range(attempts):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

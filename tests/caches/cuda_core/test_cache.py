@@ -1,7 +1,7 @@
 """Caches laid by the rules of cuda.core, and what lies in them against those rules."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.cuda_core import SYSTEM
+from gpucache.caches.cuda_core import SYSTEM, CudaCore
 from gpucache.errors import FormatError, UsageError
-from gpucache.outcomes import FindingKind, Verdict
+from gpucache.outcomes import FindingKind, Kept, Verdict
 from tests.caches.cuda_core.build import HOUR_NS, PTX, kinds, lay, only, opened, place, temporary
 
 _NOW = 2 * 10**18
@@ -290,3 +290,20 @@ def test_a_link_does_not_show_whose_the_files_beside_it_are(target: str, tmp_pat
     for entry in list(cache.scan()):
         cache.remove(entry, "--all")
     assert mine.read_bytes() == b"mine, and dear to me"
+
+
+def test_an_entry_that_a_program_makes_anew_during_its_removal_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is looked at once more just before it goes."""
+    path = place(tmp_path, b"key", PTX)
+    cache = opened(tmp_path)
+
+    def meanwhile(_: CudaCore, names: Sequence[str]) -> Sequence[str]:
+        (tmp_path / "new").write_bytes(PTX)
+        (tmp_path / "new").rename(path)
+        return names
+
+    monkeypatch.setattr(CudaCore, "removal_order", meanwhile)
+    assert cache.remove(only(cache), "--all") == Kept()
+    assert path.read_bytes() == PTX

@@ -139,6 +139,19 @@ def test_nothing_is_removed_while_a_program_holds_the_lock(
     assert cache.remove(entry, "--all") is None
 
 
+def test_a_lock_that_stays_held_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many entries are to go."""
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    for number in range(5):
+        put(tmp_path, number, used_ns=5)
+    cache = _opened(tmp_path)
+    with (tmp_path / ".lockfile").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert all(cache.remove(entry, "--all") for entry in list(cache.scan()))
+    assert sum(pauses) < 11
+
+
 def test_what_xla_tuned_is_no_stranger(tmp_path: Path) -> None:
     """It lies in a folder of its own there."""
     put(tmp_path)
