@@ -21,6 +21,7 @@ from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, HeldError, Look, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
+from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.payload.compressed import ZLIB, ZSTD, check, unpack
@@ -34,6 +35,7 @@ _OFF = ("n", "no", "f", "false", "off", "0")
 _ON = ("y", "yes", "t", "true", "on", "1")
 _LARGEST_BYTES = 1 << 30
 """The largest file that is read, and the most that is taken out of one."""
+_TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
 _ATTEMPTS = 200
 _YOUNG_NS = 60 * SECOND_NS
 _BEGINNING_BYTES = 4096
@@ -124,8 +126,9 @@ class Jax(FilesFormat):
         try:
             if not status.st_size:
                 raise CutError("it is empty")
-            if status.st_size <= _LARGEST_BYTES:
-                check(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES)
+            read = status.st_size <= _LARGEST_BYTES
+            if read and not check(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES):
+                raise UnjudgedError(f"it unpacks to {_TOO_MUCH}, and the rest was not checked")
         except CutError as error:
             if 0 <= self.now_ns() - status.st_mtime_ns < _YOUNG_NS:
                 raise UnjudgedError(f"{error}, as JAX is writing it; check again in a minute") from error
@@ -157,7 +160,10 @@ class Jax(FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         """The serialized executable, as JAX hands it to XLA."""
-        return unpack(item.read(item.names[0], _LARGEST_BYTES), _LARGEST_BYTES)[4:]
+        found = unpack(item.read(item.names[0], _LARGEST_BYTES), _LARGEST_BYTES + 1)
+        if len(found) > _LARGEST_BYTES:
+            raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")
+        return found[4:]
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The executable first: one without an -atime stops JAX from writing others."""

@@ -14,14 +14,17 @@ ZSTD, ZLIB = b"\x28\xb5\x2f\xfd", b"\x78"
 _PIECE_BYTES = 1 << 20
 
 
-def check(data: bytes, most_bytes: int) -> None:
-    """Raise CutError for data that end too early, BrokenError for damaged ones or neither zlib nor zstd."""
+def check(data: bytes, most_bytes: int) -> bool:
+    """Whether no more than so many bytes had to be unpacked to look at all of it, which is sound.
+
+    Raises CutError for data that end too early, BrokenError for damaged ones or neither zlib nor zstd.
+    """
     if data.startswith(ZSTD):
         _check_frame(data)
-    elif data.startswith(ZLIB):
-        _check_stream(data, most_bytes)
-    else:
-        raise BrokenError("it is neither zstd nor zlib")
+        return True
+    if data.startswith(ZLIB):
+        return _check_stream(data, most_bytes)
+    raise BrokenError("it is neither zstd nor zlib")
 
 
 def unpack(data: bytes, most_bytes: int) -> bytes:
@@ -45,7 +48,7 @@ def unpack(data: bytes, most_bytes: int) -> bytes:
     return found
 
 
-def _check_stream(data: bytes, most_bytes: int) -> None:
+def _check_stream(data: bytes, most_bytes: int) -> bool:
     stream, size = zlib.decompressobj(), 0
     try:
         while data and not stream.eof and size < most_bytes:
@@ -57,6 +60,7 @@ def _check_stream(data: bytes, most_bytes: int) -> None:
         raise CutError("its zlib data are cut off")
     if stream.unused_data:
         raise BrokenError(f"{len(stream.unused_data)} bytes lie behind its zlib data")
+    return stream.eof
 
 
 def _check_frame(data: bytes) -> None:

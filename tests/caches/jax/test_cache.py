@@ -139,6 +139,19 @@ def test_nothing_is_removed_while_a_program_holds_the_lock(
     assert cache.remove(entry, "--all") is None
 
 
+def test_what_unpacks_to_more_than_is_read_is_neither_sound_nor_given_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody gets its beginning for the whole."""
+    monkeypatch.setattr(jax, "_LARGEST_BYTES", 1 << 16)
+    put(tmp_path, data=packed(bytes(1 << 22)))
+    cache, entry = _only(tmp_path)
+    checked = cache.check(entry)
+    assert not checked.counts and "the rest was not checked" in checked.notes[0]
+    with pytest.raises(FormatError, match="more than"):
+        cache.extract(entry)
+
+
 def test_a_lock_that_stays_held_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many entries are to go."""
     pauses: list[float] = []
