@@ -20,7 +20,7 @@ from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.outcomes import FindingKind, Problem
-from gpucache.payload import PayloadKind
+from gpucache.payload import PayloadKind, describe
 
 _DIGITS = 40
 _MAGIC = b"\x93CUPYNE\0"
@@ -96,8 +96,10 @@ class Cupy(BinaryFormat):
         return super().bars(item)
 
     def is_left(self, start: bytes) -> bool:
-        """The digits of a SHA-1, as far as they were written."""
-        return set(start[:_DIGITS]) <= set(b"0123456789abcdef")
+        """A SHA-1 and the beginning of what follows one; numbers or a list of checksums may be somebody's."""
+        digits, rest = start[:_DIGITS], start[_DIGITS:]
+        own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
+        return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own
 
 
 SYSTEM = ForeignSystem(Cupy)

@@ -103,6 +103,8 @@ def test_what_else_cupy_keeps_there_is_no_stranger(name: str, tmp_path: Path) ->
         (2 * HOUR_NS, b"", "left by a writer"),
         (HOUR_NS // 2, file_bytes()[:60], ""),
         (2 * HOUR_NS, b"my notes", "neither reads nor removes"),
+        (HOUR_NS + 1, b"1234567890", "as well"),
+        (HOUR_NS + 1, b"0" * 40 + b"  thesis.pdf\n", "as well"),
     ],
 )
 def test_what_a_dead_writer_left_goes_by_age_and_content(
