@@ -129,9 +129,9 @@ class PyOpencl(FilesFormat):
         """Its kernels, the options that its log names, and what its binary is."""
         binary = item.seen.get(names.BINARY) or next(iter(item.seen.values()))
         described = source = info = None
-        with suppress(OSError, FormatError):
-            described = payloads.describe(item.part(names.BINARY, 0, _SCANNED_BYTES))
         with item.open() as inner:
+            with suppress(OSError, FormatError):
+                described = payloads.describe(files.read_part(inner, names.BINARY, 0, _SCANNED_BYTES))
             with suppress(OSError, FormatError):
                 source = parts.read_source(inner)
             with suppress(OSError, FormatError):
