@@ -12,6 +12,7 @@ is bounded before anything is allocated.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -111,7 +112,7 @@ class UnjudgedError(FormatError):
     """An entry is not judged now, such as one that is being written; the message is a sentence for a note."""
 
 
-class Format(Generic[T]):
+class Format(ABC, Generic[T]):
     """One kind of cache, whatever its entries are. Most systems keep files: see ``FilesFormat``.
 
     What is asked about an entry may raise OSError, and FormatError for what does not read; FileNotFoundError
@@ -215,9 +216,9 @@ class Format(Generic[T]):
         places.require_folder(root, f"name the folder of a cache of {cls.owner}")
 
     @classmethod
+    @abstractmethod
     def recognises(cls, path: Path) -> bool:
         """Whether a file or folder looks like a cache; raises OSError, ValueError."""
-        raise NotImplementedError
 
     def limits(self) -> Iterator[str]:
         """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
@@ -225,22 +226,22 @@ class Format(Generic[T]):
 
     # Entries.
 
+    @abstractmethod
     def items(self, prefix: str) -> Iterator[T]:
         """Every entry whose key begins with some digits, one by one; raises OSError where the root does not
         read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look(self, item: T) -> Look | None:
         """What a scan tells of an entry, from little of it; None for what turns out to be none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, item: T) -> Iterator[Problem]:
         """What is wrong with what an entry holds, or worth knowing; it is read whole. Or UnjudgedError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def payload(self, item: T) -> bytes:
         """The compiled bytes, checked by nobody; raises FormatError where there are none to be had."""
-        raise NotImplementedError
 
     def unsound(self, item: T) -> Problem | None:
         """Why the payload is not given out; None where it is sound, wherever it lies and whosever it is."""
@@ -267,13 +268,13 @@ class Format(Generic[T]):
         detail = f"it cannot be read ({error.strerror}), neither here nor by programs of this user"
         return Problem(FindingKind.UNTRUSTED, detail)
 
+    @abstractmethod
     def unchanged(self, item: T) -> bool:
         """Whether an entry is as the scan saw it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self, item: T) -> Kept | None:
         """Remove an entry if it is unchanged since the scan; None once removed."""
-        raise NotImplementedError
 
     def filed_as(self, key: str) -> str:  # noqa: ARG002 - most file under the key itself
         """Under which digits the entry of a whole key is filed, where those are others; else empty."""
