@@ -65,13 +65,6 @@ class Layout:
                 if isinstance(node, Node):
                     yield node
 
-    def leads_to(self, parts: Sequence[str]) -> bool:
-        """Whether names are those of an entry's file or folder, or of a folder on the way to one."""
-        return any(
-            len(parts) <= len(way.parts) and all(map(re.Pattern.fullmatch, way.parts, parts))
-            for way in self._entry_ways
-        )
-
     def left_at(self, parts: Sequence[str]) -> Left | None:
         """What a place is left over from, where its names say so."""
         fitting = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
