@@ -167,7 +167,7 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
     """Our own cache for the document, and for people: its state, then what is worth knowing."""
     from rich.console import Group
 
-    from gpucache.engine.hygiene import Traces, advise_on
+    from gpucache.engine.advice import Traces, advise_on
     from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
     from gpucache.render import inspect as text
     from gpucache.render.document import json_of

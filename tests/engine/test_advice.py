@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpucache.engine.hygiene import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, advise, looks_like
+from gpucache.engine.advice import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, advise, looks_like
 from gpucache.model import KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
