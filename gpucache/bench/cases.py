@@ -10,7 +10,7 @@ from statistics import median, median_low
 
 from gpucache.bench import peers
 from gpucache.bench.compare import Evidence, judge, paired_ratio
-from gpucache.engine.elsewhere import Clues
+from gpucache.engine.hidden_caches import Clues
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 from gpucache.units import format_duration
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from gpucache.bench.cases import Measured
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
-from gpucache.engine import elsewhere
+from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
-from gpucache.engine.elsewhere import Clues, Homeless, Watched
+from gpucache.engine.hidden_caches import Clues, Homeless, Watched
 from gpucache.engine.settling import Surroundings, settle
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.outcomes.growth import growth
@@ -71,7 +71,7 @@ class Command:
             notes=(
                 *_came_to_rest(primed),
                 *self.around.notes({one.cache for run in writing for one in run.growth}),
-                *((elsewhere.UNTRACED,) if clues.places is None else ()),
+                *((hidden_caches.UNTRACED,) if clues.places is None else ()),
             ),
         )
         return Begun(partial(self._start, place), known)
@@ -80,8 +80,8 @@ class Command:
         """A cold start with an empty home folder; None where the command does not run so."""
         folder = place / "homeless"
         environ = self._environ(folder)
-        done = self._run({**environ, **elsewhere.homeless_environment(folder, self.around.environ)})
-        wrote = elsewhere.homeless_places(folder)
+        done = self._run({**environ, **hidden_caches.homeless_environment(folder, self.around.environ)})
+        wrote = hidden_caches.homeless_places(folder)
         shutil.rmtree(folder, ignore_errors=True)
         return None if done.error else Homeless(done.cpu_ns, wrote)
 
@@ -89,7 +89,7 @@ class Command:
         """The caches outside of our folders that a warm start reads; None where it cannot be traced."""
         words = (*self.argv, str(Path.cwd()))
         watched = Watched(begun_ns, time.time_ns(), place, self.around.root_of, words)
-        return elsewhere.trace(lambda argv: self._run(environ, argv), self.argv, place / "trace", watched)
+        return hidden_caches.trace(lambda argv: self._run(environ, argv), self.argv, place / "trace", watched)
 
     def _start(self, place: Path, arm: Arm, number: int) -> Sample:
         if arm is Arm.AS_IS:

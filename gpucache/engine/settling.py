@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpucache.engine.commands import CommandRun, run_command
-from gpucache.engine.elsewhere import UNTRACED, Watched, is_far_more, listed, trace
+from gpucache.engine.hidden_caches import UNTRACED, Watched, is_far_more, listed, trace
 from gpucache.outcomes import Growth, SettleRun, SettleSummary, Snapshot
 from gpucache.outcomes.growth import entries, growth, joined, texts
 from gpucache.units import format_duration

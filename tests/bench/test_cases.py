@@ -6,7 +6,7 @@ import pytest
 
 from gpucache.bench.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
 from gpucache.bench.compare import Evidence
-from gpucache.engine.elsewhere import Clues
+from gpucache.engine.hidden_caches import Clues
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, Arm.PYOPENCL

@@ -101,7 +101,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
     """It was full before the benchmark began, so that only an empty home folder shows what it saves."""
     (tmp_path / ".app").mkdir()
     (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
-    monkeypatch.setattr("gpucache.engine.elsewhere.shutil.which", lambda _: None)
+    monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
     case = _bench(tmp_path, argv=(sys.executable, "-c", _SPLIT), HOME=str(tmp_path))
     assert case.verdict is BenchVerdict.DEGRADED
     assert "below the home folder in ~/.app: with an empty one it used" in case.reason
@@ -118,7 +118,7 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
 def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no strace, or the command does not run under it, something may go unseen."""
     assert not any("traced" in note for note in _bench(tmp_path).notes) or shutil.which("strace") is None
-    monkeypatch.setattr("gpucache.engine.elsewhere._TRACER", ("false",))
+    monkeypatch.setattr("gpucache.engine.hidden_caches._TRACER", ("false",))
     shutil.rmtree(tmp_path / "bench")
     (tmp_path / "bench").mkdir()
     assert any("it could not be traced by strace" in note for note in _bench(tmp_path).notes)
