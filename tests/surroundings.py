@@ -9,7 +9,7 @@ from gpucache.outcomes import Held, Snapshot
 
 @dataclass(frozen=True)
 class OneCache:
-    """See ``gpucache.engine.settling.Surroundings``."""
+    """See ``gpucache.engine.warm.command.Surroundings``."""
 
     environ: Mapping[str, str]
     off: frozenset[str] = frozenset()

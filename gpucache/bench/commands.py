@@ -18,7 +18,7 @@ from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched
-from gpucache.engine.settling import Surroundings, settle
+from gpucache.engine.warm.command import Surroundings, settle
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.outcomes.growth import growth
 

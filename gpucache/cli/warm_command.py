@@ -9,7 +9,7 @@ from gpucache.errors import CacheUnusableError, ExitCode
 
 if TYPE_CHECKING:
     from gpucache.caches.surroundings import KnownCaches
-    from gpucache.engine.settling import Proof
+    from gpucache.engine.warm.command import Proof
     from gpucache.outcomes import SettleRun
 
 ENVIRONMENT_FILE = "gpucache.env"
@@ -18,7 +18,7 @@ ENVIRONMENT_FILE = "gpucache.env"
 def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
     from gpucache.caches.surroundings import KnownCaches
-    from gpucache.engine.settling import summarise_settle
+    from gpucache.engine.warm.command import summarise_settle
     from gpucache.render import bench as text
 
     around = KnownCaches(given().environment())
@@ -35,8 +35,8 @@ def warm_command(timeout: float, into: Path | None) -> None:
 
 
 def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[list[SettleRun], Proof]":
-    from gpucache.engine.settling import MOST_RUNS
-    from gpucache.engine.settling import warm_command as warm
+    from gpucache.engine.warm.command import MOST_RUNS
+    from gpucache.engine.warm.command import warm_command as warm
     from gpucache.host.scratch import scratch
 
     moved = None if into is None else into.absolute()

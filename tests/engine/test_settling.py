@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.engine.commands import CommandRun
-from gpucache.engine.settling import settle, summarise_settle, warm_command
+from gpucache.engine.warm.command import settle, summarise_settle, warm_command
 from gpucache.outcomes import Held, SettleSummary, Snapshot
 from tests.surroundings import OneCache
 
