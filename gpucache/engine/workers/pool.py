@@ -31,7 +31,7 @@ from gpucache.engine.workers.processes import (
     startable,
     unstartable,
 )
-from gpucache.engine.workers.shares import Turns, turns
+from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.witness import UNANSWERED, WITNESS, watching
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held

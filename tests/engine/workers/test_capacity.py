@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.workers.shares import (
+from gpucache.engine.workers.capacity import (
     Turns,
     cores,
     free_bytes,
