@@ -24,8 +24,8 @@ from gpucache.backends.options import split
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
-from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import prepare
+from gpucache.engine.program_names import program_name
 from gpucache.errors import (
     CacheMissError,
     CacheUnusableError,

@@ -24,8 +24,8 @@ from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, fo
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, look_up
-from gpucache.engine.naming import program_name
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.program_names import program_name
 from gpucache.errors import CacheMissError, CompileError, SourceError
 from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch

@@ -113,7 +113,7 @@ class EntryName(_Named):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Programs with a history, and keys once two digits are there."""
-        from gpucache.engine.naming import ALIAS
+        from gpucache.engine.program_names import ALIAS
         from gpucache.store import DirectoryStore
         from gpucache.store.interface import UNREADABLE
 

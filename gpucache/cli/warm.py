@@ -277,8 +277,8 @@ def plan(
 
 def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
     """The bounds of workers that have so many items to build."""
-    from gpucache.engine.workers.pool import Bounds
     from gpucache.engine.workers.capacity import memory_share, worker_count
+    from gpucache.engine.workers.pool import Bounds
 
     workers = worker_count(items) if jobs is None else jobs
     return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))

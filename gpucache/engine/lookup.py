@@ -15,8 +15,8 @@ from gpucache import __version__
 from gpucache.checks import instrumented
 from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers, NoEntry
-from gpucache.engine.naming import Identity
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
+from gpucache.engine.program_names import Identity
 from gpucache.engine.uncovered import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import refusals

@@ -8,9 +8,9 @@ a verdict is told.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucache.engine.naming import Identity
 from gpucache.engine.phrases import weight
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.program_names import Identity
 from gpucache.keys import Difference, difference
 from gpucache.model import CacheKey, Checks, EntryDetail, EntryHead, KeyField
 from gpucache.store.interface import UNREADABLE, EntryStore, Event

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from gpucache.checks import instrument
-from gpucache.engine.naming import UNNAMED, program_name
+from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.errors import CacheMissError, SourceError
 from gpucache.library import arguments, process
 from gpucache.library.joined import Apart, Part, join

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.hidden_caches import Clues, Homeless, Watched, homeless_places, is_far_more, opened, places
+from gpucache.engine.hidden_caches import (
+    Clues,
+    Homeless,
+    Watched,
+    homeless_places,
+    is_far_more,
+    opened,
+    places,
+)
 
 _MS = 1_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.engine.naming import UNNAMED, program_name
+from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.payload.source import kernel_names
 from tests.patience import PATIENCE_S
 

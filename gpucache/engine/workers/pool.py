@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.processes import (
     PROCESSES,
     Inherited,
@@ -31,7 +32,6 @@ from gpucache.engine.workers.processes import (
     startable,
     unstartable,
 )
-from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.witness import UNANSWERED, WITNESS, watching
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held
