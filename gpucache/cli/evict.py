@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpucache.caches.interface import Cache
-    from gpucache.engine.policy import Limits
+    from gpucache.engine.eviction_policy import Limits
     from gpucache.outcomes import CacheEntry, EvictOutcome, EvictPlan
 
 _TOLD = 5
@@ -77,7 +77,7 @@ def evict(
     owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
     from gpucache.engine.evict import joined, run_evict
-    from gpucache.engine.policy import Limits
+    from gpucache.engine.eviction_policy import Limits
     from gpucache.outcomes import summarise_evict
     from gpucache.render import tables
 
@@ -118,7 +118,7 @@ def evict(
 
 
 def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
-    from gpucache.engine.policy import plan
+    from gpucache.engine.eviction_policy import plan
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
@@ -134,7 +134,7 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
 
 def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
     """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
-    from gpucache.engine.policy import matches_program, matches_target
+    from gpucache.engine.eviction_policy import matches_program, matches_target
 
     labels = {name for entry in entries for name, _ in entry.fields} if asked.unlike else set()
     for label, _ in asked.unlike:

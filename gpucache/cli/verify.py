@@ -68,7 +68,7 @@ def _run(
     repair: bool,
 ) -> "Iterator[Checked]":
     """Every entry as it is checked; what is repaired at the end of its cache."""
-    from gpucache.engine.policy import superseded
+    from gpucache.engine.eviction_policy import superseded
     from gpucache.engine.verify import repaired, run_verify
 
     total = done = 0

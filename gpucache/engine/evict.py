@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpucache.caches.interface import Cache, RemovesTogether
-from gpucache.engine.policy import Limits, plan
+from gpucache.engine.eviction_policy import Limits, plan
 from gpucache.model import Toolchain
 from gpucache.outcomes import EvictOutcome, EvictPlan
 

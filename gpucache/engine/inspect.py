@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 from gpucache.caches.interface import Cache, Rebuildable
-from gpucache.engine.policy import matches_program, matches_target
+from gpucache.engine.eviction_policy import matches_program, matches_target
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, CacheState

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpucache.caches.interface import Cache
-from gpucache.engine.policy import is_stale
+from gpucache.engine.eviction_policy import is_stale
 from gpucache.errors import WorkersError
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind

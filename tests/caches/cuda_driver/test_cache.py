@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
-from gpucache.engine.policy import Limits
+from gpucache.engine.eviction_policy import Limits
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
 from tests.caches.cuda_driver.build import (

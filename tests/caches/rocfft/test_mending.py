@@ -10,7 +10,7 @@ import pytest
 
 from gpucache.caches.rocfft import connecting
 from gpucache.engine.evict import TOGETHER, plan_evict, run_evict
-from gpucache.engine.policy import Limits
+from gpucache.engine.eviction_policy import Limits
 from tests.caches.rocfft.build import (
     KERNEL,
     answer,

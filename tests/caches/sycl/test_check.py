@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.sycl import tree
-from gpucache.engine.policy import superseded
+from gpucache.engine.eviction_policy import superseded
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.engine.policy import (
+from gpucache.engine.eviction_policy import (
     LOW_WATER,
     Limits,
     is_stale,
