@@ -17,7 +17,7 @@ from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
-from gpucache.engine.uncovered import name_some
+from gpucache.engine.uncovered_files import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import refusals
 from gpucache.keys import digest

@@ -11,7 +11,7 @@ from gpucache.engine.explain import explain
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.uncovered import uncovered
+from gpucache.engine.uncovered_files import uncovered
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.witness import WITNESS
 from gpucache.model import Artifact

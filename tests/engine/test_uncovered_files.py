@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.uncovered import name_some, uncovered
+from gpucache.engine.uncovered_files import name_some, uncovered
 
 Make = Callable[[Path, Path], object]
 NAMES: dict[str, Make] = {
