@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.engine import shadows as module
-from gpucache.engine.shadows import shadows
+from gpucache.engine.header_shadowing import shadows
 from gpucache.keys import NOT_FOUND, Difference, digest
 
 Tree = Callable[..., Path]
