@@ -4,7 +4,9 @@ import pytest
 
 from gpucache.engine.workers.pool import Bounds, Done, run_isolated
 
-_ASK = "__import__('gpucache.engine.workers.witness', fromlist=['']).WITNESS.watch(int)[1] is not None"
+_ASK = (
+    "__import__('gpucache.engine.workers.opened_files', fromlist=['']).OPENED_FILES.watch(int)[1] is not None"
+)
 
 
 def require_net() -> None:

@@ -119,8 +119,8 @@ def _meant(opened: Opened, word: str, asked: Asked) -> _Meant:
 
 
 def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
-    from gpucache.engine.inspect import select
     from gpucache.engine.eviction_policy import matches_target
+    from gpucache.engine.inspect import select
 
     known = {event.key for event in own.store.history(word) if event.what == "built"}
     recorded = [entry for key in sorted(known) for entry in own.cache.find(key)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine import shadows as module
+from gpucache.engine import header_shadowing as module
 from gpucache.engine.header_shadowing import shadows
 from gpucache.keys import NOT_FOUND, Difference, digest
 

@@ -13,7 +13,7 @@ from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.uncovered_files import uncovered
 from gpucache.engine.warm.plan import Job
-from gpucache.engine.workers.witness import WITNESS
+from gpucache.engine.workers.opened_files import OPENED_FILES
 from gpucache.model import Artifact
 from gpucache.outcomes import Built, Hit
 
@@ -38,7 +38,7 @@ def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
 def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
     """Compile, and say what of the files that were read the key does not cover, where somebody looks."""
     compile_ = partial(backend.compile, prepared.request, prepared.compilation)
-    artifact, opened = WITNESS.watch(compile_)
+    artifact, opened = OPENED_FILES.watch(compile_)
     if opened is None:
         return artifact
     own = partial(backend.own_files, prepared.compilation.inputs.toolchain)

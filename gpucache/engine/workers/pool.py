@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from gpucache.engine.workers.capacity import Turns, turns
+from gpucache.engine.workers.opened_files import OPENED_FILES, UNANSWERED, watching
 from gpucache.engine.workers.processes import (
     PROCESSES,
     Inherited,
@@ -32,7 +33,6 @@ from gpucache.engine.workers.processes import (
     startable,
     unstartable,
 )
-from gpucache.engine.workers.witness import UNANSWERED, WITNESS, watching
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held
 from gpucache.host.scratch import scratch
@@ -84,7 +84,7 @@ class Bounds:
     queued: bool = False
     """Whether workers wait until few others of this user run on this host, for as long as those move."""
     watched: bool = False
-    """Whether ``WITNESS`` in a worker can tell which files it reads, where the system allows that."""
+    """Whether ``OPENED_FILES`` in a worker can tell which files it reads, where the system allows that."""
 
 
 def run_isolated(
@@ -290,7 +290,7 @@ def _begin(
         if os.getppid() != parent:
             os._exit(1)  # the parent went before the signal was armed
     _limit_memory(memory_bytes)
-    WITNESS.ask_at(door, place)
+    OPENED_FILES.ask_at(door, place)
 
 
 def _limit_memory(memory_bytes: int | None) -> None:

@@ -16,9 +16,9 @@ from typing import Any, cast
 import pytest
 from pebble.pool.process import PoolManager, WorkerManager
 
+from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.workers.processes import check_start
-from gpucache.engine.workers.witness import UNANSWERED
 from gpucache.errors import TargetError, WorkersError
 from tests.patience import PATIENCE_S, wait_until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.workers.witness import UNANSWERED
 from tests.net import require_net
 from tests.patience import PATIENCE_S, wait_until
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens are told 
 
 _HEAD = """
 import os, resource, socket, subprocess, threading
-from gpucache.engine.workers.witness import WITNESS, Witness
+from gpucache.engine.workers.opened_files import OPENED_FILES, OpenedFiles
 
 def watch(code):
-    return WITNESS.watch(lambda: exec(code, globals()))[1]
+    return OPENED_FILES.watch(lambda: exec(code, globals()))[1]
 
 """
 WAYS = {
@@ -109,13 +109,13 @@ def test_every_worker_has_its_own_answer(path: Path) -> None:
     [
         ("", {"watched": False}),
         ("resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))", {}),
-        ("watch('')\nWITNESS = Witness()\nWITNESS.ask_at(socket.socketpair()[0], folder)", {}),
+        ("watch('')\nWITNESS = OpenedFiles()\nWITNESS.ask_at(socket.socketpair()[0], folder)", {}),
     ],
     ids=["not asked for", "no descriptor is left", "the kernel refuses a second filter"],
 )
 def test_where_nobody_can_look_all_works_as_without(path: Path, before: str, bounds: dict[str, Any]) -> None:
     """The compile is done, and None says that nobody saw what it read."""
-    code = f"{before}\nos.stat(path)\nseen = WITNESS.watch(lambda: 7)"
+    code = f"{before}\nos.stat(path)\nseen = OPENED_FILES.watch(lambda: 7)"
     assert _run(code, path, **bounds) == Done((7, None))
 
 
@@ -124,9 +124,9 @@ def test_a_worker_ends_when_nobody_answers(tmp_path: Path) -> None:
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     script = f"""
 import socket, sys
-from gpucache.engine.workers.witness import WITNESS
-WITNESS.ask_at(socket.socket(fileno={outside.fileno()}), "/nonexistent")
-print(WITNESS.watch(lambda: 7))
+from gpucache.engine.workers.opened_files import OPENED_FILES
+OPENED_FILES.ask_at(socket.socket(fileno={outside.fileno()}), "/nonexistent")
+print(OPENED_FILES.watch(lambda: 7))
 """
     command = [sys.executable, "-c", script]
     with (

@@ -104,7 +104,7 @@ def _close(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-class Witness:
+class OpenedFiles:
     """In a worker: what its compiles open, where somebody looks."""
 
     def __init__(self) -> None:
@@ -173,5 +173,5 @@ def _told(log: int) -> frozenset[str] | None:
     return seen if os.fsdecode(_MARK) in seen and "" not in seen else None
 
 
-WITNESS = Witness()
+OPENED_FILES = OpenedFiles()
 """That of this process."""
