@@ -61,9 +61,8 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.here import here_caches
     from gpucache.caches.registry import systems
-    from gpucache.engine.replies import replies
     from gpucache.engine.warm.plan import plan_warm
-    from gpucache.engine.why import items_of, why
+    from gpucache.engine.why import items_of, replies, why
     from gpucache.render.why import answers
 
     meant = [_meant(opened, word, asked) for word in asked.what] or [_Meant(read_programs(asked.named))]
