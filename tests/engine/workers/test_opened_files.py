@@ -109,7 +109,7 @@ def test_every_worker_has_its_own_answer(path: Path) -> None:
     [
         ("", {"watched": False}),
         ("resource.setrlimit(resource.RLIMIT_NOFILE, (os.dup(0), 4096))", {}),
-        ("watch('')\nWITNESS = OpenedFiles()\nWITNESS.ask_at(socket.socketpair()[0], folder)", {}),
+        ("watch('')\nOPENED_FILES = OpenedFiles()\nOPENED_FILES.ask_at(socket.socketpair()[0], folder)", {}),
     ],
     ids=["not asked for", "no descriptor is left", "the kernel refuses a second filter"],
 )
