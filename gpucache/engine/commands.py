@@ -18,7 +18,7 @@ from typing import IO
 
 from gpucache.errors import UsageError
 from gpucache.host.interrupts import held
-from gpucache.host.tether import tether, tie
+from gpucache.host.process_groups import exit_pipe, kill_on_exit
 
 _TAIL_BYTES = 2000
 _TAIL_LINES = 5
@@ -62,7 +62,7 @@ def run_prepare(command: str, environ: Mapping[str, str], timeout_s: float) -> s
 def _start(
     argv: Sequence[str], environ: Mapping[str, str], out: IO[bytes], err: IO[bytes], ends: ExitStack
 ) -> "subprocess.Popen[bytes]":
-    line = ends.enter_context(tether())
+    line = ends.enter_context(exit_pipe())
     try:
         process = subprocess.Popen(
             list(argv),
@@ -78,7 +78,7 @@ def _start(
         raise UsageError(f"the command {argv[0]!r} cannot be started ({why}); check its name") from None
     ends.callback(_end, process)
     if line is not None:
-        tie(line, process.pid)
+        kill_on_exit(line, process.pid)
     return process
 
 

@@ -21,8 +21,8 @@ from platformdirs import user_cache_dir
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
+from gpucache.host.process_groups import exit_pipe, kill_on_exit
 from gpucache.host.scratch import scratch
-from gpucache.host.tether import tether, tie
 from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
 
@@ -89,7 +89,7 @@ def _start(
     command: Sequence[str], environ: Mapping[str, str], ends: ExitStack
 ) -> "subprocess.Popen[bytes] | OSError":
     """A child that is asked, which ``ends`` will end; or the reason why it could not be started."""
-    line = ends.enter_context(tether())
+    line = ends.enter_context(exit_pipe())
     try:
         child = subprocess.Popen(
             command,
@@ -103,7 +103,7 @@ def _start(
     except OSError as error:
         return error
     if line is not None:
-        tie(line, child.pid)
+        kill_on_exit(line, child.pid)
     ends.enter_context(child)
     ends.callback(child.kill)
     return child

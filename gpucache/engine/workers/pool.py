@@ -35,8 +35,8 @@ from gpucache.engine.workers.processes import (
 )
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held
+from gpucache.host.process_groups import exit_pipe, kill_own_group_on_exit
 from gpucache.host.scratch import scratch
-from gpucache.host.tether import tether, tie_own
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -138,7 +138,7 @@ def _run_pool(
 ) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
     """Take what is answered out of ``left``, until nothing is or the pool breaks; what broke it."""
     futures: dict[int, Future[R]] = {}
-    with held() as check_interrupt, _door(bounds) as door, tether() as line:
+    with held() as check_interrupt, _door(bounds) as door, exit_pipe() as line:
         spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
         pool = ProcessPool(
             max_workers=team.count,
@@ -273,7 +273,7 @@ def _begin(
     if hasattr(os, "setsid"):
         os.setsid()  # what it starts ends with it, and no terminal reaches either
     if line is not None:
-        tie_own(line)
+        kill_own_group_on_exit(line)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.errors import WorkersError
-from gpucache.host.tether import kill_group
+from gpucache.host.process_groups import kill_group
 
 if sys.platform != "win32":
     from multiprocessing.popen_spawn_posix import Popen
