@@ -17,7 +17,7 @@ from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Format, Look
 from gpucache.caches.layout import Layout, Node, Role
-from gpucache.caches.strangers import Tally
+from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe

@@ -16,7 +16,7 @@ from gpucache.cli import streams
 from gpucache.cli.globals import Globals
 from gpucache.cli.group import COMPLETE, VERBS, gpucache
 from gpucache.errors import CompileError, ExitCode, GpucacheError
-from gpucache.host import interrupts, refusals
+from gpucache.host import interrupts, os_errors
 
 COMMANDED = ("warm", "bench")
 NO_COMMAND = "only warm and bench run a command, so nothing may follow '--' here"
@@ -123,15 +123,15 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 def _failed(own: Sequence[str], error: OSError) -> int:
     """Say what the operating system refused; where it names a reason, that is no defect of ours."""
     if unwritten := streams.refusal():
-        why = f"{refusals.reason(unwritten)}); {refusals.remedy(unwritten)}"
+        why = f"{os_errors.reason(unwritten)}); {os_errors.remedy(unwritten)}"
         return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except OSError:
         return _fail(own, "the current folder is gone; go to another one", ExitCode.USAGE)
-    if not refusals.is_of_the_machine(error):
+    if not os_errors.is_of_the_machine(error):
         return _unexpected(own, error)
-    return _fail(own, refusals.told(error), ExitCode.UNEXPECTED)
+    return _fail(own, os_errors.told(error), ExitCode.UNEXPECTED)
 
 
 def _unexpected(own: Sequence[str], error: Exception) -> int:

@@ -19,7 +19,7 @@ from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
 from gpucache.engine.uncovered_files import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, Closure, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
@@ -168,7 +168,7 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
     """Why nothing was kept, in the same words for every program that it happens to."""
     if isinstance(error, CacheUnusableError):
         return f"nothing could be kept: {error}"
-    return f"nothing could be kept in {root}: {refusals.reason(error)}; {refusals.remedy(error)}"
+    return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:

@@ -19,7 +19,7 @@ from gpucache.engine.journal import note_process
 from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
@@ -42,7 +42,7 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
         ) from error
-    why = refusals.told(error) if isinstance(error, OSError) else f"{program}: {error}"
+    why = os_errors.told(error) if isinstance(error, OSError) else f"{program}: {error}"
     say_once(f"programs are compiled uncached: {why}")
 
 

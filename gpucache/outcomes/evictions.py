@@ -4,7 +4,7 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.outcomes.entries import CacheEntry
 
 ALL = "--all"
@@ -26,7 +26,9 @@ class Kept:
             return GONE
         if error.errno == errno.EROFS:
             return cls(f"{place} is on a read-only file system; mount it writable")
-        return cls(f"it cannot be removed from {place} ({refusals.reason(error)}); {refusals.remedy(error)}")
+        return cls(
+            f"it cannot be removed from {place} ({os_errors.reason(error)}); {os_errors.remedy(error)}"
+        )
 
 
 GONE = Kept("it was removed since the scan", gone=True)

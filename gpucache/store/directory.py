@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted
@@ -120,8 +120,8 @@ class DirectoryStore:
                 raise OSError(number, os.strerror(number))
         except OSError as error:
             raise CacheUnusableError(
-                f"the cache root {self.root} cannot be written ({refusals.reason(error)}); "
-                f"{refusals.remedy(error)}, or name another with --root or GPUCACHE_DIR"
+                f"the cache root {self.root} cannot be written ({os_errors.reason(error)}); "
+                f"{os_errors.remedy(error)}, or name another with --root or GPUCACHE_DIR"
             ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
@@ -393,4 +393,4 @@ def _is_read_only(place: Path) -> bool:
 def _unreadable(error: OSError | MemoryError) -> str:
     if isinstance(error, MemoryError):
         return "the entry could not be read: not enough memory"
-    return f"the entry could not be read: {refusals.reason(error)}; {refusals.remedy(error)}"
+    return f"the entry could not be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head
@@ -76,7 +76,7 @@ def walk(ground: Ground, unread: Unread = _ignored) -> Iterator[tuple[Folder, st
 
 
 def _unlisted(place: Path, error: OSError) -> str:
-    return f"{place} cannot be read: {refusals.reason(error)}; {refusals.remedy(error)}"
+    return f"{place} cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
 def allocated_bytes(ground: Ground) -> int:
@@ -158,8 +158,8 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
     except OSError:
         return None
     if isinstance(error, UntrustedFileError):
-        return _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, refusals.reason(error)))
-    told = f"it cannot be read: {refusals.reason(error)}; {refusals.remedy(error)}"
+        return _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, os_errors.reason(error)))
+    told = f"it cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
     found = _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
     return replace(found, unread=not isinstance(error, PermissionError))
 

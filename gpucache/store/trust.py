@@ -18,7 +18,7 @@ from types import TracebackType
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
-from gpucache.host import refusals
+from gpucache.host import os_errors
 
 _NO_FILE = "it is not a regular file"
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
@@ -86,7 +86,7 @@ def open_root(path: Path) -> Folder:
 
 
 def _unopened(path: Path, error: OSError) -> CacheUnusableError:
-    why = f"{refusals.reason(error)}; {refusals.remedy(error)}, or {_ELSEWHERE}"
+    why = f"{os_errors.reason(error)}; {os_errors.remedy(error)}, or {_ELSEWHERE}"
     return CacheUnusableError(f"the cache root {path} cannot be opened: {why}")
 
 

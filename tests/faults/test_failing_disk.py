@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.host import refusals
+from gpucache.host import os_errors
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
@@ -70,7 +70,8 @@ def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
     done = _failing(folder, "getdents64", error, *words, "--json", root=root)
     assert (done.returncode, told(json.loads(done.stdout))) == (code, True), done
     assert (
-        f"{folder} cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}" in done.stderr
+        f"{folder} cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"
+        in done.stderr
     )
     assert done.stderr.count("\n") == 1
     assert list(folder.iterdir())
@@ -93,7 +94,7 @@ def test_a_folder_of_all_entries_that_cannot_be_listed_is_one_sentence(root: Pat
     entries = root / "v1" / "entries"
     done = _failing(entries, "getdents64", error, "inspect", "--list", root=root)
     assert (done.returncode, done.stdout) == (5, "")
-    sentence = f"{entries} cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}"
+    sentence = f"{entries} cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"
     assert done.stderr == f"gpucache: {sentence}\n"
 
 
@@ -109,7 +110,7 @@ def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
 def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> None:
     """Nothing can be said of it: verify tells it as not checked, and neither repair nor evict touches it."""
     entry = next(_folders(root)[0].iterdir())
-    words = f"it cannot be read: {os.strerror(error)}; {refusals.remedy(OSError(error, ''))}"
+    words = f"it cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"
     for verb in (("verify",), ("verify", "--repair")):
         done = _failing(entry, "pread64", error, "--json", *verb, root=root)
         answer = json.loads(done.stdout)

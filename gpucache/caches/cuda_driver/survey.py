@@ -16,7 +16,7 @@ from pathlib import Path
 from gpucache.caches import places
 from gpucache.caches.files import allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS
-from gpucache.caches.strangers import Tally
+from gpucache.caches.tally import Tally
 from gpucache.folders import Folder
 
 INDEX = "index"

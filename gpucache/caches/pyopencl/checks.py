@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache import payload
-from gpucache.caches import files, strangers
+from gpucache.caches import files, tally
 from gpucache.caches.format import Clock
-from gpucache.caches.pyopencl import headers, locks, names, parts, sources
+from gpucache.caches.pyopencl import entry_files, headers, locks, names, sources
 from gpucache.caches.pyopencl.headers import Compared, State
 from gpucache.caches.pyopencl.pickled import EndedError, Info
 from gpucache.errors import FormatError
@@ -101,7 +101,7 @@ def beside(root: Path) -> Iterator[tuple[Path, Problem]]:
     with suppress(OSError, ValueError), files.open_folder(root) as folder:
         found = (one.name for one in folder.entries() if one.name != names.LOCK)
         rest = (name for name in found if not (names.is_key(name) or names.python_of(name)))
-        if told := strangers.listed(rest):
+        if told := tally.listed(rest):
             detail = f"it holds {told} as well, none of PyOpenCL's; keep it elsewhere"
             yield root, Problem(FindingKind.LEFTOVER, detail)
 
@@ -152,7 +152,7 @@ def binary(inner: Folder, present: set[str]) -> list[Fault]:
     if _is_large(inner):
         return []
     try:
-        data = parts.read_binary(inner)
+        data = entry_files.read_binary(inner)
     except FormatError as error:
         return [Fault(FindingKind.CORRUPT, f"{error}: {DIES}")]
     if not data:
@@ -178,7 +178,7 @@ def _info(inner: Folder, present: set[str]) -> Info | Fault:
     try:
         if inner.lstat(names.INFO).st_size == 0:
             return Fault(FindingKind.TRUNCATED, "info is empty; PyOpenCL warns and builds it again")
-        return parts.info_of(inner)
+        return entry_files.info_of(inner)
     except EndedError as error:
         return Fault(FindingKind.TRUNCATED, f"{error}: {DIES}")
     except FormatError as error:
@@ -202,16 +202,17 @@ def _header(compared: Compared) -> tuple[str, bool]:
 
 def _is_large(inner: Folder) -> bool:
     with suppress(FileNotFoundError):
-        return inner.lstat(names.BINARY).st_size > parts.CHECKED_BINARY_BYTES
+        return inner.lstat(names.BINARY).st_size > entry_files.CHECKED_BINARY_BYTES
     return False
 
 
 def notes(inner: Folder) -> Iterator[str]:
     """What could not be told of an entry."""
     if _is_large(inner):
-        yield f"its binary is larger than {format_size(parts.CHECKED_BINARY_BYTES)} and was not looked into"
+        limit = format_size(entry_files.CHECKED_BINARY_BYTES)
+        yield f"its binary is larger than {limit} and was not looked into"
     with suppress(OSError, FormatError):
-        passed_over = sources.unfollowed(parts.read_source(inner))
+        passed_over = sources.unfollowed(entry_files.read_source(inner))
         if passed_over:
             shown = ", ".join(passed_over[:_SHOWN]) + (" and more" if len(passed_over) > _SHOWN else "")
             yield (

@@ -11,7 +11,17 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.format import Clock
-from gpucache.caches.pyopencl import checks, headers, keys, locks, names, nearest, parts, sources, telling
+from gpucache.caches.pyopencl import (
+    checks,
+    comparison,
+    entry_files,
+    headers,
+    keys,
+    locks,
+    names,
+    nearest,
+    sources,
+)
 from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.headers import State
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
@@ -79,12 +89,12 @@ class _Folder:
         if not found.same:
             return self._other(None, found)
         detail = (
-            f"the source is stored {telling.times(len(found.same))}, but an entry stores neither options nor "
-            f"device; give device={'/'.join(keys.LABELS)} to have the key made ('gpucache devices --json' "
-            "shows these texts under toolchain)"
+            f"the source is stored {comparison.times(len(found.same))}, but an entry stores neither options "
+            f"nor device; give device={'/'.join(keys.LABELS)} to have the key made "
+            "('gpucache devices --json' shows these texts under toolchain)"
         )
         wanted = " ".join(self._question.options[0])
-        differences = telling.options(found.same[0].options, wanted) if wanted else ()
+        differences = comparison.options(found.same[0].options, wanted) if wanted else ()
         return _reach(
             self._question, None, Verdict.OPAQUE_KEY, detail, differences, nearest_key=found.same[0].key
         )
@@ -99,28 +109,28 @@ class _Folder:
         solved = nearest.solve(found.same, self._question.source, readings, device, version)
         if solved is not None:
             differences = (
-                *telling.options(solved.options, wanted),
-                *telling.version(solved.version, version),
+                *comparison.options(solved.options, wanted),
+                *comparison.version(solved.version, version),
             )
-            detail = f"it is stored, but {telling.told(differences)}"
+            detail = f"it is stored, but {comparison.told(differences)}"
             key = solved.key
-            if differences and not asked and not telling.told_folder(differences):
+            if differences and not asked and not comparison.told_folder(differences):
                 differences = tuple(one for one in differences if one.label != "options")
                 detail += f"; give those of the program with options=, such as '{solved.options}'"
         else:
             key, logged = found.same[0].key, found.same[0].options
-            differences = telling.options(logged, wanted) if asked else ()
-            why = telling.unsolved(logged, differences, asked=asked)
-            detail = f"the source is stored {telling.times(len(found.same))}, but {why}"
+            differences = comparison.options(logged, wanted) if asked else ()
+            why = comparison.unsolved(logged, differences, asked=asked)
+            detail = f"the source is stored {comparison.times(len(found.same))}, but {why}"
         return _reach(self._question, device, Verdict.KEY_CHANGED, detail, differences, nearest_key=key)
 
     def _other(self, device: DeviceIdentity | None, found: nearest.Found) -> Reach:
         """Of a source that is not stored."""
         if not found.similar or found.line is None:
-            detail = f"no entry{telling.python(self._path)} has this source or one like it"
+            detail = f"no entry{comparison.python(self._path)} has this source or one like it"
             return _reach(self._question, device, Verdict.NEVER_BUILT, detail)
         detail = (
-            f"the nearest entry{telling.python(self._path)} has another source: {found.line.label} differs"
+            f"the nearest entry{comparison.python(self._path)} has another source: {found.line.label} differs"
         )
         return _reach(
             self._question, device, Verdict.KEY_CHANGED, detail, (found.line,), nearest_key=found.similar
@@ -147,7 +157,7 @@ def _served(
     """What comes of an entry whose key is the one that is asked for."""
     problems = [one for one in checks.faults(inner) if not one.served]
     try:
-        info = parts.info_of(inner)
+        info = entry_files.info_of(inner)
     except FormatError:
         info = Info((), "")
     verdict, detail, differences = _judged(problems, info) or _hit(
@@ -191,7 +201,7 @@ def _hit(
     options: tuple[str, ...],
 ) -> _Judgement:
     with suppress(OSError, FormatError):
-        if parts.read_source(inner) != question.source:
+        if entry_files.read_source(inner) != question.source:
             detail = "PyOpenCL serves an entry that was made from another source, as its source.cl says"
             return Served.FALSE_HIT, detail, ()
     elsewhere = _elsewhere(question, info, options)

@@ -1,9 +1,9 @@
 """PyOpenCL's compiler cache: a folder per Python version, in it a folder for each program and device.
 
 Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1. ``names`` owns where the
-folders lie, ``parts`` the three files of an entry, ``pickled`` the reading of ``info`` without unpickling it,
-``keys`` the MD5 that names an entry, ``headers`` the files it was made with, ``locks`` the global lock,
-``checks`` what can be wrong, ``explaining`` what a build would meet.
+folders lie, ``entry_files`` the three files of an entry, ``pickled`` the reading of ``info`` without
+unpickling it, ``keys`` the MD5 that names an entry, ``headers`` the files it was made with, ``locks`` the
+global lock, ``checks`` what can be wrong, ``explaining`` what a build would meet.
 
 PyOpenCL does not use this cache for PoCL and NVIDIA. The SQLite dictionaries of pytools, where PyOpenCL keeps
 the invokers it generates, are another cache and are not read. PyOpenCL itself is never imported.
@@ -24,7 +24,7 @@ from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
-from gpucache.caches.pyopencl import checks, explaining, headers, locks, names, parts, sources
+from gpucache.caches.pyopencl import checks, entry_files, explaining, headers, locks, names, sources
 from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.keys import LABELS
 from gpucache.caches.pyopencl.question import FIELDS, read_question
@@ -133,10 +133,10 @@ class PyOpencl(FilesFormat):
             with suppress(OSError, FormatError):
                 described = payloads.describe(files.read_part(inner, names.BINARY, 0, _SCANNED_BYTES))
             with suppress(OSError, FormatError):
-                source = parts.read_source(inner)
+                source = entry_files.read_source(inner)
             with suppress(OSError, FormatError):
-                info = parts.info_of(inner)
-        options = parts.logged_options(info.log) if info else None
+                info = entry_files.info_of(inner)
+        options = entry_files.logged_options(info.log) if info else None
         kernels = tuple(kernel_names(source or b""))
         more = len(kernels) - 1
         others = f"and {more} more kernel{'s' if more > 1 else ''}" if more > 0 else ""
@@ -145,7 +145,7 @@ class PyOpencl(FilesFormat):
             fields.append(("options", options))
         return Look(
             program=kernels[0] if kernels else "",
-            target=parts.device_of(described) if described else "",
+            target=entry_files.device_of(described) if described else "",
             kind=described.kind.value if described else "",
             variant="; ".join(filter(None, (others, options))),
             fields=tuple(fields),
@@ -179,21 +179,21 @@ class PyOpencl(FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         """The binary."""
-        return item.read(names.BINARY, parts.LARGEST_BINARY_BYTES)
+        return item.read(names.BINARY, entry_files.LARGEST_BINARY_BYTES)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Source, headers with what became of them, binary and log."""
         try:
             with item.open() as inner:
-                info = parts.info_of(inner)
-                data = parts.read_binary(inner)
-                source = parts.read_source(inner)
+                info = entry_files.info_of(inner)
+                data = entry_files.read_binary(inner)
+                source = entry_files.read_source(inner)
         except FileNotFoundError as error:
             missing = Path(error.filename or entry.path).name
             why = f"{entry.path} cannot be read: {missing} is missing; run 'gpucache verify'"
             raise FormatError(why) from error
         compared = headers.compare_all(info.dependencies)
-        options = parts.logged_options(info.log)
+        options = entry_files.logged_options(info.log)
         return EntryReport(
             entry=entry,
             key_fields=(
@@ -306,7 +306,7 @@ class PyOpencl(FilesFormat):
         ):
             return True
         with suppress(OSError, FormatError):
-            return sources.is_marked(item.read(names.SOURCE, parts.LARGEST_SOURCE_BYTES))
+            return sources.is_marked(item.read(names.SOURCE, entry_files.LARGEST_SOURCE_BYTES))
         return False
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.pyopencl import names, parts
+from gpucache.caches.pyopencl import entry_files, names
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
 from gpucache.errors import FormatError
 from gpucache.keys import Difference
@@ -104,10 +104,10 @@ def _stored(folder: Path) -> Iterator[tuple[str, bytes, str | None]]:
     with suppress(OSError), files.open_folder(folder) as opened:
         for key in [one.name for one in opened.entries() if names.is_key(one.name)]:
             with suppress(OSError, FormatError), opened.folder(key) as inner:
-                source = parts.read_source(inner)
+                source = entry_files.read_source(inner)
                 options: str | None = None
                 with suppress(OSError, FormatError):
-                    options = parts.logged_options(parts.info_of(inner).log)
+                    options = entry_files.logged_options(entry_files.info_of(inner).log)
                 yield key, source, options
 
 

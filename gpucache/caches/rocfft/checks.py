@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.caches.places import distrust
-from gpucache.caches.rocfft.anatomy import WAL, Anatomy, examine, sides, stranger
 from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
+from gpucache.caches.rocfft.sqlite_file import WAL, SqliteFile, examine, sides, stranger
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
@@ -47,43 +47,43 @@ def file_troubles(path: Path) -> Iterator[Trouble]:
     """What is wrong with a database and beside it; raises CacheUnusableError where it cannot be looked at."""
     place = str(path)
     try:
-        anatomy = examine(path)
+        file = examine(path)
     except FormatError as error:
         yield Trouble(
             FindingKind.MISPLACED, place, f"{error}, so rocFFT cannot keep its kernels there; {MOVE}"
         )
         return
     beside = sides(path)
-    if anatomy is None:
+    if file is None:
         yield from _orphans(path, beside)
         return
-    found = [Trouble(kind, place, detail) for kind, detail in _outside(anatomy, beside)]
+    found = [Trouble(kind, place, detail) for kind, detail in _outside(file, beside)]
     yield from found
-    if anatomy.size_bytes and not any(one.kind in (_TRUNCATED, _CORRUPT) for one in found):
+    if file.size_bytes and not any(one.kind in (_TRUNCATED, _CORRUPT) for one in found):
         yield from _beside(path, beside)
-        yield from _inside(path, anatomy)
+        yield from _inside(path, file)
 
 
 _TRUNCATED, _CORRUPT = FindingKind.TRUNCATED, FindingKind.CORRUPT
 
 
-def _outside(anatomy: Anatomy, beside: Mapping[str, int]) -> Iterator[tuple[FindingKind, str]]:
+def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[tuple[FindingKind, str]]:
     """What header, size and mode say."""
-    if distrusted := distrust(anatomy.status, move=MOVE):
+    if distrusted := distrust(file.status, move=MOVE):
         yield FindingKind.UNTRUSTED, f"{distrusted}; whoever may write it gives your GPU code to run"
-    if not anatomy.size_bytes:
+    if not file.size_bytes:
         return
-    if not anatomy.database:
+    if not file.database:
         yield _CORRUPT, f"it is no SQLite database: {_DIES}; move it away"
-    elif not anatomy.header:
+    elif not file.header:
         yield _TRUNCATED, f"it ends inside its header: {_DIES}; move it away"
-    elif not anatomy.page_bytes:
+    elif not file.page_bytes:
         yield _CORRUPT, f"its header has no page size that SQLite knows: {_DIES}; move it away"
     else:
-        yield from _length(anatomy, beside)
-        if max(anatomy.versions) > WAL:
+        yield from _length(file, beside)
+        if max(file.versions) > WAL:
             yield FindingKind.UNSUPPORTED, "it was written by a newer SQLite than this one"
-        elif anatomy.wal:
+        elif file.wal:
             yield (
                 FindingKind.UNSUPPORTED,
                 "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it "
@@ -92,18 +92,18 @@ def _outside(anatomy: Anatomy, beside: Mapping[str, int]) -> Iterator[tuple[Find
             )
 
 
-def _length(anatomy: Anatomy, beside: Mapping[str, int]) -> Iterator[tuple[FindingKind, str]]:
+def _length(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[tuple[FindingKind, str]]:
     """The file's size against the pages it claims; a log or journal may hold what is missing."""
-    claimed = anatomy.pages * anatomy.page_bytes
+    claimed = file.pages * file.page_bytes
     if beside.get("-wal") or beside.get("-journal"):
         return
-    if anatomy.size_bytes < max(claimed, anatomy.page_bytes):
+    if file.size_bytes < max(claimed, file.page_bytes):
         yield (
             _TRUNCATED,
-            f"it has {anatomy.size_bytes} bytes and claims {max(claimed, anatomy.page_bytes)}: {_MISSES}",
+            f"it has {file.size_bytes} bytes and claims {max(claimed, file.page_bytes)}: {_MISSES}",
         )
-    elif claimed and anatomy.size_bytes > claimed:
-        extra = format_size(anatomy.size_bytes - claimed)
+    elif claimed and file.size_bytes > claimed:
+        extra = format_size(file.size_bytes - claimed)
         yield FindingKind.LEFTOVER, f"{extra} lie behind its last page, which SQLite does not read"
 
 
@@ -130,10 +130,10 @@ def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[Trouble]:
         yield Trouble(FindingKind.LEFTOVER, f"{path}-shm", detail)
 
 
-def _inside(path: Path, anatomy: Anatomy) -> Iterator[Trouble]:
+def _inside(path: Path, file: SqliteFile) -> Iterator[Trouble]:
     """What SQLite says of the pages."""
     try:
-        reader = open_reader(path, anatomy)
+        reader = open_reader(path, file)
     except FormatError as error:
         yield Trouble(_CORRUPT, str(path), f"{error}: {_MISSES}")
         return

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.anatomy import NO_FILE, Anatomy, Stamp, sides, stamp, stranger
+from gpucache.caches.rocfft.sqlite_file import NO_FILE, SqliteFile, Stamp, sides, stamp, stranger
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -84,7 +84,7 @@ def _end(connection: sqlite3.Connection, private: Path | None) -> None:
         shutil.rmtree(private, ignore_errors=True)
 
 
-def open_reader(path: Path, anatomy: Anatomy) -> Reader:
+def open_reader(path: Path, file: SqliteFile) -> Reader:
     """A database that was examined and is not empty; raises FormatError, CacheUnusableError."""
     seen, beside = stamp(path), sides(path)
     for suffix, size in beside.items():
@@ -93,22 +93,22 @@ def open_reader(path: Path, anatomy: Anatomy) -> Reader:
     with told(path):
         if beside.get("-wal"):
             return _recovered(path, "-wal", Way.WITH_LOG)
-        if anatomy.wal:
-            connection = _reading(path, anatomy.size_bytes, unchanging=True)
-            return Reader(connection, seen, anatomy.size_bytes, Way.UNCHANGING, None)
+        if file.wal:
+            connection = _reading(path, file.size_bytes, unchanging=True)
+            return Reader(connection, seen, file.size_bytes, Way.UNCHANGING, None)
         try:
-            connection = _reading(path, anatomy.size_bytes)
+            connection = _reading(path, file.size_bytes)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname not in _HOT or not beside.get("-journal"):
                 raise
             return _recovered(path, "-journal", Way.ROLLED_BACK)
-        return Reader(connection, seen, anatomy.size_bytes, Way.DIRECT, None)
+        return Reader(connection, seen, file.size_bytes, Way.DIRECT, None)
 
 
-def peek(path: Path, anatomy: Anatomy) -> sqlite3.Connection:
+def peek(path: Path, file: SqliteFile) -> sqlite3.Connection:
     """A database as its own file has it, whatever lies beside; raises FormatError, CacheUnusableError."""
     with told(path):
-        return _reading(path, anatomy.size_bytes, unchanging=True)
+        return _reading(path, file.size_bytes, unchanging=True)
 
 
 def in_memory(data: bytes, place: Path) -> sqlite3.Connection:

@@ -1,10 +1,10 @@
 """rocFFT's cache of kernels compiled at run time: SQLite files with one table, a row for each kernel.
 
-Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``anatomy`` the file around it, ``connecting``
-how it is opened without leaving a trace, ``rows`` what is read of it, ``checks`` what can be wrong,
-``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases made of
-others, ``locations`` where the files lie. A foreign file is data: no view, trigger or virtual table in it is
-ever used, and its kernels are never loaded.
+Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``sqlite_file`` the file around it,
+``connecting`` how it is opened without leaving a trace, ``rows`` what is read of it, ``checks`` what can be
+wrong, ``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases made
+of others, ``locations`` where the files lie. A foreign file is data: no view, trigger or virtual table in it
+is ever used, and its kernels are never loaded.
 
 rocFFT writes the time of a store and never the time of a use: an entry's last use is the moment it was
 stored, and the least recently used is simply the oldest. A timestamp of 0, which an export writes, says
@@ -21,7 +21,6 @@ from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place, Var
 from gpucache.caches.rocfft import explaining, locations, mending, names, rescuing
-from gpucache.caches.rocfft.anatomy import UnreadableError, examine, sides, stamp
 from gpucache.caches.rocfft.checks import (
     MOVE,
     Trouble,
@@ -34,6 +33,7 @@ from gpucache.caches.rocfft.connecting import Reader, open_reader, peek, told
 from gpucache.caches.rocfft.locations import SYSTEM
 from gpucache.caches.rocfft.rows import Row, look_again, read_code, read_prefix, read_rows, text
 from gpucache.caches.rocfft.schema import Table, read_shape
+from gpucache.caches.rocfft.sqlite_file import UnreadableError, examine, sides, stamp
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.model import KeyField
 from gpucache.outcomes import (
@@ -296,14 +296,14 @@ class Rocfft(Format[Stored]):
 
     def _reading(self) -> _Opened | None:
         """The database with rocFFT's table as it is now; None where there is none; raises FormatError."""
-        anatomy = examine(self.root)
-        if anatomy is None or not anatomy.size_bytes:
+        file = examine(self.root)
+        if file is None or not file.size_bytes:
             self._opened = None
             return None
-        if not anatomy.database:
+        if not file.database:
             raise FormatError(f"{self.root} is no SQLite database")
         if self._opened is None or self._opened.reader.stamp != stamp(self.root):
-            reader = open_reader(self.root, anatomy)
+            reader = open_reader(self.root, file)
             with told(self.root):
                 self._opened = _Opened(reader, read_shape(reader.connection).table is Table.OURS)
         return self._opened if self._opened.ours else None
@@ -320,14 +320,14 @@ class Rocfft(Format[Stored]):
 
 def _has_table(path: Path) -> bool:
     """Whether a database has the table; its log is asked only where the file itself has none."""
-    anatomy = examine(path)
-    if anatomy is None or not anatomy.header:
+    file = examine(path)
+    if file is None or not file.header:
         return False
-    with told(path), closing(peek(path, anatomy)) as connection:
+    with told(path), closing(peek(path, file)) as connection:
         if read_shape(connection).table in _TABLES:
             return True
     if not sides(path).get("-wal"):
         return False
-    reader = open_reader(path, anatomy)
+    reader = open_reader(path, file)
     with told(path), closing(reader):
         return read_shape(reader.connection).table in _TABLES

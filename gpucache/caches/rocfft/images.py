@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.anatomy import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
 from gpucache.caches.rocfft.connecting import Reader, in_memory, open_reader, told
 from gpucache.caches.rocfft.publishing import published
 from gpucache.caches.rocfft.schema import Table, read_shape
+from gpucache.caches.rocfft.sqlite_file import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -59,12 +59,12 @@ def restore(source: Path, out: Path) -> int:
 def open_source(source: Path) -> Reader:
     """A database or image open for reading; UsageError for none, FormatError where it is not rocFFT's."""
     path = Path(os.path.realpath(source))
-    anatomy = examine(path)
-    if anatomy is None:
+    file = examine(path)
+    if file is None:
         raise UsageError(f"{source} does not exist; name a database or an image of one")
-    if not anatomy.database:
+    if not file.database:
         raise FormatError(f"{source} is no SQLite database")
-    reader = open_reader(path, anatomy)
+    reader = open_reader(path, file)
     with told(source):
         if read_shape(reader.connection).table is not Table.OURS:
             reader.close()

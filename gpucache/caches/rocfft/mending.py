@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from gpucache.caches.rocfft.anatomy import SIDES, examine, sides
 from gpucache.caches.rocfft.connecting import open_reader, told, writing
 from gpucache.caches.rocfft.rows import Row, look_again
 from gpucache.caches.rocfft.schema import TABLE, Shape, Table, read_shape
+from gpucache.caches.rocfft.sqlite_file import SIDES, examine, sides
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import Kept
@@ -58,8 +58,8 @@ def _require_plain(path: Path, shape: Shape) -> None:
 def give_back(path: Path) -> tuple[str, ...]:
     """Shrink a database of which a fifth or more is free; sentences that say what was done."""
     try:
-        anatomy = examine(path)
-        if anatomy is None or not anatomy.size_bytes:
+        file = examine(path)
+        if file is None or not file.size_bytes:
             return ()
         with writing(path) as connection:
             free, pages = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _COUNTS)
@@ -71,7 +71,7 @@ def give_back(path: Path) -> tuple[str, ...]:
             connection.execute("VACUUM")
     except (FormatError, CacheUnusableError) as error:
         return (f"free pages were not given back: {error}",)
-    gained = anatomy.size_bytes - path.stat().st_size
+    gained = file.size_bytes - path.stat().st_size
     return (f"{share} was free, so VACUUM gave {format_size(max(gained, 0))} back",)
 
 
@@ -95,10 +95,10 @@ def close_log(path: Path) -> bool:
 
 def _is_plain(path: Path) -> bool:
     """Whether a database holds nothing but rocFFT's table, told without changing it."""
-    anatomy = examine(path)
-    if anatomy is None or not anatomy.header:
+    file = examine(path)
+    if file is None or not file.header:
         return False
-    reader = open_reader(path, anatomy)
+    reader = open_reader(path, file)
     try:
         with told(path):
             return read_shape(reader.connection).alone
@@ -139,9 +139,9 @@ def move_aside(path: Path) -> Path | None:
 
 
 def _may_go(path: Path) -> bool:
-    anatomy = examine(path)
-    if anatomy is None or not anatomy.database:
-        return anatomy is not None and fnmatch(path.name, NAMED)
+    file = examine(path)
+    if file is None or not file.database:
+        return file is not None and fnmatch(path.name, NAMED)
     try:
         with writing(path) as connection:
             connection.execute("BEGIN EXCLUSIVE")  # nobody else is in the middle of anything

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.caches.rocfft.anatomy import examine, stamp
 from gpucache.caches.rocfft.checks import row_trouble
 from gpucache.caches.rocfft.connecting import Reader, creating, open_reader, told
 from gpucache.caches.rocfft.mending import move_aside
 from gpucache.caches.rocfft.publishing import prepared
 from gpucache.caches.rocfft.rows import Row, bound, read_code, read_row
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
+from gpucache.caches.rocfft.sqlite_file import examine, stamp
 from gpucache.errors import FormatError, UsageError
 
 _STORE = f"INSERT OR IGNORE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)"
@@ -75,10 +75,10 @@ def _moved(path: Path) -> str:
 def _readable(path: Path) -> Reader | None:
     """A database whose schema still reads and is rocFFT's alone; None for any other."""
     with suppress(FormatError):
-        anatomy = examine(path)
-        if anatomy is None or not anatomy.header:
+        file = examine(path)
+        if file is None or not file.header:
             return None
-        reader = open_reader(path, anatomy)
+        reader = open_reader(path, file)
         with suppress(FormatError), told(path):
             shape = read_shape(reader.connection)
             if shape.table is Table.OURS and shape.alone:

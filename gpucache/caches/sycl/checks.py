@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpucache import payload as payloads
 from gpucache.caches import places
-from gpucache.caches.sycl import beside, locks, naming, slots
+from gpucache.caches.sycl import locks, naming, non_entries, slots
 from gpucache.caches.sycl.naming import Group, murmur64a
 from gpucache.caches.sycl.slots import DamagedError, Identities, Slot, Span, binary_of, head, part, source_of
 from gpucache.caches.sycl.tree import Listing
@@ -317,7 +317,7 @@ def needs_time(folder: Folder, slot: Slot) -> bool:
     """Whether an entry lacks a time that libsycl's eviction goes by."""
     if slot.access is None:
         root = folder.path.parents[len(slot.group.parts) - 1]
-        return slot.binary is not None and beside.has_size(root)  # where eviction was ever on
+        return slot.binary is not None and non_entries.has_size(root)  # where eviction was ever on
     return slots.access_number(folder, slot.stem) is None
 
 

@@ -16,7 +16,17 @@ from gpucache.caches import places
 from gpucache.caches.format import Clock, Format, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Place, Var
-from gpucache.caches.sycl import beside, checks, explaining, fields, locations, naming, repair, slots, tree
+from gpucache.caches.sycl import (
+    checks,
+    explaining,
+    fields,
+    locations,
+    naming,
+    non_entries,
+    repair,
+    slots,
+    tree,
+)
 from gpucache.caches.sycl.checks import Verdicts
 from gpucache.caches.sycl.locations import SyclLocation
 from gpucache.caches.sycl.removal import Removals
@@ -135,7 +145,7 @@ class Sycl(Format[Numbered]):
     def limits(self) -> Iterator[str]:
         """Limits that what is stored shows to be wrong, where programs go by them here."""
         if isinstance(self.location, SyclLocation):
-            yield from beside.limits(self.location)
+            yield from non_entries.limits(self.location)
 
     def items(self, prefix: str) -> Iterator[Numbered]:
         """Every entry, with the first bytes of its files; of digits with ``-n`` behind number n alone."""
@@ -197,9 +207,9 @@ class Sycl(Format[Numbered]):
         gone = sum(tree.remove_empty(self.root, parts) for parts in sorted(self._touched))
         touched, self._touched = bool(self._touched), set()
         told = [f"{gone} empty folders removed"] if gone else []
-        if touched and beside.has_size(self.root):
-            summed = beside.summed_bytes(self.root)
-            told.append(beside.rewrite(self.root, summed, locations.mend(self.location)))
+        if touched and non_entries.has_size(self.root):
+            summed = non_entries.summed_bytes(self.root)
+            told.append(non_entries.rewrite(self.root, summed, locations.mend(self.location)))
         return [sentence for sentence in told if sentence]
 
     def mend(self, item: Numbered, problems: Sequence[Problem]) -> Sequence[Problem]:
@@ -222,7 +232,7 @@ class Sycl(Format[Numbered]):
         """Locks, halves, empty folders, strangers, the file of the size; or that the place is another's."""
         if self._foreign:
             return iter((self.told(self.root, Problem(FindingKind.LEFTOVER, self._foreign)),))
-        return (self.told(path, problem) for path, problem in beside.leftovers(self.root))
+        return (self.told(path, problem) for path, problem in non_entries.leftovers(self.root))
 
     def clear(self, checked: Checked) -> Checked:
         """Take away one thing that is no entry; raises CacheUnusableError."""
@@ -244,8 +254,8 @@ class Sycl(Format[Numbered]):
         return iter((explaining.explain(self.root, placed, bounds, explaining.ask(wanted)),))
 
     def _remains(self, path: Path) -> bool:
-        if path == self.root / naming.SIZE_FILE and beside.has_size(self.root):
-            return beside.size_problem(self.root, beside.summed_bytes(self.root)) is not None
+        if path == self.root / naming.SIZE_FILE and non_entries.has_size(self.root):
+            return non_entries.size_problem(self.root, non_entries.summed_bytes(self.root)) is not None
         return os.path.lexists(path)
 
     @contextmanager

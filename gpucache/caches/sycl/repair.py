@@ -1,7 +1,7 @@
 """Making a cache one that programs hit again: a whole folder of entries at once, and what is no entry.
 
 Only locks that count as held by nobody are broken, and every number is locked while it is touched.
-Done twice it changes nothing. Must not decide what is wrong: ``checks`` and ``beside`` do.
+Done twice it changes nothing. Must not decide what is wrong: ``checks`` and ``non_entries`` do.
 """
 
 import os
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.sycl import beside, checks, locks, naming, removal, slots, tree
+from gpucache.caches.sycl import checks, locks, naming, non_entries, removal, slots, tree
 from gpucache.caches.sycl.checks import Verdict
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
@@ -39,16 +39,16 @@ def require_own(root: Path) -> None:
 
 def repair_group(root: Path, group: Group) -> None:
     """Drop what no program should find in a folder, close the holes, free the locks; raises OSError."""
-    before = beside.group_bytes(root, group)
+    before = non_entries.group_bytes(root, group)
     try:
         with suppress(BusyError), tree.open_group(root, group) as folder:
             _repair(folder, group)
     except FileNotFoundError:
         return
     tree.remove_empty(root, group.parts)
-    change = beside.group_bytes(root, group) - before
+    change = non_entries.group_bytes(root, group) - before
     if change:
-        beside.adjust(root, change)
+        non_entries.adjust(root, change)
 
 
 def repair_other(root: Path, path: Path) -> None:
@@ -57,7 +57,7 @@ def repair_other(root: Path, path: Path) -> None:
         root,
         root.parent,
     ):
-        beside.clear_eviction(path)
+        non_entries.clear_eviction(path)
         return
     parts = path.relative_to(root).parts
     if parts == (naming.SIZE_FILE,):
@@ -90,7 +90,7 @@ def _mend_size(root: Path) -> None:
         if not stat.S_ISREG(folder.lstat(naming.SIZE_FILE).st_mode):
             folder.unlink(naming.SIZE_FILE)  # libsycl makes a new one
             return
-    beside.rewrite(root, beside.summed_bytes(root))
+    non_entries.rewrite(root, non_entries.summed_bytes(root))
 
 
 def _repair(folder: Folder, group: Group) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from gpucache.caches import files, places, strangers
+from gpucache.caches import files, places, tally
 from gpucache.caches.sycl import locations, naming, slots
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Identities, Slot
@@ -141,7 +141,7 @@ def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
         if not _is_strange((*parts, item.name)):
             yield from _item(folder, item, parts)
     names = (item.name for item in folder.entries() if _is_strange((*parts, item.name)))
-    if told := strangers.listed(names):
+    if told := tally.listed(names):
         yield Stray(parts, FindingKind.LEFTOVER, _strange(told, top=not parts))
     if empty and parts:
         yield Stray(parts, FindingKind.LEFTOVER, "it is an empty folder, as eviction leaves them")

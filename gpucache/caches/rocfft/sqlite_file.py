@@ -34,7 +34,7 @@ Stamp = tuple[Identity | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class SqliteFile:
     """What a database file says of itself; numbers are 0 where it says nothing that can be."""
 
     status: os.stat_result
@@ -57,14 +57,14 @@ class Anatomy:
         return WAL in self.versions
 
 
-def examine(path: Path) -> Anatomy | None:
+def examine(path: Path) -> SqliteFile | None:
     """A file's header; None where there is no file.
 
     Raises FormatError for a link or no file, UnreadableError, CacheUnusableError.
     """
     try:
         with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
-            return _anatomy(os.pread(fd, HEADER_BYTES, 0), status)
+            return _sqlite_file(os.pread(fd, HEADER_BYTES, 0), status)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
@@ -74,18 +74,18 @@ def examine(path: Path) -> Anatomy | None:
         raise CacheUnusableError(f"{path} cannot be read ({why}); name another file") from error
 
 
-def _anatomy(head: bytes, status: os.stat_result) -> Anatomy:
+def _sqlite_file(head: bytes, status: os.stat_result) -> SqliteFile:
     if not head.startswith(MAGIC):
-        return Anatomy(status, database=False)
+        return SqliteFile(status, database=False)
     if len(head) < HEADER_BYTES:
-        return Anatomy(status, database=True)
+        return SqliteFile(status, database=True)
     page = int.from_bytes(head[16:18], "big")
     page = 65536 if page == 1 else page
     sound = 512 <= page <= 65536 and page & (page - 1) == 0
     # The number of pages counts only where whoever wrote it also wrote the change counter.
     counted = head[24:28] == head[92:96]
     pages = int.from_bytes(head[28:32], "big") if counted else 0
-    return Anatomy(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
+    return SqliteFile(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
 
 
 _BEGINNINGS = {

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gpucache.host import refusals
+from gpucache.host import os_errors
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from gpucache.host import refusals
 def test_a_refusal_is_told_with_its_remedy(number: int, remedy: str) -> None:
     """Each names the place where the error does, and what mends just this; none is called a defect."""
     error = OSError(number, os.strerror(number), "/srv/cache")
-    assert refusals.told(error) == f"/srv/cache cannot be used ({os.strerror(number)}); {remedy}"
-    assert refusals.is_of_the_machine(error)
+    assert os_errors.told(error) == f"/srv/cache cannot be used ({os.strerror(number)}); {remedy}"
+    assert os_errors.is_of_the_machine(error)
 
 
 def test_what_a_program_did_wrong_is_not_of_the_machine() -> None:
     """A bad descriptor or argument is nobody's fault but the program's."""
-    assert not refusals.is_of_the_machine(OSError(errno.EBADF, os.strerror(errno.EBADF)))
-    assert not refusals.is_of_the_machine(OSError("no number"))
+    assert not os_errors.is_of_the_machine(OSError(errno.EBADF, os.strerror(errno.EBADF)))
+    assert not os_errors.is_of_the_machine(OSError("no number"))
