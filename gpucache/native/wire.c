@@ -1,0 +1,233 @@
+#define _GNU_SOURCE
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define USUAL_TIMEOUT_MS 5000
+#define LONGEST_TIMEOUT_MS 600000
+#define HEADER_SIZE 8 /* the length, the version and the kind */
+#define BATCH 32      /* fields sent by one system call */
+
+extern char **environ;
+
+/* The only state. Atomic and without a lock, so that a child of fork() finds it usable at any moment. */
+enum { UNREAD, ASKING, SILENT };
+static atomic_int state = UNREAD;
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+static long timeout_ms = USUAL_TIMEOUT_MS;
+
+void wire_begin(void) {
+    if (atomic_load(&state) != UNREAD) return;
+    const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
+    const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
+    if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
+        atomic_store(&state, SILENT);
+        return;
+    }
+    strcpy(address.sun_path, path);
+    long given = limit ? strtol(limit, NULL, 10) : 0;
+    if (given > 0 && given <= LONGEST_TIMEOUT_MS) timeout_ms = given;
+    atomic_store(&state, ASKING);
+}
+
+int wire_asks(void) { return atomic_load(&state) == ASKING; }
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Let the next call on the socket wait until the deadline and no longer. A blocking socket with a time-out,
+   because connect() of a local socket that does not block fails at once where the server is merely busy. */
+static int limit_wait(int fd, int64_t deadline_us) {
+    int64_t left = deadline_us - now_us();
+    if (left <= 0) return 0; /* zero would mean for ever */
+    struct timeval wait = {.tv_sec = left / 1000000, .tv_usec = left % 1000000};
+    return !setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) &&
+           !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+}
+
+/* A socket that is not descriptor 0, 1 or 2: where a program has closed those, its other threads may still
+   write to them. */
+static int open_socket(void) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || fd > 2) return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    close(fd);
+    return higher;
+}
+
+/* Whether the server runs as the same user: nobody else's binaries are loaded. */
+static int is_ours(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
+}
+
+static int connect_until(int fd, int64_t deadline_us) {
+    do {
+        if (!limit_wait(fd, deadline_us)) return 0;
+        if (!connect(fd, (const struct sockaddr *)&address, sizeof address)) return is_ours(fd);
+    } while (errno == EINTR);
+    return 0;
+}
+
+static int send_all(int fd, struct iovec *parts, size_t count, int64_t deadline_us) {
+    while (count) {
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+        if (!limit_wait(fd, deadline_us)) return 0;
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return 0;
+        size_t left = (size_t)sent;
+        while (count && left >= parts->iov_len) {
+            left -= parts->iov_len;
+            parts++, count--;
+        }
+        if (count) {
+            parts->iov_base = (char *)parts->iov_base + left;
+            parts->iov_len -= left;
+        }
+    }
+    return 1;
+}
+
+static int receive_all(int fd, unsigned char *at, size_t size, int64_t deadline_us) {
+    while (size) {
+        if (!limit_wait(fd, deadline_us)) return 0;
+        ssize_t received = recv(fd, at, size, 0);
+        if (received < 0 && errno == EINTR) continue;
+        if (received <= 0) return 0;
+        at += received;
+        size -= (size_t)received;
+    }
+    return 1;
+}
+
+static void put_u32(unsigned char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint32_t get_u32(const unsigned char *at) {
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static int send_request(int fd, enum wire_kind kind, const struct wire_bytes *fields, size_t count,
+                        uint32_t size, int64_t deadline_us) {
+    unsigned char header[HEADER_SIZE], lengths[BATCH][4];
+    struct iovec parts[1 + 2 * BATCH];
+    size_t used = 0;
+    put_u32(header, size);
+    put_u32(header + 4, WIRE_VERSION | (uint32_t)kind << 16);
+    parts[used++] = (struct iovec){header, HEADER_SIZE};
+    for (size_t i = 0; i < count; i++) {
+        put_u32(lengths[i % BATCH], (uint32_t)fields[i].size);
+        parts[used++] = (struct iovec){lengths[i % BATCH], 4};
+        if (fields[i].size) parts[used++] = (struct iovec){(void *)fields[i].at, fields[i].size};
+        if ((i + 1) % BATCH == 0) {
+            if (!send_all(fd, parts, used, deadline_us)) return 0;
+            used = 0;
+        }
+    }
+    return send_all(fd, parts, used, deadline_us);
+}
+
+/* Whether the fields fill the reply exactly, so that reading them needs no further care. */
+static int is_sound(const struct wire_reply *reply) {
+    size_t at = 0;
+    while (reply->size - at >= 4) {
+        size_t length = get_u32(reply->body + at);
+        at += 4;
+        if (length > reply->size - at) return 0;
+        at += length;
+    }
+    return at == reply->size;
+}
+
+static int receive_reply(int fd, struct wire_reply *reply, int64_t deadline_us) {
+    unsigned char header[HEADER_SIZE];
+    if (!receive_all(fd, header, HEADER_SIZE, deadline_us)) return 0;
+    uint32_t size = get_u32(header), rest = get_u32(header + 4);
+    if (size < 4 || size > WIRE_MAX_BYTES || (rest & 0xffff) != WIRE_VERSION) return 0;
+    *reply = (struct wire_reply){.kind = rest >> 16, .size = size - 4, .body = malloc(size)};
+    return reply->kind >= WIRE_PASS && reply->kind <= WIRE_OK && reply->body &&
+           receive_all(fd, reply->body, reply->size, deadline_us) && is_sound(reply);
+}
+
+/* Bytes that follow the first length of a request; 0 for more than a frame may have. */
+static uint32_t request_size(const struct wire_bytes *fields, size_t count) {
+    size_t size = 4;
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].size > WIRE_MAX_BYTES || (size += 4 + fields[i].size) > WIRE_MAX_BYTES) return 0;
+    }
+    return (uint32_t)size;
+}
+
+int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    int kept = errno;
+    uint32_t size = request_size(fields, count);
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+    if (!wire_asks() || !size) return 0;
+    int64_t deadline_us = now_us() + (int64_t)timeout_ms * 1000;
+    int fd = open_socket();
+    int answered = fd >= 0 && connect_until(fd, deadline_us) &&
+                   send_request(fd, kind, fields, count, size, deadline_us) &&
+                   receive_reply(fd, reply, deadline_us);
+    if (fd >= 0) close(fd);
+    if (!answered) {
+        atomic_store(&state, SILENT);
+        wire_done(reply);
+    }
+    errno = kept;
+    return answered;
+}
+
+void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count) {
+    struct wire_reply reply;
+    if (wire_ask(kind, fields, count, &reply)) wire_done(&reply);
+}
+
+int wire_next(struct wire_reply *reply, struct wire_bytes *field) {
+    if (reply->next == reply->size) return 0;
+    *field = (struct wire_bytes){reply->body + reply->next + 4, get_u32(reply->body + reply->next)};
+    reply->next += 4 + field->size;
+    return 1;
+}
+
+void wire_done(struct wire_reply *reply) {
+    free(reply->body);
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+}
+
+struct wire_bytes wire_text(const char *text) {
+    return (struct wire_bytes){text, text ? strlen(text) : 0};
+}
+
+struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]) {
+    return (struct wire_bytes){text, (size_t)snprintf(text, WIRE_NUMBER_SIZE, "%llu", (unsigned long long)number)};
+}
+
+struct wire_bytes wire_environment(void) {
+    size_t size = 0, used = 0;
+    for (char **each = environ; each && *each; each++) size += strlen(*each) + 1;
+    char *copy = malloc(size + 1);
+    for (char **each = environ; copy && each && *each; each++) {
+        size_t length = strlen(*each) + 1;
+        if (used + length > size) break; /* another thread has changed it meanwhile */
+        memcpy(copy + used, *each, length);
+        used += length;
+    }
+    return (struct wire_bytes){copy, used};
+}

@@ -1,0 +1,71 @@
+/* The client of gpucache's socket: one request, one reply, one connection.
+
+   A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
+   a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
+   other side.
+
+   What a program can rely on: no call here waits longer than the time-out for one exchange, raises a signal,
+   keeps a descriptor or a lock, or changes errno. After the first failure of any kind, which includes a reply
+   that is not understood, this process asks no more. Any thread may call, and so may a child after fork(). */
+#ifndef GPUCACHE_WIRE_H
+#define GPUCACHE_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_VERSION 1
+#define WIRE_MAX_BYTES (256u << 20) /* of a frame after its first length */
+#define WIRE_NUMBER_SIZE 24         /* room for any number as text */
+
+enum wire_kind {
+    WIRE_BUILD = 1,
+    WIRE_BUILT = 2,
+    WIRE_REJECTED = 3,
+    WIRE_LAUNCHED = 4,
+    WIRE_OTHER = 5,
+    WIRE_COMPILE = 16,
+    WIRE_COMPILED = 17,
+    WIRE_PASS = 0x80,
+    WIRE_HIT = 0x81,
+    WIRE_MISS = 0x82,
+    WIRE_OK = 0x83,
+};
+
+/* Bytes that belong to somebody else. */
+struct wire_bytes {
+    const void *at;
+    size_t size;
+};
+
+/* A reply whose fields have been checked to lie inside it. */
+struct wire_reply {
+    enum wire_kind kind;
+    unsigned char *body; /* allocated; the fields */
+    size_t size, next;
+};
+
+/* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, once; later calls do nothing. */
+void wire_begin(void);
+
+/* Whether the server may be asked: there is one, and nothing has failed yet. */
+int wire_asks(void);
+
+/* Ask, and wait for the reply: 1, or 0 where there is none. The fields are sent from where they lie.
+   A reply must be given to wire_done(). A request above the limit is not sent, which is no failure. */
+int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+
+/* Ask where the reply says nothing. */
+void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);
+
+/* The next field of a reply: 1, or 0 behind the last. It lies inside the reply. */
+int wire_next(struct wire_reply *reply, struct wire_bytes *field);
+
+void wire_done(struct wire_reply *reply);
+
+struct wire_bytes wire_text(const char *text); /* NULL is empty */
+struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
+
+/* The environment as the program has it now, each variable ended by NUL; to be freed; empty without memory. */
+struct wire_bytes wire_environment(void);
+
+#endif
