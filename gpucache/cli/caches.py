@@ -127,7 +127,7 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
 def open_others() -> "list[Cache]":
     """Every cache of others that is here."""
-    from gpucache.caches.here import found_caches
+    from gpucache.caches.opening import found_caches
 
     return found_caches(os.environ)
 
@@ -137,7 +137,7 @@ def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
 
     They are those of all systems, or of the systems that are named.
     """
-    from gpucache.caches.here import unused_caches
+    from gpucache.caches.opening import unused_caches
 
     return unused_caches(os.environ, names)
 
@@ -173,7 +173,7 @@ def _ours(settings: "Settings", *, systems: bool) -> Opened:
 
 
 def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
-    from gpucache.caches.here import open_places
+    from gpucache.caches.opening import open_places
 
     caches = open_places(name, place, os.environ)
     if not caches:

@@ -59,7 +59,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
-    from gpucache.caches.here import here_caches
+    from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
     from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.why import items_of, replies, why
@@ -78,7 +78,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
     known = tuple(systems())
     answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
-        replace(one, layers=replies(one, item, known, here_caches))
+        replace(one, layers=replies(one, item, known, present_caches))
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from gpucache.assembly import open_cache
 from gpucache.caches.interface import Cache
+from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import OWN, load_system
-from gpucache.caches.unusable import Unusable
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import cache_key
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField

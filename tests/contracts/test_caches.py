@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpucache.caches.interface import Cache, Wanted
+from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
-from gpucache.caches.unusable import Unusable
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
 from gpucache.outcomes import GONE, CacheEntry, Checked, Finding, Kept
 from tests.contracts.examples import EXAMPLES, Example, open_example

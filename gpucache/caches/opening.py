@@ -1,18 +1,18 @@
 """The caches of others on this machine, opened: where their systems keep them, or at a place that is named.
 
-Loads the systems that are asked for and no others. Must not know our own cache.
+One that is there and cannot be opened is ``Unusable``, so that it does not hide the others. Loads the systems
+that are asked for and no others. Must not know our own cache.
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpucache.caches.interface import Cache, System
+from gpucache.caches.interface import Cache, System, Wanted
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
-from gpucache.caches.unusable import Unusable
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import Location
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
 
 
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
@@ -43,7 +43,7 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
     return found
 
 
-def here_caches(name: str) -> Sequence[Cache]:
+def present_caches(name: str) -> Sequence[Cache]:
     """The caches of one system that this environment names and that are there."""
     return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
 
@@ -59,6 +59,69 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
         return [system.open(location) for location in known]
     same = next((one for one in known if _is_same(Path(one.root), place)), None)
     return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
+
+
+class Unusable:
+    """A cache that cannot be opened: it knows the reason, and refuses everything that would need the cache."""
+
+    def __init__(self, location: Location, reason: str) -> None:
+        self._location = location
+        self._reason = reason
+
+    @property
+    def name(self) -> str:
+        """The name of its system."""
+        return self._location.cache
+
+    def location(self) -> Location:
+        """Where it lies, with why it cannot be opened."""
+        problems = self._location.problems
+        return (
+            self._location
+            if self._reason in problems
+            else replace(self._location, problems=(*problems, self._reason))
+        )
+
+    def scan(self) -> Iterator[CacheEntry]:
+        """Nothing that can be seen."""
+        return iter(())
+
+    def find(self, prefix: str) -> list[CacheEntry]:  # noqa: ARG002 - the protocol's
+        """Nothing that can be seen."""
+        return []
+
+    def report(self, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - the protocol's
+        """Refused."""
+        raise CacheUnusableError(self._reason)
+
+    def extract(self, entry: CacheEntry) -> bytes:  # noqa: ARG002 - the protocol's
+        """Refused."""
+        raise CacheUnusableError(self._reason)
+
+    def check(self, entry: CacheEntry) -> Checked:  # noqa: ARG002 - the protocol's
+        """Refused."""
+        raise CacheUnusableError(self._reason)
+
+    def leftovers(self) -> Iterator[Checked]:
+        """That it cannot be opened, which is nothing that verify may pass over."""
+        finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
+        yield Checked(self._location.root, (finding,), counts=False)
+
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - the protocol's
+        """Refused."""
+        return Kept(self._reason)
+
+    def settle(self) -> Sequence[str]:
+        """Nothing."""
+        return ()
+
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:  # noqa: ARG002 - the protocol's
+        """Nothing can be done."""
+        return checked
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's
+        """Refused."""
+        raise CacheUnusableError(self._reason)
 
 
 def _opened(system: System, location: Location) -> Cache:
