@@ -53,10 +53,10 @@ _CLI = frozenset(
         "render",
         "assembly",
         "caches.exports",
-        "caches.surroundings",
+        "caches.known_caches",
         "examples",
         "backends.options",
-        "caches.here",
+        "caches.opening",
         "caches.interface",
         "caches.registry",
         "store.interface",
@@ -87,7 +87,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "store.interface",
         }
     ),
-    "bench": frozenset({"leaves", "engine", "backends.interface", "caches.surroundings"}),
+    "bench": frozenset({"leaves", "engine", "backends.interface", "caches.known_caches"}),
     # The processes of starts put their parts together from plain values.
     "bench.samples": frozenset({"leaves", "settings", "assembly", "engine", "backends"}),
     "render": frozenset({"model", "outcomes", "units"}),

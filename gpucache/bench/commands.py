@@ -18,7 +18,7 @@ from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched
-from gpucache.engine.warm.command import Surroundings, settle
+from gpucache.engine.warm.command import CacheEnvironment, settle
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.outcomes.growth import growth
 
@@ -34,7 +34,7 @@ class Command:
     """A command, what it runs among, and how it is run."""
 
     argv: tuple[str, ...]
-    around: Surroundings
+    around: CacheEnvironment
     timeout_s: float
     prepare: str = ""
     """For a shell, before every start."""

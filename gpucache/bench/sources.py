@@ -17,7 +17,7 @@ from gpucache.bench import peers
 from gpucache.bench.cases import Measured
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.bench.samples import StartJob, build_once, find_launches, start_once
-from gpucache.caches.surroundings import DRIVERS, KnownCaches
+from gpucache.caches.known_caches import DRIVERS, KnownCaches
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample

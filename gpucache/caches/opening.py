@@ -62,7 +62,7 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
 
 
 class Unusable:
-    """A cache that cannot be opened: it knows the reason, and refuses everything that would need the cache."""
+    """A cache that cannot be opened: it gives the reason, and refuses what would need the cache."""
 
     def __init__(self, location: Location, reason: str) -> None:
         self._location = location

@@ -132,7 +132,7 @@ def bench(
     if given().command:
         _refuse_beside_command(bool(named.anything or targets or against), as_is=as_is)
         from gpucache.bench.commands import Command
-        from gpucache.caches.surroundings import KnownCaches
+        from gpucache.caches.known_caches import KnownCaches
 
         around = KnownCaches(given().environment())
         command = Command(given().command, around, timeout, prepare or "", same_output, as_is)

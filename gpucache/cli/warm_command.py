@@ -8,7 +8,7 @@ from gpucache.cli.globals import given, leave
 from gpucache.errors import CacheUnusableError, ExitCode
 
 if TYPE_CHECKING:
-    from gpucache.caches.surroundings import KnownCaches
+    from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import Proof
     from gpucache.outcomes import SettleRun
 
@@ -17,7 +17,7 @@ ENVIRONMENT_FILE = "gpucache.env"
 
 def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
-    from gpucache.caches.surroundings import KnownCaches
+    from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import summarise_settle
     from gpucache.render import bench as text
 

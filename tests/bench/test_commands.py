@@ -15,7 +15,7 @@ from gpucache.bench.commands import Command
 from gpucache.bench.plan import Extent
 from gpucache.bench.run import run_bench
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample
-from tests.surroundings import OneCache
+from tests.one_cache import OneCache
 
 pytestmark = pytest.mark.slow
 

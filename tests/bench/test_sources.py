@@ -13,7 +13,7 @@ from gpucache.bench import sources
 from gpucache.bench.plan import Begun
 from gpucache.bench.samples import StartJob
 from gpucache.bench.sources import Sources, Workers
-from gpucache.caches.surroundings import DRIVERS, KnownCaches
+from gpucache.caches.known_caches import DRIVERS, KnownCaches
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds

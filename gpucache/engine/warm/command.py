@@ -25,7 +25,7 @@ _LONG_NS = 1_000_000_000
 _AS_LONG = 0.9
 
 
-class Surroundings(Protocol):
+class CacheEnvironment(Protocol):
     """What a program runs among: how caches are kept below a folder, and what they hold."""
 
     @property
@@ -78,7 +78,7 @@ class Proof:
 def warm_command(
     argv: Sequence[str],
     timeout_s: float,
-    around: Surroundings,
+    around: CacheEnvironment,
     into: Path | None,
     place: Path,
     progress: Callable[[int], None],
@@ -117,7 +117,7 @@ def warm_command(
 def _with_empty_caches(
     argv: Sequence[str],
     run: Callable[[Sequence[str], Mapping[str, str]], CommandRun],
-    around: Surroundings,
+    around: CacheEnvironment,
     place: Path,
 ) -> Proof:
     """Whether a command fills known caches when they are empty, by those that are on for it."""

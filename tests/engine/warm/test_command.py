@@ -11,7 +11,7 @@ import pytest
 from gpucache.engine.commands import CommandRun
 from gpucache.engine.warm.command import settle, summarise_settle, warm_command
 from gpucache.outcomes import Held, SettleSummary, Snapshot
-from tests.surroundings import OneCache
+from tests.one_cache import OneCache
 
 _GOOD = CommandRun(5, "", "")
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpucache.caches.known_caches import PLAIN, KnownCaches, plain_places
 from gpucache.caches.registry import SYSTEMS
-from gpucache.caches.surroundings import PLAIN, KnownCaches, plain_places
 from gpucache.outcomes import Snapshot
 from gpucache.outcomes.growth import growth
 from tests.caches.jax.build import key as jax_key

@@ -1,4 +1,4 @@
-"""Surroundings of one cache alone, for commands that keep what they computed where PLACE names."""
+"""The environment of one cache alone, for commands that keep what they computed where PLACE names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gpucache.outcomes import Held, Snapshot
 
 @dataclass(frozen=True)
 class OneCache:
-    """See ``gpucache.engine.warm.command.Surroundings``."""
+    """See ``gpucache.engine.warm.command.CacheEnvironment``."""
 
     environ: Mapping[str, str]
     off: frozenset[str] = frozenset()
