@@ -18,9 +18,8 @@ from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted
-from gpucache.store import beside, layout, leftovers, lock, scan
+from gpucache.store import cleanup, layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
-from gpucache.store.ground import Ground
 from gpucache.store.history import History
 from gpucache.store.interface import (
     Absent,
@@ -38,6 +37,7 @@ from gpucache.store.memos import Memos
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
 
 RECENCY_NS = 3600 * 10**9
@@ -52,19 +52,19 @@ class DirectoryStore:
     """
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
-        self._ground = Ground(root, shared=shared)
+        self._root = RootFolder(root, shared=shared)
         self._writable = writable
-        self._history = History(self._ground)
-        self._journal = Journal(self._ground)
-        self._missed = Missed(self._ground)
-        self._memos = Memos(self._ground)
-        self._quarantine = Quarantine(self._ground, self._history)
+        self._history = History(self._root)
+        self._journal = Journal(self._root)
+        self._missed = Missed(self._root)
+        self._memos = Memos(self._root)
+        self._quarantine = Quarantine(self._root, self._history)
         self._unread: dict[Path, str] = {}
 
     @property
     def root(self) -> Path:
         """The directory the cache lives in."""
-        return self._ground.root
+        return self._root.path
 
     @property
     def writable(self) -> bool:
@@ -98,23 +98,23 @@ class DirectoryStore:
                 f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
             )
         try:
-            size = publish(self._ground, entry)
+            size = publish(self._root, entry)
         except IsADirectoryError:
             scanned = self.look_at(entry.key)
             if scanned is None or not self.quarantine(scanned, "a folder was in its place"):
                 raise
-            size = publish(self._ground, entry)
-        beside.remove_left(self._ground, time.time_ns())
+            size = publish(self._root, entry)
+        cleanup.remove_left(self._root, time.time_ns())
         return size
 
     def is_marked(self) -> bool:
         """Whether the root holds what only gpucache makes; files of any other are left alone."""
-        return scan.is_marked(self._ground)
+        return scan.is_marked(self._root)
 
     def prepare(self) -> None:
         """Make the root and see that it can be written; raises CacheUnusableError with the remedy."""
         try:
-            self._ground.make(*layout.TMP).close()
+            self._root.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
                 number = errno.EROFS if _is_read_only(self.root) else errno.EACCES
                 raise OSError(number, os.strerror(number))
@@ -128,7 +128,7 @@ class DirectoryStore:
         """The detail of an entry; None where there is none or it is not sound."""
         try:
             with (
-                self._ground.open() as root,
+                self._root.open() as root,
                 open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
             ):
                 description = read_description(fd, status.st_size)
@@ -139,7 +139,7 @@ class DirectoryStore:
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists, unread."""
         try:
-            with self._ground.open(*layout.entry_folder(key)) as folder:
+            with self._root.open(*layout.entry_folder(key)) as folder:
                 folder.lstat(layout.entry_name(key))
         except (OSError, CacheUnusableError):
             return False
@@ -151,7 +151,7 @@ class DirectoryStore:
             return []
         folder_name = prefix[:2]
         try:
-            with self._ground.open(*layout.ENTRIES, folder_name) as folder:
+            with self._root.open(*layout.ENTRIES, folder_name) as folder:
                 names = [found.name for found in folder.entries() if found.name.startswith(prefix)]
         except (OSError, CacheUnusableError):
             return []
@@ -166,7 +166,7 @@ class DirectoryStore:
 
         A folder of entries that cannot be listed is passed over, see ``unread``.
         """
-        return scan.scan(self._ground, self._unread.setdefault)
+        return scan.scan(self._root, self._unread.setdefault)
 
     def unread(self) -> list[str]:
         """Why folders of entries could not be listed, a sentence for each that scans came upon so far."""
@@ -174,7 +174,7 @@ class DirectoryStore:
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
         """The entry of one key as a scan sees it; None where there is none."""
-        return scan.look_at(self._ground, key)
+        return scan.look_at(self._root, key)
 
     def check(self, scanned: ScannedEntry) -> Entry | Damaged | Absent:
         """A scanned entry read whole and fully checked, SHA-256 of the payload included.
@@ -184,7 +184,7 @@ class DirectoryStore:
         """
         try:
             place, name = self._place(scanned)
-            with self._ground.open() as root, open_trusted(root, *place, name) as (fd, status):
+            with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
                 description, payload = read_sound(fd, status.st_size, scanned.key)
                 if not layout.fits(place[-1], name):
                     raise misplaced(description.header)
@@ -206,24 +206,24 @@ class DirectoryStore:
 
     def allocated_bytes(self) -> int:
         """What all entries take on disk, told without reading one; raises CacheUnusableError."""
-        return scan.allocated_bytes(self._ground)
+        return scan.allocated_bytes(self._root)
 
     def beside_bytes(self) -> int:
         """What everything beside the entries takes on disk."""
-        return beside.beside_bytes(self._ground)
+        return cleanup.beside_bytes(self._root)
 
-    def sweep(self, max_size_bytes: int | None = None) -> beside.Swept:
+    def sweep(self, max_size_bytes: int | None = None) -> cleanup.Swept:
         """Remove what killed processes left, and of what is no entry the oldest beyond a quarter of a limit.
 
         Only where something shows that the root is ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
-            return beside.Swept(0, 0, self.beside_bytes())
-        return beside.sweep(self._ground, time.time_ns(), max_size_bytes)
+            return cleanup.Swept(0, 0, self.beside_bytes())
+        return cleanup.sweep(self._root, time.time_ns(), max_size_bytes)
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """What belongs to no entry; raises CacheUnusableError."""
-        return leftovers.leftovers(self._ground, now_ns)
+        return leftovers.leftovers(self._root, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
         """Remove an entry if unchanged since the scan, recording it; why it stays, None once removed.
@@ -238,7 +238,7 @@ class DirectoryStore:
             return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
             place, name = self._place(scanned)
-            with self._ground.open(*place) as folder:
+            with self._root.open(*place) as folder:
                 if scan.identity_of(folder.lstat(name)) != scanned.identity:
                     return Kept()
                 folder.unlink(name)
@@ -270,13 +270,13 @@ class DirectoryStore:
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
         marked = self._writable and self.is_marked()
-        return marked and leftovers.remove_leftover(self._ground, leftover)
+        return marked and leftovers.remove_leftover(self._root, leftover)
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
         """Hold this key's lock while compiling; yields False when it was not to be had in time."""
         try:
-            folder = self._ground.make(*layout.LOCKS) if self._writable else None
+            folder = self._root.make(*layout.LOCKS) if self._writable else None
         except (OSError, CacheUnusableError):
             folder = None
         if folder is None:
@@ -305,7 +305,7 @@ class DirectoryStore:
         Raises OSError, CacheUnusableError.
         """
         with (
-            self._ground.make(*layout.LOCKS) as folder,
+            self._root.make(*layout.LOCKS) as folder,
             lock.single_flight(folder, layout.MISSED_LOCK, 0) as holding,
         ):
             yield holding
@@ -343,7 +343,7 @@ class DirectoryStore:
 
     def _get(self, key: CacheKey) -> Found | Absent | Damaged:
         place, name = layout.entry_folder(key), layout.entry_name(key)
-        with self._ground.open() as root, open_trusted(root, *place, name) as (fd, status):
+        with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
             try:
                 description, payload = read_sound(fd, status.st_size, key)
             except EntryFormatError as error:
@@ -360,7 +360,7 @@ class DirectoryStore:
     ) -> bool:
         """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
         try:
-            with self._ground.open(*place) as folder:
+            with self._root.open(*place) as folder:
                 return self._quarantine.take(folder, name, identity, key, why)
         except (OSError, CacheUnusableError):
             return False

@@ -14,9 +14,9 @@ from contextlib import suppress
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout, lines
-from gpucache.store.beside import bound_histories
-from gpucache.store.ground import Ground
+from gpucache.store.cleanup import bound_histories
 from gpucache.store.interface import Event
+from gpucache.store.root_folder import RootFolder
 
 EVENT_CAP = 256
 """Events a history gives at most: the newest."""
@@ -33,24 +33,24 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class History:
     """The histories of all programs below one root."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, root: RootFolder) -> None:
+        self._root = root
 
     def record(self, program: str, event: Event) -> None:
         """Append an event; texts longer than 500 characters are cut."""
         line = _line(program, event)
-        mode = self._ground.file_mode
-        with suppress(*_UNUSABLE), self._ground.make(*layout.program_folder(program)) as folder:
+        mode = self._root.file_mode
+        with suppress(*_UNUSABLE), self._root.make(*layout.program_folder(program)) as folder:
             size = lines.append(folder, layout.HISTORY_NAME, line, mode)
             if size > FILE_CAP:
                 self._shrink(program, folder)
             elif size == len(line):
-                bound_histories(self._ground, PROGRAM_CAP)
+                bound_histories(self._root, PROGRAM_CAP)
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""
         try:
-            with self._ground.open(*layout.program_folder(program)) as folder:
+            with self._root.open(*layout.program_folder(program)) as folder:
                 return _events(folder, program)
         except _UNUSABLE:
             return []
@@ -58,7 +58,7 @@ class History:
     def programs(self) -> list[str]:
         """The names of the programs that have a history, sorted."""
         names: set[str] = set()
-        with suppress(*_UNUSABLE), self._ground.open(*layout.PROGRAMS) as programs:
+        with suppress(*_UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
             for found in programs.entries():
                 with suppress(OSError), programs.folder(found.name) as folder:
                     records = lines.last(folder, layout.HISTORY_NAME, 2 * lines.LINE_CAP)
@@ -76,9 +76,9 @@ class History:
                 break
             kept.append(line)
         name = f"{os.getpid()}-{secrets.token_hex(8)}.history"
-        with self._ground.make(*layout.TMP) as tmp:
+        with self._root.make(*layout.TMP) as tmp:
             try:
-                lines.append(tmp, name, b"".join(reversed(kept)), self._ground.file_mode)
+                lines.append(tmp, name, b"".join(reversed(kept)), self._root.file_mode)
                 tmp.move(name, folder, layout.HISTORY_NAME)
             except BaseException:
                 with suppress(OSError):

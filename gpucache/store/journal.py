@@ -11,7 +11,7 @@ from contextlib import suppress
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout, lines
-from gpucache.store.ground import Ground
+from gpucache.store.root_folder import RootFolder
 
 GENERATION_CAP = 1 << 20
 """Bytes above which the journal is rotated."""
@@ -23,21 +23,21 @@ _UNUSABLE = (OSError, CacheUnusableError)
 class Journal:
     """The journal below one root."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, root: RootFolder) -> None:
+        self._root = root
 
     def record(self, record: Mapping[str, object]) -> None:
         """Append one line of at most 4 KiB."""
         line = lines.line_of(record)
-        with suppress(*_UNUSABLE), self._ground.make(*layout.JOURNAL) as folder:
-            if lines.append(folder, NAME, line, self._ground.file_mode) > GENERATION_CAP:
+        with suppress(*_UNUSABLE), self._root.make(*layout.JOURNAL) as folder:
+            if lines.append(folder, NAME, line, self._root.file_mode) > GENERATION_CAP:
                 _rotate(folder)
 
     def tail(self, count: int) -> list[dict[str, object]]:
         """The last ``count`` records, newest first."""
         limit_bytes = min(count * lines.LINE_CAP, GENERATION_CAP + lines.LINE_CAP)
         records: list[dict[str, object]] = []
-        with suppress(*_UNUSABLE), self._ground.open(*layout.JOURNAL) as folder:
+        with suppress(*_UNUSABLE), self._root.open(*layout.JOURNAL) as folder:
             for name in (NAME, OLDER_NAME):
                 if len(records) < count:
                     with suppress(OSError):

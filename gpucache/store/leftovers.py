@@ -12,8 +12,8 @@ from contextlib import suppress
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout, lock
-from gpucache.store.ground import Ground
 from gpucache.store.interface import Leftover
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import walk
 
 MINIMUM_AGE_NS = 3600 * 10**9
@@ -22,33 +22,33 @@ _MOVE = "give the cache a folder of its own"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
 
 
-def leftovers(ground: Ground, now_ns: int) -> Iterator[Leftover]:
+def leftovers(root: RootFolder, now_ns: int) -> Iterator[Leftover]:
     """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
-    yield from _beside(ground)
-    for folder, name in _listed(ground, layout.TMP):
+    yield from _beside(root)
+    for folder, name in _listed(root, layout.TMP):
         ours = layout.is_beside(layout.TMP, name)
         left = "left by a writer that was stopped" if ours else _NOT_OURS
         yield from _old(folder, name, now_ns, left)
-    for folder, name in _listed(ground, layout.LOCKS):
+    for folder, name in _listed(root, layout.LOCKS):
         with suppress(OSError):
             if not layout.is_beside(layout.LOCKS, name):
                 yield from _old(folder, name, now_ns, _NOT_OURS)
             elif not lock.held(folder, name):
                 yield from _old(folder, name, now_ns, "a lock that nobody holds")
-    for folder, name, stray in walk(ground):
+    for folder, name, stray in walk(root):
         if stray:
             with suppress(OSError):
                 yield _leftover(folder, name, now_ns, _NOT_OURS)
 
 
-def remove_leftover(ground: Ground, leftover: Leftover) -> bool:
+def remove_leftover(root: RootFolder, leftover: Leftover) -> bool:
     """Remove a leftover that is ours and whose size is unchanged; whether it was. Raises nothing."""
     try:
-        *parts, name = leftover.path.relative_to(ground.root).parts
+        *parts, name = leftover.path.relative_to(root.path).parts
         place = tuple(parts)
         if place not in (layout.TMP, layout.LOCKS) or not layout.is_beside(place, name):
             return False
-        with ground.open(*parts) as folder:
+        with root.open(*parts) as folder:
             status = folder.lstat(name)
             if not stat.S_ISREG(status.st_mode) or status.st_size != leftover.size_bytes:
                 return False
@@ -70,19 +70,19 @@ def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
     return True
 
 
-def _beside(ground: Ground) -> Iterator[Leftover]:
+def _beside(root: RootFolder) -> Iterator[Leftover]:
     """What lies beside our own in the root, told as one, however much there is."""
-    with suppress(OSError, CacheUnusableError), ground.open() as root:
-        names = sorted(found.name for found in root.entries())
+    with suppress(OSError, CacheUnusableError), root.open() as top:
+        names = sorted(found.name for found in top.entries())
         strange = [name for name in names if not layout.is_in_root(name)]
         if strange and layout.VERSION_FOLDER in names:
             first = ", ".join(strange[:_NAMED])
             more = f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else ""
-            yield Leftover(root.path, 0, 0, f"it holds {first}{more} as well, which stay; {_MOVE}")
+            yield Leftover(top.path, 0, 0, f"it holds {first}{more} as well, which stay; {_MOVE}")
 
 
-def _listed(ground: Ground, place: tuple[str, ...]) -> Iterator[tuple[Folder, str]]:
-    with suppress(OSError), ground.open(*place) as folder:
+def _listed(root: RootFolder, place: tuple[str, ...]) -> Iterator[tuple[Folder, str]]:
+    with suppress(OSError), root.open(*place) as folder:
         for found in folder.entries():
             yield folder, found.name
 

@@ -8,8 +8,8 @@ import zlib
 import xxhash
 
 from gpucache.store import layout
-from gpucache.store.ground import Ground
-from gpucache.store.shelf import Bounds, Shelf
+from gpucache.store.bounded_folder import BoundedFolder, Bounds
+from gpucache.store.root_folder import RootFolder
 
 UNPACKED_BYTES_CAP = 32 << 20
 """What would be longer is not kept."""
@@ -21,12 +21,12 @@ _FASTEST = 1
 class Memos:
     """The memos below one root."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._shelf = Shelf(ground, layout.CLOSURES, ".memo", _BOUNDS)
+    def __init__(self, root: RootFolder) -> None:
+        self._folder = BoundedFolder(root, layout.CLOSURES, ".memo", _BOUNDS)
 
     def recall(self, name: str, *, use: bool) -> bytes | None:
         """What was kept under a name; None where nothing is, or not as it was written."""
-        file = self._shelf.get(name, use=use)
+        file = self._folder.get(name, use=use)
         if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
             return None
         unpacking = zlib.decompressobj()
@@ -40,4 +40,4 @@ class Memos:
         """Keep something under a name."""
         if len(data) <= UNPACKED_BYTES_CAP:
             packed = zlib.compress(data, _FASTEST)
-            self._shelf.put(name, xxhash.xxh3_128_digest(packed) + packed)
+            self._folder.put(name, xxhash.xxh3_128_digest(packed) + packed)

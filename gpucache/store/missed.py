@@ -11,9 +11,9 @@ from gpucache.errors import TargetError
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Checks, Language, Program, Target
 from gpucache.outcomes import Noted
 from gpucache.store import layout
-from gpucache.store.ground import Ground
+from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.interface import MissedRequest
-from gpucache.store.shelf import Bounds, Shelf
+from gpucache.store.root_folder import RootFolder
 
 FILE_CAP = 256
 """Requests kept at most: the newest."""
@@ -27,12 +27,14 @@ AGAIN_NS = 3600 * 10**9
 class Missed:
     """The missed requests below one root."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._shelf = Shelf(ground, layout.MISSED, ".json", Bounds(FILE_CAP, REQUEST_BYTES_CAP, BYTES_CAP))
+    def __init__(self, root: RootFolder) -> None:
+        self._folder = BoundedFolder(
+            root, layout.MISSED, ".json", Bounds(FILE_CAP, REQUEST_BYTES_CAP, BYTES_CAP)
+        )
 
     def note(self, missed: MissedRequest) -> Noted:
         """Keep a request, with the local sizes that it was kept with before."""
-        data = self._shelf.get(missed.key.hex)
+        data = self._folder.get(missed.key.hex)
         before = _decode(missed.key.hex, data) if data is not None else None
         known = before.request.local_sizes if before is not None else ()
         sizes = dict.fromkeys((*known, *missed.request.local_sizes))
@@ -40,16 +42,16 @@ class Missed:
         known_as_rejected = before is not None and before.rejected
         if recent and len(sizes) == len(known) and missed.rejected <= known_as_rejected:
             return Noted.KNOWN
-        return Noted.NEW if self._shelf.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
+        return Noted.NEW if self._folder.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
 
     def all(self) -> list[MissedRequest]:
         """Every request that reads, the oldest first."""
-        found = (_decode(name, data) for name, data in self._shelf.all())
+        found = (_decode(name, data) for name, data in self._folder.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
     def forget(self, key: CacheKey) -> None:
         """Remove the request of a key."""
-        self._shelf.remove(key.hex)
+        self._folder.remove(key.hex)
 
 
 def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> bytes:

@@ -11,10 +11,10 @@ from gpucache.folders import Folder
 from gpucache.model import Entry
 from gpucache.store import layout
 from gpucache.store.format import encode
-from gpucache.store.ground import Ground
+from gpucache.store.root_folder import RootFolder
 
 
-def publish(ground: Ground, entry: Entry) -> int:
+def publish(root: RootFolder, entry: Entry) -> int:
     """Put an entry in place and return its size in bytes; raises OSError, CacheUnusableError.
 
     A failure leaves nothing in ``tmp/``; a writer that is killed leaves one file there.
@@ -22,9 +22,9 @@ def publish(ground: Ground, entry: Entry) -> int:
     data = encode(entry)
     name = layout.entry_name(entry.key)
     partial = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
-    with ground.make(*layout.entry_folder(entry.key)) as folder, ground.make(*layout.TMP) as tmp:
+    with root.make(*layout.entry_folder(entry.key)) as folder, root.make(*layout.TMP) as tmp:
         try:
-            _write(tmp, partial, data, entry.head.created_ns, ground.file_mode)
+            _write(tmp, partial, data, entry.head.created_ns, root.file_mode)
             tmp.move(partial, folder, name)
         except BaseException:
             with suppress(OSError):

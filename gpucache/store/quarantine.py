@@ -12,9 +12,9 @@ from gpucache.folders import Folder
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import EntryFormatError, read_description, read_head
-from gpucache.store.ground import Ground
 from gpucache.store.history import History
 from gpucache.store.interface import UNREADABLE, Event, FileIdentity
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import identity_of
 from gpucache.store.trust import open_trusted
 
@@ -25,8 +25,8 @@ BYTES_CAP = 64 << 20
 class Quarantine:
     """The quarantine of one root."""
 
-    def __init__(self, ground: Ground, history: History) -> None:
-        self._ground = ground
+    def __init__(self, root: RootFolder, history: History) -> None:
+        self._root = root
         self._history = history
 
     def take(self, folder: Folder, name: str, identity: FileIdentity, key: CacheKey, why: str) -> bool:
@@ -36,7 +36,7 @@ class Quarantine:
             if identity_of(folder.lstat(name)) != identity:
                 return False
             head = self._head(folder, name)
-            with self._ground.make(*layout.QUARANTINE) as quarantine:
+            with self._root.make(*layout.QUARANTINE) as quarantine:
                 if _count_folders(quarantine) >= FILE_CAP:
                     return False
                 folder.move(name, quarantine, f"{now_ns:020d}-{name}")

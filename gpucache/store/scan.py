@@ -17,8 +17,8 @@ from gpucache.host import os_errors
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head
-from gpucache.store.ground import Ground
 from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 Unread = Callable[[Path, str], object]
@@ -28,33 +28,33 @@ Unread = Callable[[Path, str], object]
 def _ignored(_: Path, __: str) -> None: ...
 
 
-def scan(ground: Ground, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
+def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
     """Every entry, sound or not; raises CacheUnusableError where the root or ``entries/`` cannot be read.
 
     A folder of entries that cannot be listed is told to ``unread``, and passed over.
     """
-    for folder, name, stray in walk(ground, unread):
+    for folder, name, stray in walk(root, unread):
         if not stray and (scanned := _scanned(folder, name)) is not None:
             yield scanned
 
 
-def look_at(ground: Ground, key: CacheKey) -> ScannedEntry | None:
+def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
     """The entry of one key as a scan sees it; None where there is none. Raises nothing for what is there."""
-    with suppress(OSError, CacheUnusableError), ground.open(*layout.entry_folder(key)) as folder:
+    with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
         return _scanned(folder, layout.entry_name(key))
     return None
 
 
-def walk(ground: Ground, unread: Unread = _ignored) -> Iterator[tuple[Folder, str, bool]]:
+def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, str, bool]]:
     """Every name below ``entries/`` with its open folder, and whether it is a stray."""
     with ExitStack() as stack:
         try:
-            entries = stack.enter_context(ground.open(*layout.ENTRIES))
+            entries = stack.enter_context(root.open(*layout.ENTRIES))
             listed = list(entries.entries())
         except FileNotFoundError:
             return
         except OSError as error:
-            raise CacheUnusableError(_unlisted(ground.root.joinpath(*layout.ENTRIES), error)) from error
+            raise CacheUnusableError(_unlisted(root.path.joinpath(*layout.ENTRIES), error)) from error
         for found in listed:
             try:
                 folder = entries.folder(found.name) if found.is_dir(follow_symlinks=False) else None
@@ -79,10 +79,10 @@ def _unlisted(place: Path, error: OSError) -> str:
     return f"{place} cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
-def allocated_bytes(ground: Ground) -> int:
+def allocated_bytes(root: RootFolder) -> int:
     """The allocated blocks of everything below ``entries/``; raises CacheUnusableError."""
     total = 0
-    for folder, name, _ in walk(ground):
+    for folder, name, _ in walk(root):
         with suppress(OSError):
             total += allocated(folder.lstat(name))
     return total
@@ -93,23 +93,23 @@ def allocated(status: os.stat_result) -> int:
     return int(getattr(status, "st_blocks", -(-status.st_size // 512))) * 512
 
 
-def is_marked(ground: Ground) -> bool:
+def is_marked(root: RootFolder) -> bool:
     """Whether a root holds what only gpucache makes: its tag, a history, or an entry. Raises nothing."""
-    with suppress(OSError, CacheUnusableError), ground.open() as root:
-        fd = root.open_file(layout.TAG_NAME)
+    with suppress(OSError, CacheUnusableError), root.open() as top:
+        fd = top.open_file(layout.TAG_NAME)
         try:
             if os.read(fd, len(layout.TAG_TEXT)) == layout.TAG_TEXT:
                 return True
         finally:
             give_back(fd)
-    with suppress(OSError, CacheUnusableError), ground.open(*layout.PROGRAMS) as programs:
+    with suppress(OSError, CacheUnusableError), root.open(*layout.PROGRAMS) as programs:
         for found in programs.entries():
             with suppress(OSError), programs.folder(found.name) as folder:
                 folder.lstat(layout.HISTORY_NAME)
                 if layout.is_program_folder(found.name):
                     return True
     with suppress(OSError, CacheUnusableError):
-        return any(_begins_as_ours(folder, name) for folder, name, _ in walk(ground))
+        return any(_begins_as_ours(folder, name) for folder, name, _ in walk(root))
     return False
 
 

@@ -9,9 +9,9 @@ import pytest
 from gpucache.engine.layers import Layers
 from gpucache.keys import digest
 from gpucache.store import DirectoryStore
-from gpucache.store.ground import Ground
+from gpucache.store.bounded_folder import RECENCY_NS, BoundedFolder, Bounds
 from gpucache.store.memos import UNPACKED_BYTES_CAP
-from gpucache.store.shelf import RECENCY_NS, Bounds, Shelf
+from gpucache.store.root_folder import RootFolder
 
 _NAME = digest(b"a closure")
 _DATA = b"[1, 2, 3] " * 10
@@ -92,20 +92,22 @@ def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
     assert user.recall(_NAME) == b"newer"
 
 
-def test_a_shelf_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
+def test_a_folder_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
     """The files used longest ago give way to new ones, by number and by bytes; the rest stays."""
-    shelf = Shelf(Ground(tmp_path / "cache", shared=False), ("v1", "some"), ".x", Bounds(3, 10, 20))
+    bounded = BoundedFolder(
+        RootFolder(tmp_path / "cache", shared=False), ("v1", "some"), ".x", Bounds(3, 10, 20)
+    )
     names = [digest(bytes([number])) for number in range(5)]
     folder = tmp_path / "cache/v1/some"
     for number, name in enumerate(names[:3]):
-        assert shelf.put(name, b"12345")
+        assert bounded.put(name, b"12345")
         os.utime(folder / f"{name}.x", ns=(RECENCY_NS * number, RECENCY_NS * number))
     (folder / "note.txt").write_text("mine", encoding="ascii")
-    assert shelf.get(names[0], use=True) == b"12345"
-    shelf.put(names[3], b"12345")
-    assert {name for name, _ in shelf.all()} == {names[0], names[2], names[3]}
-    shelf.put(names[4], b"1234567890")
-    assert names[4] in {name for name, _ in shelf.all()}
-    assert sum(len(data) for _, data in shelf.all()) <= 20
-    assert not shelf.put(names[1], b"12345678901")
+    assert bounded.get(names[0], use=True) == b"12345"
+    bounded.put(names[3], b"12345")
+    assert {name for name, _ in bounded.all()} == {names[0], names[2], names[3]}
+    bounded.put(names[4], b"1234567890")
+    assert names[4] in {name for name, _ in bounded.all()}
+    assert sum(len(data) for _, data in bounded.all()) <= 20
+    assert not bounded.put(names[1], b"12345678901")
     assert (folder / "note.txt").exists()

@@ -12,7 +12,7 @@ from gpucache.store import layout
 from gpucache.store.trust import open_root
 
 
-class Ground:
+class RootFolder:
     """One root with the modes of what is made below it.
 
     A private root has 0700/0600; a shared one, which other users read, 0755/0644 and no
@@ -20,13 +20,13 @@ class Ground:
     """
 
     def __init__(self, root: Path, *, shared: bool) -> None:
-        self.root = root
+        self.path = root
         self.shared = shared
         self.folder_mode, self.file_mode = (0o755, 0o644) if shared else (0o700, 0o600)
 
     def open(self, *parts: str) -> Folder:
         """A folder below the root; raises CacheUnusableError for the root, OSError for the rest."""
-        root = open_root(self.root)
+        root = open_root(self.path)
         if not parts:
             return root
         with root:
@@ -47,10 +47,10 @@ class Ground:
 
     def _make_root(self) -> Folder:
         try:
-            folder = open_root(self.root)
+            folder = open_root(self.path)
         except FileNotFoundError:
-            self._make_path(self.root)
-            folder = open_root(self.root)
+            self._make_path(self.path)
+            folder = open_root(self.path)
         try:
             # Only in a folder that is ours alone: the tag tells backups to leave all of it out.
             if not self.shared and not any(True for _ in folder.entries()):
@@ -62,7 +62,7 @@ class Ground:
 
     def _make_path(self, path: Path) -> None:
         if path.is_symlink():
-            raise CacheUnusableError(f"the cache root {self.root} is a link to nothing; remove the link")
+            raise CacheUnusableError(f"the cache root {self.path} is a link to nothing; remove the link")
         if not path.parent.is_dir():
             self._make_path(path.parent)
         try:

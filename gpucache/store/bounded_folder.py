@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout
-from gpucache.store.ground import Ground
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import open_trusted, owned_by_us
 
 RECENCY_NS = 3600 * 10**9
@@ -26,18 +26,18 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a shelf holds."""
+    """How much a folder holds at most."""
 
     files: int
     file_bytes: int
     total_bytes: int
 
 
-class Shelf:
+class BoundedFolder:
     """The files of one folder, each called by its hex digits and ``suffix``."""
 
-    def __init__(self, ground: Ground, place: tuple[str, ...], suffix: str, bounds: Bounds) -> None:
-        self._ground = ground
+    def __init__(self, root: RootFolder, place: tuple[str, ...], suffix: str, bounds: Bounds) -> None:
+        self._root = root
         self._place = place
         self._suffix = suffix
         self._bounds = bounds
@@ -46,9 +46,9 @@ class Shelf:
         """Keep a file in place of the one that was there; whether it is kept."""
         if len(data) > self._bounds.file_bytes:
             return False
-        with suppress(*_UNUSABLE), self._ground.make(*self._place) as folder:
-            with self._ground.make(*layout.TMP) as tmp:
-                _write(tmp, folder, name + self._suffix, data, self._ground.file_mode)
+        with suppress(*_UNUSABLE), self._root.make(*self._place) as folder:
+            with self._root.make(*layout.TMP) as tmp:
+                _write(tmp, folder, name + self._suffix, data, self._root.file_mode)
             self._trim(folder)
             return True
         return False
@@ -58,13 +58,13 @@ class Shelf:
 
         With ``use`` it counts as used just now, and gives way later.
         """
-        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
             return self._read(folder, name + self._suffix, use=use)
         return None
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Every file with its hex digits, by name."""
-        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
             for name in sorted(filter(self._is_ours, (entry.name for entry in folder.entries()))):
                 with suppress(*_UNUSABLE):
                     data = self._read(folder, name)
@@ -73,7 +73,7 @@ class Shelf:
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        with suppress(*_UNUSABLE), self._ground.open(*self._place) as folder:
+        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
             folder.unlink(name + self._suffix)
 
     def _is_ours(self, name: str) -> bool:

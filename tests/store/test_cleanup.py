@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore, beside, leftovers
+from gpucache.store import DirectoryStore, cleanup, leftovers
 from gpucache.store.history import PROGRAM_CAP
 from gpucache.store.interface import Event
 
@@ -95,7 +95,7 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore, mak
     assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
     assert not any(path.parent.exists() for path in histories[:3])
     assert store.contains(make_entry().key)
-    assert store.sweep() == beside.Swept(0, 0, 5 * each)
+    assert store.sweep() == cleanup.Swept(0, 0, 5 * each)
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(put: Put, root: Path) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout
-from gpucache.store.ground import Ground
 from gpucache.store.leftovers import is_removed_as_left
+from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import allocated
 
 _UNUSABLE = (OSError, CacheUnusableError)
@@ -42,31 +42,31 @@ class _Item:
     changed_ns: int
 
 
-def beside_bytes(ground: Ground) -> int:
+def beside_bytes(root: RootFolder) -> int:
     """The allocated blocks of all of it."""
-    return sum(item.allocated_bytes for item in _items(ground))
+    return sum(item.allocated_bytes for item in _items(root))
 
 
-def sweep(ground: Ground, now_ns: int, max_size_bytes: int | None) -> Swept:
+def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None) -> Swept:
     """Remove leftovers, then the oldest of the rest until it takes a quarter of the limit of the entries."""
     allowed_bytes = None if max_size_bytes is None else max_size_bytes // _SHARE
-    gone = remove_left(ground, now_ns)
-    rest = sorted(_items(ground), key=lambda item: item.changed_ns)
+    gone = remove_left(root, now_ns)
+    rest = sorted(_items(root), key=lambda item: item.changed_ns)
     left = sum(item.allocated_bytes for item in rest)
     for item in rest:
         if allowed_bytes is None or left <= allowed_bytes:
             break
-        if item.place not in _IN_USE and _is_removed(ground, item):
+        if item.place not in _IN_USE and _is_removed(root, item):
             gone.append(item.allocated_bytes)
             left -= item.allocated_bytes
     return Swept(len(gone), sum(gone), left)
 
 
-def remove_left(ground: Ground, now_ns: int) -> list[int]:
+def remove_left(root: RootFolder, now_ns: int) -> list[int]:
     """Remove what killed processes left in ``tmp/`` and ``locks/``; the allocated bytes of each file."""
     gone = []
     for place in _IN_USE:
-        with suppress(*_UNUSABLE), ground.open(*place) as folder:
+        with suppress(*_UNUSABLE), root.open(*place) as folder:
             for item in list(_files(folder, place)):
                 with suppress(OSError):
                     if is_removed_as_left(folder, place, item.name, now_ns):
@@ -74,9 +74,9 @@ def remove_left(ground: Ground, now_ns: int) -> list[int]:
     return gone
 
 
-def bound_histories(ground: Ground, most: int) -> None:
+def bound_histories(root: RootFolder, most: int) -> None:
     """Remove the histories that were not added to for the longest, where there are more than a limit."""
-    with suppress(*_UNUSABLE), ground.open(*layout.PROGRAMS) as programs:
+    with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
         if sum(1 for _ in programs.entries()) <= most:
             return
         found = sorted(_histories(programs), key=lambda item: item.changed_ns)
@@ -85,11 +85,11 @@ def bound_histories(ground: Ground, most: int) -> None:
                 _remove_history(programs, item.name)
 
 
-def _items(ground: Ground) -> Iterator[_Item]:
+def _items(root: RootFolder) -> Iterator[_Item]:
     for place in layout.BESIDE:
-        with suppress(*_UNUSABLE), ground.open(*place) as folder:
+        with suppress(*_UNUSABLE), root.open(*place) as folder:
             yield from _files(folder, place)
-    with suppress(*_UNUSABLE), ground.open(*layout.PROGRAMS) as programs:
+    with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
         yield from _histories(programs)
 
 
@@ -109,8 +109,8 @@ def _histories(programs: Folder) -> Iterator[_Item]:
             yield _Item(layout.PROGRAMS, name, size, status.st_mtime_ns)
 
 
-def _is_removed(ground: Ground, item: _Item) -> bool:
-    with suppress(*_UNUSABLE), ground.open(*item.place) as folder:
+def _is_removed(root: RootFolder, item: _Item) -> bool:
+    with suppress(*_UNUSABLE), root.open(*item.place) as folder:
         if item.place == layout.PROGRAMS:
             _remove_history(folder, item.name)
         else:
