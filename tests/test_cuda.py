@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.sources.memo import WORTH_FILES
+from gpucache.sources.closure_memos import WORTH_FILES
 from gpucache.store import DirectoryStore
 from tests.patience import PATIENCE_S
 

@@ -18,10 +18,13 @@ from itertools import chain
 from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
+from gpucache.sources.closure_memos import Memos, name_of, recall, remember
 from gpucache.sources.disk import Disk
 from gpucache.sources.expansion import Pattern, names_of
-from gpucache.sources.files import File, Headers, UncacheableError
-from gpucache.sources.memo import Memos, name_of, recall, remember
+from gpucache.sources.headers import File, Headers, UncacheableError
+from gpucache.sources.include_candidates import matching_files, reachable_files
+from gpucache.sources.macro_words import MacroWords, macro_words, macros_of
+from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
     Mention,
@@ -31,13 +34,10 @@ from gpucache.sources.scan import (
     probing_macros,
     uses_macro,
 )
-from gpucache.sources.scans import Scans
-from gpucache.sources.sweep import matching_files, reachable_files
-from gpucache.sources.vocabulary import Vocabulary, macros_of, vocabulary
-from gpucache.sources.whereabouts import Whereabouts, prints_anew
+from gpucache.sources.scan_memos import Scans
 
 _LIMITS = Limits()
-_OF_SOURCE = Whereabouts.MAIN | Whereabouts.LAST | Whereabouts.CALLER | Whereabouts.TYPES
+_OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | PathConstants.TYPES
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
 
@@ -125,7 +125,7 @@ class _Walk:
         self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
-        self._swept: tuple[Sequence[bytes], Vocabulary, frozenset[Pattern]] | None = None
+        self._swept: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
         self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
@@ -191,19 +191,19 @@ class _Walk:
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = path_macros([text for _, text in texts])
         headers = any(file.number for file, _ in texts)
-        printed = any(text.whereabouts & Whereabouts.PRINTED for _, text in texts)
+        printed = any(text.path_constants & PathConstants.PRINTED for _, text in texts)
         computed = printed and any(
-            text.whereabouts & Whereabouts.PRINTS or prints_anew(text.definitions) for _, text in texts
+            text.path_constants & PathConstants.PRINTS or prints_anew(text.definitions) for _, text in texts
         )
         for file, text in texts:
-            told = text.whereabouts
-            if computed and told & Whereabouts.PRINTED:
-                told |= Whereabouts.HERE | Whereabouts.CALLER
-            if macros and not told & Whereabouts.HERE and self._uses(file, macros):
-                told |= Whereabouts.HERE
-            tells = Whereabouts.HERE if file.number else Whereabouts.CALLER
+            told = text.path_constants
+            if computed and told & PathConstants.PRINTED:
+                told |= PathConstants.HERE | PathConstants.CALLER
+            if macros and not told & PathConstants.HERE and self._uses(file, macros):
+                told |= PathConstants.HERE
+            tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
-            of_source = _OF_SOURCE | Whereabouts.HERE if file is self._main else _OF_SOURCE
+            of_source = _OF_SOURCE | PathConstants.HERE if file is self._main else _OF_SOURCE
             if told & of_source and not self._rule.names_sources and self.uncacheable is None:
                 self.uncacheable = (
                     f"{file.name} may make a constant of the source's file name, which this compiler makes "
@@ -252,7 +252,7 @@ class _Walk:
         defined = macros_of(text.definitions for _, text in texts)
         names = {operand: names_of(operand, defined) for _, operands in asking for operand in operands}
         untold = [operand for operand, patterns in names.items() if patterns is None]
-        words = vocabulary(
+        words = macro_words(
             untold, defined, [*(file.path or b"program.cu" for file, _ in texts), *self._given]
         )
         known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())

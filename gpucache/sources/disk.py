@@ -1,9 +1,8 @@
 """What a walk asks of the disk, question by question, so that the same can be asked again later.
 
-A closure follows from what it was asked for and from these answers alone. So a closure that was found
-before holds for as long as each question has the answer that it had, see ``memo``. Which paths are one
-file is told by numbers in the order in which files are seen, which a copied tree has in common with the
-original, and not by inodes.
+A closure follows from what was asked for and from these answers alone. So a remembered closure holds as long
+as every question still has the same answer, see ``closure_memos``. Paths of one file are recognised by a
+number, given in the order in which files are seen, and not by the inode: a copied tree has the same numbers.
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.

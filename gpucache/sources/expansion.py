@@ -4,14 +4,14 @@ Which of a macro's definitions is in force, or whether any is, only the preproce
 and so does the word left as it stands. Most includes come to a few names in this way, as CCCL's
 ``#include __THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)`` does. Where names are put together with
 ``##``, where a macro takes any number of arguments, or where it gets out of hand, nothing is told, and
-the words at hand have to do (see ``vocabulary``).
+the words at hand have to do (see ``macro_words``).
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from gpucache.sources.vocabulary import FILE_NAMES, RENAMED, WORD, Macros
+from gpucache.sources.macro_words import FILE_NAMES, RENAMED, WORD, Macros
 
 Pattern = tuple[bytes, ...]
 """A name as regular expressions, one for each part between slashes; the first is empty for the root."""

@@ -23,8 +23,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucache.sources.pastes import PARTS, Chain, Paste, find_paste, read_pastes
-from gpucache.sources.whereabouts import Whereabouts, whereabouts
+from gpucache.sources.path_constants import PathConstants, path_constants
+from gpucache.sources.token_pasting import PARTS, Chain, Paste, find_paste, read_pastes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Scan:
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
     """What it puts together with ``##`` that may be a part of a probe's or a clock's name."""
-    whereabouts: Whereabouts
+    path_constants: PathConstants
     """Which paths it may make constants of."""
     path_macros: frozenset[bytes]
     """Macros that this text defines, and that may make a constant of the path of a text that uses them."""
@@ -134,7 +134,7 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         b"\n".join(found.conditions),
         b"\n".join(found.definitions),
         tuple(found.chains),
-        found.whereabouts,
+        found.path_constants,
         frozenset(found.path_macros),
         frozenset(found.parts),
         read[1].decode() if b"asm" in data and (read := _ASSEMBLED.search(data)) else None,
@@ -202,7 +202,7 @@ class _Found:
         self.chains: dict[Chain, None] = {}
         self.parts: set[bytes] = set()
         self.clock: str | None = None
-        self.whereabouts = Whereabouts.NOTHING
+        self.path_constants = PathConstants.NOTHING
         self.path_macros: set[bytes] = set()
         self.probe_macros: set[bytes] = set()
         self.conditions: list[bytes] = []
@@ -222,8 +222,8 @@ class _Found:
         if self.clock is None and _CLOCK.search(text):
             tokens = (match["clock"] for match in _CLOCK_TOKEN.finditer(text))
             self.clock = next((token.decode() for token in tokens if token), None)
-        where, macros = whereabouts(text)
-        self.whereabouts |= where
+        where, macros = path_constants(text)
+        self.path_constants |= where
         self.path_macros |= macros
 
     def _include(self, kind: bytes, operand: bytes) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gpucache.model import Include
 from gpucache.sources import read_closure
-from gpucache.sources.files import Headers
+from gpucache.sources.headers import Headers
 
 pytestmark = pytest.mark.slow
 

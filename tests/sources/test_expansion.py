@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpucache.sources.expansion import names_of
-from gpucache.sources.vocabulary import macros_of
+from gpucache.sources.macro_words import macros_of
 
 _STR = b"STR_(x) #x\nSTR(x) STR_(x)\n"
 

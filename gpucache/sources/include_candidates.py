@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from gpucache.errors import SourceError
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.expansion import Pattern
-from gpucache.sources.vocabulary import Vocabulary
+from gpucache.sources.macro_words import MacroWords
 
 _FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
 """Parts of a name that are no names of files."""
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
-def reachable_files(disk: Disk, root: bytes, words: Vocabulary, *, entries: int) -> Iterator[bytes]:
+def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int) -> Iterator[bytes]:
     """Paths relative to ``root``, depth first, sorted; nothing where there is no such folder.
 
     Raises SourceError after looking at ``entries`` names, or for a folder it may not list.

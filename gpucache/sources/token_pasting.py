@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpucache.sources.vocabulary import DEFINITION, WORD, is_composed
+from gpucache.sources.macro_words import DEFINITION, WORD, is_composed
 
 _PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
 _NAMES = (*_PROBES, b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")

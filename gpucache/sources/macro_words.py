@@ -20,7 +20,7 @@ RENAMED = b"_cl_"
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class MacroWords:
     """Words and signs that the name of a header can be made of."""
 
     words: frozenset[bytes]
@@ -59,7 +59,7 @@ def macros_of(definitions: Iterable[bytes]) -> Macros:
     return {name: tuple(found) for name, found in macros.items()}
 
 
-def vocabulary(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -> Vocabulary:
+def macro_words(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -> MacroWords:
     """What includes through macros lead to; ``asked`` are their operands, and ``names`` the files that
     ``__FILE__`` may stand for.
     """
@@ -84,7 +84,7 @@ def vocabulary(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -
     signs = frozenset(WORD.sub(b"", b" ".join(reached)))
     dots = (text.strip(b' \t"<>()') for text in reached)
     upward = any(b".." in text or text[:1] == b"." or text[-1:] == b"." for text in dots)
-    return Vocabulary(frozenset(words), signs, upward)
+    return MacroWords(frozenset(words), signs, upward)
 
 
 def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.sources import Place, SearchRule, read_closure
+from gpucache.sources.path_constants import PathConstants
 from gpucache.sources.scan import scan
-from gpucache.sources.whereabouts import Whereabouts
 
 _NAMED = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), names_sources=True)
 _MADE_UP = replace(_NAMED, names_sources=False)
@@ -41,7 +41,7 @@ _INCLUDE = '#include "h.h"\n'
 def test_a_path_counts_unless_it_can_only_be_printed(code: str, counts: bool) -> None:
     """Whatever could compute with it makes a constant; what prints it leaves it in the artifact."""
     found = scan(f"void f() {{\n{code}\n}}\n".encode())
-    assert bool(found.whereabouts & ~Whereabouts.PRINTED) == counts
+    assert bool(found.path_constants & ~PathConstants.PRINTED) == counts
 
 
 @pytest.mark.parametrize(
@@ -130,5 +130,5 @@ def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None
     assert len(likely) > 10
     for path in likely:
         found = scan(path.read_bytes(), trigraphs=False)
-        assert not found.whereabouts & ~(Whereabouts.TYPES | Whereabouts.PRINTED), path
+        assert not found.path_constants & ~(PathConstants.TYPES | PathConstants.PRINTED), path
         assert not found.path_macros, path

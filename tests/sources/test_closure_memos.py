@@ -13,13 +13,13 @@ from random import Random
 import pytest
 
 from gpucache.model import Closure
-from gpucache.sources import Limits, Place, SearchRule, memo, read_closure, scans
+from gpucache.sources import Limits, Place, SearchRule, closure_memos, read_closure, scan_memos
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.scan import Scan, scan
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
-_MANY = "".join(f"#include <many/{number}.h>\n" for number in range(memo.WORTH_FILES)).encode()
+_MANY = "".join(f"#include <many/{number}.h>\n" for number in range(closure_memos.WORTH_FILES)).encode()
 
 
 class Shelf:
@@ -49,7 +49,9 @@ class Shelf:
 @pytest.fixture
 def many(tree: Tree) -> Path:
     """A tree whose program includes enough to be remembered."""
-    return tree({f"a/many/{number}.h": b"" for number in range(memo.WORTH_FILES)} | {"b/other.h": b""})
+    return tree(
+        {f"a/many/{number}.h": b"" for number in range(closure_memos.WORTH_FILES)} | {"b/other.h": b""}
+    )
 
 
 def _closure(root: Path, memos: Shelf | None, source: bytes = _MANY, **changes: object) -> Closure:
@@ -130,7 +132,7 @@ def test_other_code_has_other_memos(many: Path, monkeypatch: pytest.MonkeyPatch)
     memos = Shelf()
     _closure(many, memos)
     for code in ("0" * 64, ""):
-        monkeypatch.setattr(memo, "_CODE", code)
+        monkeypatch.setattr(closure_memos, "_CODE", code)
         assert not _asked(memos, many)
     assert len(memos.kept) == 1
 
@@ -139,9 +141,12 @@ def test_code_that_lies_in_no_files_is_not_taken_for_one_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an archive, and where only byte code is installed, every version would look like every other."""
-    for place in (tmp_path / "archive.zip/gpucache/sources/memo.pyc", tmp_path / "memo.pyc"):
-        monkeypatch.setattr(memo, "__file__", str(place))
-        assert memo._code() == ""
+    for place in (
+        tmp_path / "archive.zip/gpucache/sources/closure_memos.pyc",
+        tmp_path / "closure_memos.pyc",
+    ):
+        monkeypatch.setattr(closure_memos, "__file__", str(place))
+        assert closure_memos._code() == ""
 
 
 def test_paths_are_told_apart_by_the_encoding_they_are_text_in(
@@ -244,8 +249,8 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second program over the same large headers scans none of them, in another process and as exactly."""
-    large = f"//{'-' * scans.WORTH_BYTES}\n"
-    for number in range(memo.WORTH_FILES):
+    large = f"//{'-' * scan_memos.WORTH_BYTES}\n"
+    for number in range(closure_memos.WORTH_FILES):
         (many / f"a/many/{number}.h").write_text(f"{large}#define N{number} <other.h>\n#include N{number}\n")
     memos, source = Shelf(), _MANY + b"// another"
     walked = _closure(many, None, source)
@@ -255,19 +260,19 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
         scanned.append(data)
         return scan(data, trigraphs=trigraphs)
 
-    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scan_memos, "_scans", {})
     _closure(many, memos)
-    monkeypatch.setattr(scans, "_scans", {})
-    monkeypatch.setattr(scans, "scan", scan_and_tell)
+    monkeypatch.setattr(scan_memos, "_scans", {})
+    monkeypatch.setattr(scan_memos, "scan", scan_and_tell)
     assert _closure(many, memos, source) == walked
     assert source in scanned
-    assert max(map(len, scanned)) < scans.WORTH_BYTES
+    assert max(map(len, scanned)) < scan_memos.WORTH_BYTES
 
 
 def test_a_small_program_reads_no_pack(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is scanned sooner than a full pack is read asks for the closure's own memo and nothing else."""
     memos = Shelf()
-    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scan_memos, "_scans", {})
     for source in (_MANY, b"#include <other.h>"):
         before = memos.asked
         _closure(many, memos, source)
@@ -279,27 +284,27 @@ def test_a_text_that_no_pack_has_room_for_leaves_the_others_there(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A header with more to tell than a pack may hold is scanned each time, and pushes nothing out."""
-    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
-    monkeypatch.setattr(scans, "PACK_BYTES_CAP", 3000)
+    monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
+    monkeypatch.setattr(scan_memos, "PACK_BYTES_CAP", 3000)
     memos = Shelf()
     for number in range(100):
         (many / f"a/many/{number}.h").write_text(f"#define B{number}\n")
     source = b"".join(b"#include <many/%d.h>\n" % number for number in range(100))
-    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scan_memos, "_scans", {})
     _closure(many, memos, source)
     before = dict(memos.kept)
     for number in range(100):
         (many / f"a/many/{number}.h").write_text(f"#define A{number} {'1' * 3000}\n")
-    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scan_memos, "_scans", {})
     _closure(many, memos, source)
     assert all(data in memos.kept[name] for name, data in before.items() if not data.startswith(b"{"))
 
 
 def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start with a cache that may not be written spends no time on closures and scans for it."""
-    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
-    monkeypatch.setattr(scans, "_scans", {})
-    for number in range(memo.WORTH_FILES):
+    monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
+    monkeypatch.setattr(scan_memos, "_scans", {})
+    for number in range(closure_memos.WORTH_FILES):
         (many / f"a/many/{number}.h").write_text(f"#define C{number}\n")
     memos = Shelf()
     memos.keeps = False
@@ -310,17 +315,17 @@ def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: py
 
 def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was packed first gives way, and what does not read as a pack is passed over."""
-    monkeypatch.setattr(scans, "WORTH_BYTES", 0)
-    monkeypatch.setattr(scans, "PACK_BYTES_CAP", 1000)
+    monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
+    monkeypatch.setattr(scan_memos, "PACK_BYTES_CAP", 1000)
     memos = Shelf()
     for number in range(100):
-        monkeypatch.setattr(scans, "_scans", {})
-        for each in range(memo.WORTH_FILES):
+        monkeypatch.setattr(scan_memos, "_scans", {})
+        for each in range(closure_memos.WORTH_FILES):
             (many / f"a/many/{each}.h").write_text(f"#define M{each} {number}\n")
         walked = _closure(many, memos)
         memos.kept = {name: b" \n" + data for name, data in memos.kept.items()}
     assert max(map(len, memos.kept.values())) < 20_000
-    monkeypatch.setattr(scans, "_scans", {})
+    monkeypatch.setattr(scan_memos, "_scans", {})
     memos.kept = dict.fromkeys(memos.kept, b"\xff\n0 [1]\n")
     assert _closure(many, memos) == walked
 
@@ -330,13 +335,13 @@ def test_a_scan_is_packed_whole(text: bytes) -> None:
     """Every field comes back, whatever bytes stand in a text."""
     text += b'#define J(a) __has_ ## a ## clude\n#define W __FILE__\n#include J(\x80)\nasm(".incbin x");'
     found = scan(text)
-    assert scans.decode(scans.encode(found)) == found
+    assert scan_memos.decode(scan_memos.encode(found)) == found
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"[1,2,3,4,5,6,7,8,9,10,11]", b"[" * 10_000, b"\xff"])
 def test_what_is_no_scan_is_passed_over(line: bytes) -> None:
     """A line that was not written by us gives nothing."""
-    assert scans.decode(line) is None
+    assert scan_memos.decode(line) is None
 
 
 # One program that asks in every way: in order, through macros, by probes, upward, through links.
@@ -392,7 +397,7 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
     for place in ("a/many", "a/deep", "b", "w"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "l").symlink_to(tmp_path / "b")
-    for number in range(memo.WORTH_FILES):
+    for number in range(closure_memos.WORTH_FILES):
         (tmp_path / f"a/many/{number}.h").write_bytes(b"")
     memos = Shelf()
     asked_for = {

@@ -41,7 +41,7 @@ _FARTHEST = 4096
 _LONGEST = 256  # of what stands behind a mention in its literal
 
 
-class Whereabouts(Flag):
+class PathConstants(Flag):
     """What a text may make constants of."""
 
     NOTHING = 0
@@ -61,31 +61,31 @@ class Whereabouts(Flag):
     """Nothing by itself: it defines such a function."""
 
 
-_CALL = Whereabouts.HERE | Whereabouts.CALLER
+_CALL = PathConstants.HERE | PathConstants.CALLER
 _MENTIONS = {
-    b"__FILE__": Whereabouts.HERE,
-    b"__BASE_FILE__": Whereabouts.MAIN,
-    b"__FILE_NAME__": Whereabouts.LAST,
-    b"__builtin_FILE_NAME": Whereabouts.LAST,
+    b"__FILE__": PathConstants.HERE,
+    b"__BASE_FILE__": PathConstants.MAIN,
+    b"__FILE_NAME__": PathConstants.LAST,
+    b"__builtin_FILE_NAME": PathConstants.LAST,
     b"__builtin_FILE": _CALL,
     b"__builtin_source_location": _CALL,
     b"_CCCL_BUILTIN_FILE": _CALL,
     b"source_location": _CALL,
-    b"__PRETTY_FUNCTION__": Whereabouts.TYPES,
+    b"__PRETTY_FUNCTION__": PathConstants.TYPES,
 }
 # Nothing stands before the alternatives, which lets the engine skip to where one may begin.
 _MENTION = re.compile(rb"(?:" + b"|".join(_MENTIONS) + rb")(?!\w)")
 _IN_WORD = re.compile(rb"\w")
 
 
-def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
+def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
     """What a text without comments, on logical lines, may make constants of.
 
     And the macros that it defines which may do so in a text that uses them.
     """
-    found, macros = Whereabouts.NOTHING, set[bytes]()
+    found, macros = PathConstants.NOTHING, set[bytes]()
     if (b"printf" in text or b"__assert" in text) and _DEFINED.search(text):
-        found = Whereabouts.PRINTS
+        found = PathConstants.PRINTS
     if not any(word in text for word in _LIKELY) or _CCCL.search(text):
         return found, macros
     for mention in _MENTION.finditer(text):
@@ -94,10 +94,10 @@ def whereabouts(text: bytes) -> tuple[Whereabouts, set[bytes]]:
         if (start and _IN_WORD.match(text, start - 1)) or _INCLUDE.match(text, line):
             continue
         if _is_printed(text, line, mention):
-            found |= Whereabouts.PRINTED
+            found |= PathConstants.PRINTED
             continue
         kind = _MENTIONS[mention[0]]
-        if kind & Whereabouts.HERE and (definition := _DEFINE.match(text, line)):
+        if kind & PathConstants.HERE and (definition := _DEFINE.match(text, line)):
             macros.add(definition[1])
         else:
             found |= kind

@@ -9,10 +9,10 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from gpucache.sources.memo import WORTH_FILES, Memos, name_of
-from gpucache.sources.pastes import Chain
+from gpucache.sources.closure_memos import WORTH_FILES, Memos, name_of
+from gpucache.sources.path_constants import PathConstants
 from gpucache.sources.scan import Mention, Scan, scan
-from gpucache.sources.whereabouts import Whereabouts
+from gpucache.sources.token_pasting import Chain
 
 PACK_BYTES_CAP = 2 << 20
 """The scans that were packed first give way beyond it."""
@@ -89,7 +89,7 @@ def encode(found: Scan) -> bytes:
             _text(found.conditions),
             _text(found.definitions),
             [(_text(one.macro), [*map(_text, one.operands)], _text(one.before)) for one in found.chains],
-            found.whereabouts.value,
+            found.path_constants.value,
             sorted(map(_text, found.path_macros)),
             sorted(map(_text, found.parts)),
             found.assembled,
@@ -114,7 +114,7 @@ def decode(line: bytes) -> Scan | None:
             tuple(
                 Chain(_bytes(macro), tuple(map(_some, row)), _some(before)) for macro, row, before in chains
             ),
-            Whereabouts(where),
+            PathConstants(where),
             frozenset(map(_bytes, paths)),
             frozenset(map(_bytes, parts)),
             assembled,
