@@ -103,7 +103,7 @@ def locate(settings: Settings) -> "Location":
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep what a probe found for completions, below a root that is there and may be written."""
-    from gpucache.probe.last import FILE, load_last, save_last
+    from gpucache.probe.last_targets import FILE, load_last, save_last
 
     root = settings.root
     if root is None or settings.read_only or isinstance(check_root(root), RootRefused | RootMissing):

@@ -16,7 +16,7 @@ from pathlib import Path
 from gpucache.assembly import open_layers
 from gpucache.backends.interface import Backend, Launch, Session
 from gpucache.backends.registry import load_backend
-from gpucache.bench.checked import CheckedJob, Durations
+from gpucache.bench.check_costs import CheckedJob, Durations
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import prepare

@@ -145,7 +145,7 @@ def bench(
 
 def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     """Time the suite that comes with gpucache on each OpenCL device, and leave."""
-    from gpucache.bench.checked import BACKEND, CheckedJob, plan_checked, run_checked
+    from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.bench.samples import time_checks
     from gpucache.examples import checks_path
     from gpucache.model import Language

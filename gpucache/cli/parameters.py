@@ -94,7 +94,7 @@ class TargetName(_Named):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Targets that the last probe found."""
-        from gpucache.probe.last import load_last
+        from gpucache.probe.last_targets import load_last
 
         root = _root(ctx)
         targets = [] if root is None else [str(target) for target in load_last(root)]

@@ -17,7 +17,7 @@ from gpucache import errors, manifest, settings
 from gpucache.cli import completion, generate, main, manual, roff
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
-from gpucache.probe import last
+from gpucache.probe import last_targets
 from gpucache.render import answers
 from gpucache.store import layout
 
@@ -284,4 +284,4 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
-    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last.FILE.as_posix()}
+    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last_targets.FILE.as_posix()}

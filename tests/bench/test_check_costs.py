@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.bench import checked
-from gpucache.bench.checked import CheckedJob, plan_checked, run_checked
+from gpucache.bench import check_costs
+from gpucache.bench.check_costs import CheckedJob, plan_checked, run_checked
 from gpucache.checks.suite import SUITE
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
@@ -52,7 +52,7 @@ def test_ratios_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     def isolated(_: Any, jobs: Sequence[CheckedJob], *__: Any) -> Iterator[Any]:
         yield from zip([*jobs, jobs[0]], answers, strict=True)
 
-    monkeypatch.setattr(checked, "run_isolated", isolated)
+    monkeypatch.setattr(check_costs, "run_isolated", isolated)
     jobs = plan_checked(_SUITE, _DEVICES, (), 3)
     failed, died, *timed = run_checked(jobs, lambda _: {}, 1.0, lambda _: None)
     assert (failed.error, died.error) == ("it does not compile\na log", "it ran into its time limit")
