@@ -58,7 +58,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: Path, *, follow: bool = True) -> "Folder":
-        """The folder at a path, whose last part may be a link, if ``follow`` or where that cannot be told."""
+        """The folder at a path, whose last part may be a link, if ``follow`` or if that cannot be told."""
         if _BY_DESCRIPTOR:
             return cls(path, os.open(path, _FOLDER_FLAGS if follow else _FOLDER_FLAGS | _NO_LINK))
         if not path.is_dir():
@@ -138,7 +138,7 @@ class Folder:
         return fd
 
     def _open_below(self, parts: tuple[str, ...], flags: int) -> int | None:
-        """A descriptor in one step; None where single steps have to be taken, which also tell what fails."""
+        """A descriptor in one step; None if single steps have to be taken, which also tell what fails."""
         openat2 = _openat2() if self._fd is not None else None
         if openat2 is None:
             return None

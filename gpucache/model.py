@@ -45,7 +45,7 @@ class Check:
     message: str
     """The format of its message."""
     function: str = ""
-    """The kernel or device function that it stands in; empty where the text does not say."""
+    """The kernel or device function that it stands in; empty if the text does not say."""
     file: str = ""
     """What a ``#line`` calls the file that ``line`` is of; empty for the program itself."""
 
@@ -96,7 +96,7 @@ class Device:
     """One row of a probe: a target, who would compile for it, and whether that works here."""
 
     target: Target | None
-    """None where a driver or compiler is broken and nothing can be targeted."""
+    """None if a driver or compiler is broken and nothing can be targeted."""
     backend: str
     name: str
     driver_version: str
@@ -149,7 +149,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """A header of the closure: its name as spelled, and its SHA-256, None where it resolved nowhere."""
+    """A header of the closure: its name as spelled, and its SHA-256, None if it resolved nowhere."""
 
     name: str
     digest: str | None
@@ -166,7 +166,7 @@ class Closure:
     resolution: str = ""
     """Digest of which include led to which content; tells apart equal sets reached differently."""
     uncacheable: str | None = None
-    """Why no key can be made, with the remedy; None where one can."""
+    """Why no key can be made, with the remedy; None if one can."""
     files: tuple[str, ...] = field(default=(), compare=False)
     """Where the headers were found; for traces and watching, never part of a key."""
     stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
@@ -213,7 +213,7 @@ class Artifact:
     uncovered: tuple[str, ...] = ()
     """Files that the compiler was seen to read and the key does not cover, so that it may not be kept."""
     refusal: str | None = None
-    """Why it may not be kept, though another build of the same may; None where it may."""
+    """Why it may not be kept, though another build of the same may; None if it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class EntryHead:
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[Check, ...] = ()
-    """The failure table; empty where no checks were compiled in."""
+    """The failure table; empty if no checks were compiled in."""
     place: str = ""
     """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
     has_log: bool = False

@@ -230,7 +230,7 @@ class _Call:
         )
 
     def load(self, layers: Layers, hits: Sequence[Hit]) -> Any:
-        """The program of entries, one per device; raises CompileError where the driver rejects one."""
+        """The program of entries, one per device; raises CompileError if the driver rejects one."""
         self.table = hits[0].head.failures if hits else ()
         return compiler.build_binaries_as_pyopencl(
             self.context,

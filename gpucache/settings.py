@@ -69,7 +69,7 @@ class Settings:
     """Everything that the environment and the options decide."""
 
     root: Path | None
-    """None where nothing names a usable place (no home)."""
+    """None if nothing names a usable place (no home)."""
     root_origin: str
     """What decided the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
     system_dirs: tuple[Path, ...] = ()
@@ -82,7 +82,7 @@ class Settings:
     log: str = ""
 
     def require_root(self) -> Path:
-        """The root; raises CacheUnusableError where there is none."""
+        """The root; raises CacheUnusableError if there is none."""
         if self.root is None:
             raise CacheUnusableError(_NO_HOME)
         return self.root
@@ -150,7 +150,7 @@ def _default_root() -> Path | None:
     except (KeyError, RuntimeError, OSError):
         return None  # a uid without a name
     if not path.is_absolute():
-        return None  # platformdirs leaves "~" as it is where there is no home
+        return None  # platformdirs leaves "~" as it is if there is no home
     if sys.platform != "win32" and path.is_relative_to("/.cache") and os.geteuid() != 0:
         return None  # HOME=/, which container runtimes give to a uid without a name
     return path

@@ -40,11 +40,11 @@ class Installation:
     """The files of one compiler that are there."""
 
     libraries: tuple[Path, ...]
-    """The compiler's own libraries, first the one that is called; empty where that was not found."""
+    """The compiler's own libraries, first the one that is called; empty if that was not found."""
     builtins: tuple[Path, ...] | None = None
-    """Headers and bitcode that it reads beside them; None where it is known to read none."""
+    """Headers and bitcode that it reads beside them; None if it is known to read none."""
     configuration: tuple[Path, ...] | None = None
-    """The files that it configures itself from; None where it is known to have none."""
+    """The files that it configures itself from; None if it is known to have none."""
 
     def fields(self) -> tuple[tuple[str, str], ...]:
         """The fields of a toolchain that tell this build from others, by label. Raises nothing."""

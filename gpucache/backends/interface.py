@@ -33,7 +33,7 @@ class Compilation:
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
     refusal: str | None = None
-    """Why nothing of it may be kept, with the remedy; None where it may."""
+    """Why nothing of it may be kept, with the remedy; None if it may."""
     holds_paths: bool = False
     """Whether debug options put paths into the artifact whatever the source says."""
     lists_files: bool = False
@@ -68,11 +68,11 @@ class Session(Protocol):
         ...
 
     def load(self, artifact: Artifact) -> bool:
-        """Load a compiled artifact; False where there is no device to load it on."""
+        """Load a compiled artifact; False if there is no device to load it on."""
         ...
 
     def create_kernels(self) -> bool:
-        """Create every kernel; False where nothing is loaded."""
+        """Create every kernel; False if nothing is loaded."""
         ...
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
@@ -80,7 +80,7 @@ class Session(Protocol):
         ...
 
     def launch(self) -> bool:
-        """Launch on the arguments that were set and wait; False where nothing could be launched."""
+        """Launch on the arguments that were set and wait; False if nothing could be launched."""
         ...
 
 
@@ -127,7 +127,7 @@ class Backend(Protocol):
         ...
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
-        """Compile; raises CompileError with the compiler's log, NoDeviceError where it cannot be tried."""
+        """Compile; raises CompileError with the compiler's log, NoDeviceError if it cannot be tried."""
         ...
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
@@ -147,5 +147,5 @@ class Backend(Protocol):
         ...
 
     def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-        """First launches at the declared local sizes; empty where none can be made on zeros."""
+        """First launches at the declared local sizes; empty if none can be made on zeros."""
         ...

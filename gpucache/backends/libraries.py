@@ -79,7 +79,7 @@ def loaded_as(name: str) -> Path | None:
 
 
 def read_library(path: Path) -> Library:
-    """What a library says of itself; nothing where it cannot be read or is none."""
+    """What a library says of itself; nothing if it cannot be read or is none."""
     try:
         with path.open("rb") as stream:
             return elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))

@@ -15,7 +15,7 @@ from gpucache.model import KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
 Fields = Callable[[str], Sequence[KeyField]]
-"""Reads the key fields of the entry of a key; empty where they cannot be read."""
+"""Reads the key fields of the entry of a key; empty if they cannot be read."""
 
 RESTLESS_STEPS = 3
 """How many keys in a row must differ in one field before it is said to change at every build."""
@@ -87,7 +87,7 @@ def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
 
 
 def looks_like(values: Sequence[str]) -> str:
-    """What a value that never repeats looks like; empty where it looks like nothing known."""
+    """What a value that never repeats looks like; empty if it looks like nothing known."""
     for name, pattern in _LOOKS:
         if values and all(pattern.search(value) for value in values):
             return name

@@ -30,7 +30,7 @@ class CommandRun:
 
     duration_ns: int
     error: str
-    """How it failed, with the last lines it wrote to stderr; empty where it did not."""
+    """How it failed, with the last lines it wrote to stderr; empty if it did not."""
     output: str
     """SHA-256 of what it wrote to stdout."""
     cpu_ns: int = 0
@@ -38,7 +38,7 @@ class CommandRun:
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> CommandRun:
-    """Run a command to its end; raises UsageError where it cannot be started."""
+    """Run a command to its end; raises UsageError if it cannot be started."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
         with ExitStack() as ends:

@@ -67,13 +67,13 @@ class Clues:
     cold_ns: tuple[int, ...] = ()
     """CPU time of the cold starts."""
     homeless: Homeless | None = None
-    """None where it failed or was not tried."""
+    """None if it failed or was not tried."""
     places: tuple[str, ...] | None = ()
-    """Folders of files that were read from a cache which nobody moved; None where it could not be traced."""
+    """Folders of files that were read from a cache which nobody moved; None if it could not be traced."""
 
     @property
     def reason(self) -> str:
-        """Why cold starts were not cold, with the place; empty where nothing speaks for that."""
+        """Why cold starts were not cold, with the place; empty if nothing speaks for that."""
         if self.places:
             return f"it also caches in {listed(self.places)}, which no variable of gpucache moves"
         if self.homeless is not None and is_far_more(self.homeless.cpu_ns, self.cold_ns):
@@ -120,7 +120,7 @@ def homeless_places(folder: Path) -> tuple[str, ...]:
 def trace(
     run: Callable[[tuple[str, ...]], CommandRun], argv: Sequence[str], folder: Path, watched: "Watched"
 ) -> tuple[str, ...] | None:
-    """The places of caches outside of ours that a command reads; None where it cannot be traced.
+    """The places of caches outside of ours that a command reads; None if it cannot be traced.
 
     ``run`` runs the words it is given; ``strace`` writes a file for each process into the folder, which is
     made and goes afterwards.
@@ -165,7 +165,7 @@ class Watched:
     """The root of the known cache that a folder belongs to."""
     own: tuple[str, ...] | None = None
     """The command's words and the current directory: folders on their way are no caches for their name.
-    None where a name is no reason at all."""
+    None if a name is no reason at all."""
 
 
 def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:

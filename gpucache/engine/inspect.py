@@ -102,7 +102,7 @@ def is_key_prefix(word: str) -> bool:
 
 
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
-    """Reads the key fields of an entry by its key; empty where they cannot be read."""
+    """Reads the key fields of an entry by its key; empty if they cannot be read."""
 
     def read(key: str) -> Sequence[KeyField]:
         try:

@@ -42,7 +42,7 @@ class Layers:
     trim: Callable[[], object] | None = None
     """Called after publishing where the cache has a bound; keeps it."""
     unusable: str = ""
-    """Why there is no user's root, in one sentence; empty where there is one."""
+    """Why there is no user's root, in one sentence; empty if there is one."""
     refused: tuple[RefusedRoot, ...] = ()
     """System roots that are named and cannot be read."""
 
@@ -84,7 +84,7 @@ class Layers:
 
     @property
     def target(self) -> EntryStore | None:
-        """The store a new entry is published to; None where nothing can be kept."""
+        """The store a new entry is published to; None if nothing can be kept."""
         writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
         return self.user if writable else None
 
@@ -94,7 +94,7 @@ class Layers:
         return self.target is not None
 
     def recall(self, name: str) -> bytes | None:
-        """What a root remembers under a name, the nearest first; None where none does."""
+        """What a root remembers under a name, the nearest first; None if none does."""
         if self.disabled:
             return None
         found = (store.recall(name) for store in self.on_disk())

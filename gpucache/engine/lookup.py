@@ -55,7 +55,7 @@ def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit |
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
-    """What the compiler said when a hit was built; empty where its entry is gone."""
+    """What the compiler said when a hit was built; empty if its entry is gone."""
     for store in layers.on_disk():
         detail = store.detail(hit.key)
         if detail is not None:
@@ -68,7 +68,7 @@ def get_or_build(
 ) -> Hit | Built:
     """A sound entry, or a fresh artifact that was published if it could be.
 
-    Raises CacheMissError where the settings require a hit, and whatever ``compile_`` raises. What
+    Raises CacheMissError if the settings require a hit, and whatever ``compile_`` raises. What
     goes wrong with the cache itself never raises: it becomes the note of what was built.
     """
     found = look_up(layers, prepared, whole=True)
@@ -119,7 +119,7 @@ def build(
 
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
-    """The entry that another process published while it held the lock; None where there is none."""
+    """The entry that another process published while it held the lock; None if there is none."""
     found = find(layers if useless is None else replace(layers, memory=None), prepared, whole=True)
     replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
     return found if isinstance(found, Hit) and replaced else None
@@ -172,7 +172,7 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
 
 
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:
-    """Which headers are others than before, or were for a while; None where none is.
+    """Which headers are others than before, or were for a while; None if none is.
 
     A folder that the cache's own root lies in tells nothing: it changes when the root is made.
     """
@@ -199,7 +199,7 @@ def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
 
 
 def _garbage(prepared: Prepared, artifact: Artifact) -> str | None:
-    """What is wrong with an artifact, told from its bytes; None where nothing is."""
+    """What is wrong with an artifact, told from its bytes; None if nothing is."""
     info = describe(artifact.payload)
     if not artifact.payload:
         return "it is empty"

@@ -77,7 +77,7 @@ def record_of(store: EntryStore, prepared: Prepared) -> Record:
 
 
 def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
-    """The nearest build; of equally near ones the newest. None where no entry is left."""
+    """The nearest build; of equally near ones the newest. None if no entry is left."""
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
     candidates = sorted(_candidates(records, prepared), key=lambda one: one.least)
     for candidate in candidates[:_DETAILS_READ]:

@@ -47,7 +47,7 @@ class Prepared:
 
     @property
     def refusal(self) -> str | None:
-        """Why no entry may be kept under these keys; None where one may."""
+        """Why no entry may be kept under these keys; None if one may."""
         for option in self.compilation.inputs.options:
             if _CLOCK_MACRO.search(option):
                 return (

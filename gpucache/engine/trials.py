@@ -46,7 +46,7 @@ def try_load(
     """Load an entry on the device of its target; ``load_other`` builds and loads a program of its own there.
 
     An entry is at fault only where that succeeds: a driver that gets no thread, memory or descriptor dies
-    of any binary. Raises WorkersError where no process can be started.
+    of any binary. Raises WorkersError if no process can be started.
     """
     try:
         artifact, target = cache.artifact(entry), Target.parse(entry.target)
@@ -109,7 +109,7 @@ def try_rebuild(
 def request_of(report: EntryReport, target: Target, *, changed: bool = False) -> BuildRequest:
     """The request an entry was built from, with its source file as it is now.
 
-    Raises GpucacheError where the file is gone, or has changed and ``changed`` does not allow it.
+    Raises GpucacheError if the file is gone, or has changed and ``changed`` does not allow it.
     """
     return BuildRequest(
         program=_program(report, target, changed=changed),

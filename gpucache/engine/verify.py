@@ -19,7 +19,7 @@ class Trial:
     """What trying an entry on a device or against a rebuild said."""
 
     problem: str = ""
-    """What is wrong; empty where nothing is."""
+    """What is wrong; empty if nothing is."""
     note: str = ""
     """What could not be told, and why."""
     unchecked: str = ""

@@ -97,7 +97,7 @@ def items_of(
 
 
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
-    """What tells two entries apart, in words; empty where their key fields are the same."""
+    """What tells two entries apart, in words; empty if their key fields are the same."""
     return phrases(difference(left.key_fields, right.key_fields))
 
 

@@ -67,7 +67,7 @@ def _remove_left(place: str) -> None:
 
 
 def _lock(place: str) -> int | None:
-    """A descriptor that holds a folder; None where another process does, or none can."""
+    """A descriptor that holds a folder; None if another process does, or none can."""
     if sys.platform == "win32":
         return None
     try:

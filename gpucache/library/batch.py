@@ -41,7 +41,7 @@ class _Together(Generic[Program, Kernel]):
         self.routines: list[Routine[Program, Kernel]] = []
         self.closed = False
         self.program: SharedBuild[Program | None] = SharedBuild()
-        """All of them as one; None where they are apart."""
+        """All of them as one; None if they are apart."""
         self.apart: str | None = None
 
 
@@ -64,7 +64,7 @@ class Routine(Generic[Program, Kernel]):
 
     @property
     def apart(self) -> str | None:
-        """Why it is not in one program with the others; None where it is, and before it is built."""
+        """Why it is not in one program with the others; None if it is, and before it is built."""
         return self._together.apart
 
     @property
@@ -124,7 +124,7 @@ class Batch(ABC, Generic[Program, Kernel]):
         return routine
 
     def build_together(self, together: _Together[Program, Kernel]) -> Program | None:
-        """One program of all sources; None where they are apart."""
+        """One program of all sources; None if they are apart."""
         with _JOINING:
             together.closed = True
         routines = together.routines

@@ -236,7 +236,7 @@ def _constants(code: Sequence[_Token], at: int) -> Iterator[bytes]:
 
 
 def _closed(code: Sequence[_Token], at: int, closing: dict[bytes, bytes]) -> int:
-    """Behind what a bracket encloses; ``at`` plus one where there is none."""
+    """Behind what a bracket encloses; ``at`` plus one if there is none."""
     depth = 0
     for end in range(at, len(code)):
         kind, text, _ = code[end]

@@ -37,7 +37,7 @@ def layers() -> Layers:
 
 
 def uncached(layers: Layers, program: str, error: Exception) -> None:
-    """Say that a program is compiled without the cache; raises CacheMissError where a hit is required."""
+    """Say that a program is compiled without the cache; raises CacheMissError if a hit is required."""
     if layers.require:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"

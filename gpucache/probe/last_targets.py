@@ -30,7 +30,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
 
 
 def load_last(root: Path) -> list[Target]:
-    """The targets of the last probe; empty where nothing was kept or it does not read."""
+    """The targets of the last probe; empty if nothing was kept or it does not read."""
     try:
         # A pipe must not hold this up, and a link must not lead it elsewhere.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)

@@ -29,7 +29,7 @@ class Profile:
 
 
 def save_profile(path: Path, profile: Profile) -> None:
-    """Write a profile; raises UsageError where the file cannot be written."""
+    """Write a profile; raises UsageError if the file cannot be written."""
     document = {
         "schema": SCHEMA,
         "devices": [device_to_json(device) for device in profile.devices],

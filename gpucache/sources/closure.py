@@ -56,7 +56,7 @@ def read_closure(
 ) -> Closure:
     """The closure of a source in memory, resolved by the rule of the compiler that will read it.
 
-    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None where it
+    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None if it
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
     options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
     macros may lead to: with them, includes through macros are taken as covered; ``name_them`` is that
@@ -242,7 +242,7 @@ class _Walk:
                 )
 
     def sweep(self) -> bool:
-        """Cover the files that includes through macros may lead to; False where nothing is left to cover."""
+        """Cover the files that includes through macros may lead to; False if nothing is left to cover."""
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = probing_macros([text for _, text in texts])
         asking = [(file, (*text.asked, *probed_by_macro(text, macros))) for file, text in texts]
@@ -335,7 +335,7 @@ class _Walk:
             self._edges.update(len(part).to_bytes(8, "little") + part)
 
     def _placed(self, name: str) -> tuple[bytes, ...]:
-        """A directory or header given by path, made absolute; none where it leads nowhere."""
+        """A directory or header given by path, made absolute; none if it leads nowhere."""
         path = os.fsencode(name)
         if not path or not (os.path.isabs(path) or self._cwd):
             return ()

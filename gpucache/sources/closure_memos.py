@@ -23,7 +23,7 @@ WORTH_FILES = 8
 
 
 def _code() -> str:
-    """A digest of the modules that make a closure of texts; empty where they are no files."""
+    """A digest of the modules that make a closure of texts; empty if they are no files."""
     with suppress(OSError):
         modules = sorted(Path(__file__).parent.glob("*.py"))
         return digest(b"\0".join(module.read_bytes() for module in modules)) if modules else ""
@@ -42,7 +42,7 @@ class Memos(Protocol):
         ...
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None where nothing is."""
+        """What was kept under a name, unharmed; None if nothing is."""
         ...
 
     def remember(self, name: str, data: bytes) -> None:

@@ -13,7 +13,7 @@ _LARGEST_BYTES = 64 * 1024**2
 
 
 def load_program(path: Path, name: str, language: Language) -> Program:
-    """Read one source; raises SourceError where it is missing, unreadable, no file, or over 64 MiB."""
+    """Read one source; raises SourceError if it is missing, unreadable, no file, or over 64 MiB."""
     try:
         if path.is_dir():
             raise SourceError(f"{str(path)!r} is a folder; name a source file in it")

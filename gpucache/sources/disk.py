@@ -35,7 +35,7 @@ class Look:
     """What lies at a path, links followed."""
 
     kind: Literal["", "folder", "file", "other"] = ""
-    """Empty where nothing is that this user may see."""
+    """Empty if nothing is that this user may see."""
     number: int = 0
     """Equal for two paths of one file or folder."""
     error: OSError | None = None
@@ -91,7 +91,7 @@ class Disk:
         return data, content
 
     def names(self, folder: bytes) -> list[bytes]:
-        """The names in a folder, sorted; none where it is no folder. Raises OSError."""
+        """The names in a folder, sorted; none if it is no folder. Raises OSError."""
         try:
             found = sorted(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):

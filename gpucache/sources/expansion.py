@@ -33,7 +33,7 @@ class _UntoldError(Exception):
 
 
 def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
-    """What the operand of an include can come to; None where that cannot be told."""
+    """What the operand of an include can come to; None if that cannot be told."""
     try:
         expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
         # A zero byte keeps tokens apart, between which a compiler may put a blank.
@@ -138,7 +138,7 @@ def _text(tokens: Sequence[_Token]) -> bytes:
 def _arguments(
     rest: Sequence[_Token],
 ) -> tuple[list[list[_Token]], tuple[_Token, ...], frozenset[bytes]] | None:
-    """The arguments of a call, what is left behind it, and where it ends; None where no call begins here."""
+    """The arguments of a call, what is left behind it, and where it ends; None if no call begins here."""
     begin = next((number for number, (text, _) in enumerate(rest) if not text.isspace()), len(rest))
     if begin == len(rest) or rest[begin][0] != b"(":
         return None

@@ -62,7 +62,7 @@ class Headers:
         return map(os.fsdecode, self._files)
 
     def at(self, directory: bytes, name: bytes) -> File | None:
-        """The file of a name in a directory; None where there is none."""
+        """The file of a name in a directory; None if there is none."""
         path = os.path.join(directory, name)
         if path not in self._seen:
             self._seen[path] = self._find(path, repr(os.fsdecode(name)))

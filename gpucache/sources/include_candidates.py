@@ -23,7 +23,7 @@ _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
 def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int) -> Iterator[bytes]:
-    """Paths relative to ``root``, depth first, sorted; nothing where there is no such folder.
+    """Paths relative to ``root``, depth first, sorted; nothing if there is no such folder.
 
     Raises SourceError after looking at ``entries`` names, or for a folder it may not list.
     """

@@ -45,7 +45,7 @@ class Chain:
     macro: bytes
     operands: _Operands
     before: bytes | None
-    """The word that stands before them, empty for a sign; None where an argument may begin with them."""
+    """The word that stands before them, empty for a sign; None if an argument may begin with them."""
 
     def makes(self, piece: bytes, words: Collection[bytes]) -> bool:
         """Whether a piece comes out where each parameter is one of some words, or nothing."""
@@ -107,7 +107,7 @@ def find_paste(
     *,
     but_probes: bool = False,
 ) -> Paste | None:
-    """The first name that can be put together; None where none can.
+    """The first name that can be put together; None if none can.
 
     ``words`` are those of ``PARTS`` that macros see, but for the operands of ``chains``. ``macros`` gives
     every name that is defined.
@@ -130,7 +130,7 @@ def find_paste(
 
 
 def _before(text: bytes, parameters: Collection[bytes]) -> bytes | None:
-    """What stands in front; None where that is nothing, or may come to nothing."""
+    """What stands in front; None if that is nothing, or may come to nothing."""
     text = text.rstrip()
     if not text or text[-1:] in b"(,)":
         return None

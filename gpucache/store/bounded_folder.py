@@ -54,7 +54,7 @@ class BoundedFolder:
         return False
 
     def get(self, name: str, *, use: bool = False) -> bytes | None:
-        """What a file holds; None where there is none that is ours and small enough.
+        """What a file holds; None if there is none that is ours and small enough.
 
         With ``use`` it counts as used just now, and gives way later.
         """

@@ -125,7 +125,7 @@ class DirectoryStore:
             ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
-        """The detail of an entry; None where there is none or it is not sound."""
+        """The detail of an entry; None if there is none or it is not sound."""
         try:
             with (
                 self._root.open() as root,
@@ -173,14 +173,14 @@ class DirectoryStore:
         return list(self._unread.values())
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
-        """The entry of one key as a scan sees it; None where there is none."""
+        """The entry of one key as a scan sees it; None if there is none."""
         return scan.look_at(self._root, key)
 
     def check(self, scanned: ScannedEntry) -> Entry | Damaged | Absent:
         """A scanned entry read whole and fully checked, SHA-256 of the payload included.
 
         For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even
-        the last use. Absent where it is gone or could not be read. Raises nothing for what lies on disk.
+        the last use. Absent if it is gone or could not be read. Raises nothing for what lies on disk.
         """
         try:
             place, name = self._place(scanned)
@@ -300,7 +300,7 @@ class DirectoryStore:
 
     @contextmanager
     def build_missed(self) -> Iterator[bool]:
-        """Be the one process that builds what missed; yields False where there is another.
+        """Be the one process that builds what missed; yields False if there is another.
 
         Raises OSError, CacheUnusableError.
         """
@@ -311,7 +311,7 @@ class DirectoryStore:
             yield holding
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None where nothing is."""
+        """What was kept under a name, unharmed; None if nothing is."""
         return self._memos.recall(name, use=self._writable)
 
     def remember(self, name: str, data: bytes) -> None:
@@ -325,7 +325,7 @@ class DirectoryStore:
             self._history.record(program, event)
 
     def history(self, program: str) -> list[Event]:
-        """A program's history, oldest first; empty where there is none."""
+        """A program's history, oldest first; empty if there is none."""
         return self._history.events(program)
 
     def programs(self) -> list[str]:

@@ -63,7 +63,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ScannedEntry:
-    """One file below ``entries/`` as a scan sees it; ``head`` is None where ``damage`` says why."""
+    """One file below ``entries/`` as a scan sees it; ``head`` is None if ``damage`` says why."""
 
     folder: Path
     name: str
@@ -174,7 +174,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
-        """The detail of an entry; None where there is none or it is not sound."""
+        """The detail of an entry; None if there is none or it is not sound."""
         ...
 
     def contains(self, key: CacheKey) -> bool:
@@ -182,7 +182,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
-        """The entry of one key as a scan sees it; None where there is none."""
+        """The entry of one key as a scan sees it; None if there is none."""
         ...
 
     def find(self, prefix: str) -> list[CacheKey]:
@@ -222,7 +222,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def build_missed(self) -> AbstractContextManager[bool]:
-        """Be the one process that builds what missed; yields False where there is another."""
+        """Be the one process that builds what missed; yields False if there is another."""
         ...
 
     def single_flight(self, key: CacheKey, timeout_s: float) -> AbstractContextManager[bool]:
@@ -230,7 +230,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None where nothing is."""
+        """What was kept under a name, unharmed; None if nothing is."""
         ...
 
     def remember(self, name: str, data: bytes) -> None:
@@ -242,7 +242,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def history(self, program: str) -> list[Event]:
-        """A program's history, oldest first; empty where there is none."""
+        """A program's history, oldest first; empty if there is none."""
         ...
 
     def programs(self) -> list[str]:

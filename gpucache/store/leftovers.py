@@ -23,7 +23,7 @@ _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
 
 
 def leftovers(root: RootFolder, now_ns: int) -> Iterator[Leftover]:
-    """Every leftover, one by one; raises CacheUnusableError where ``entries/`` cannot be read."""
+    """Every leftover, one by one; raises CacheUnusableError if ``entries/`` cannot be read."""
     yield from _beside(root)
     for folder, name in _listed(root, layout.TMP):
         ours = layout.is_beside(layout.TMP, name)

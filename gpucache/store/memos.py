@@ -25,7 +25,7 @@ class Memos:
         self._folder = BoundedFolder(root, layout.CLOSURES, ".memo", _BOUNDS)
 
     def recall(self, name: str, *, use: bool) -> bytes | None:
-        """What was kept under a name; None where nothing is, or not as it was written."""
+        """What was kept under a name; None if nothing is, or not as it was written."""
         file = self._folder.get(name, use=use)
         if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
             return None

@@ -29,7 +29,7 @@ def _ignored(_: Path, __: str) -> None: ...
 
 
 def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
-    """Every entry, sound or not; raises CacheUnusableError where the root or ``entries/`` cannot be read.
+    """Every entry, sound or not; raises CacheUnusableError if the root or ``entries/`` cannot be read.
 
     A folder of entries that cannot be listed is told to ``unread``, and passed over.
     """
@@ -39,7 +39,7 @@ def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
-    """The entry of one key as a scan sees it; None where there is none. Raises nothing for what is there."""
+    """The entry of one key as a scan sees it; None if there is none. Raises nothing for what is there."""
     with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
         return _scanned(folder, layout.entry_name(key))
     return None

@@ -19,7 +19,7 @@ _CORRECT = "correct GPUCACHE_SYSTEM_DIRS"
 
 
 def check_system_root(path: Path) -> RefusedRoot | None:
-    """What keeps a system root from being read; None where nothing does. Raises nothing."""
+    """What keeps a system root from being read; None if nothing does. Raises nothing."""
     at = path
     with ExitStack() as stack:
         try:

@@ -60,7 +60,7 @@ def check_root(path: Path) -> RootState:
 
 
 def open_root(path: Path) -> Folder:
-    """The root, open and checked; raises FileNotFoundError where there is none, else CacheUnusableError."""
+    """The root, open and checked; raises FileNotFoundError if there is none, else CacheUnusableError."""
     link = None
     try:
         try:
@@ -132,7 +132,7 @@ def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[in
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """Why a file or folder of this owner and mode is not believed; None where it is."""
+    """Why a file or folder of this owner and mode is not believed; None if it is."""
     if sys.platform == "win32":
         return None
     if not owner_is_trusted(status):

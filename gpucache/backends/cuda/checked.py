@@ -26,7 +26,7 @@ def remember(code: Any, checked: Checked) -> None:
 
 
 def checked_of(code: Any) -> Checked | None:
-    """What is known of the checks of an ``ObjectCode``; None where it was compiled without."""
+    """What is known of the checks of an ``ObjectCode``; None if it was compiled without."""
     reference, checked = _known.get(id(code), (None, None))
     return checked if reference is not None and reference() is code else None
 

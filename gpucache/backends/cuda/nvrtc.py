@@ -46,7 +46,7 @@ def architectures() -> tuple[int, ...]:
 
 
 def version() -> tuple[int, int]:
-    """NVRTC's version; raises NoDeviceError where there is none."""
+    """NVRTC's version; raises NoDeviceError if there is none."""
     try:
         major, minor = _call(_nvrtc().nvrtcVersion)
     except RuntimeError as error:  # what the bindings raise when the library does not load
@@ -72,7 +72,7 @@ def _compiler_fields() -> tuple[tuple[str, str], ...]:
 
 
 def installation() -> Installation:
-    """The files of NVRTC as this process runs it; raises NoDeviceError where there is none."""
+    """The files of NVRTC as this process runs it; raises NoDeviceError if there is none."""
     return Installation(tuple(path for path in nvrtc_libraries(version()) if path is not None))
 
 
@@ -94,7 +94,7 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
         return already
     library = read_library(nvrtc)
     origin = str(nvrtc.parent)
-    # DT_RPATH counts before LD_LIBRARY_PATH, and only where there is no DT_RUNPATH.
+    # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
     before = () if library.runpath else library.rpath
     places = [*before, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *library.runpath]
     candidates = [Path(place.replace("$ORIGIN", origin)) / name for place in places if place]
@@ -139,7 +139,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
 
 
 def _compile_in_root(request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
-    """Compile with ``/`` as the directory of this thread alone; None where a thread cannot have its own.
+    """Compile with ``/`` as the directory of this thread alone; None if a thread cannot have its own.
 
     NVRTC writes the current directory into debug information, and no option keeps it out. Only Linux can give
     a thread a directory of its own, and a sandbox may forbid it.

@@ -36,7 +36,7 @@ _MANY = frozenset({"define_macro", "undefine_macro", "pre_include", "ptxas_optio
 
 
 def load() -> None:
-    """Import cuda.core with its caches; raises NoDeviceError where that fails."""
+    """Import cuda.core with its caches; raises NoDeviceError if that fails."""
     try:
         import cuda.core.utils  # noqa: F401 - later imports find it loaded
     except ImportError as error:

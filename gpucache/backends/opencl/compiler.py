@@ -138,8 +138,8 @@ def build_binaries_as_pyopencl(
     """A ``pyopencl.Program`` from binaries that says of itself what one from source would.
 
     It knows its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
-    ``logs`` has for each device a function that reads the log, or None where the compiler said nothing.
-    Raises CompileError where the driver rejects a binary.
+    ``logs`` has for each device a function that reads the log, or None if the compiler said nothing.
+    Raises CompileError if the driver rejects a binary.
     """
     program = cl.Program(context, source)
     text = source if isinstance(source, str) else source.decode(errors="replace")
@@ -151,7 +151,7 @@ def build_binaries_as_pyopencl(
 
 
 def kernel_names(program: Any) -> tuple[str, ...]:
-    """The kernels of a built program, each of which is created; raises CompileError where one cannot be."""
+    """The kernels of a built program, each of which is created; raises CompileError if one cannot be."""
     try:
         return tuple(kernel.function_name for kernel in program.all_kernels())
     except cl.Error as error:

@@ -76,7 +76,7 @@ def devices() -> list[Located]:
 
 
 def probe() -> list[Device]:
-    """A row for every OpenCL device, then what failed; raises NoDeviceError where nothing is installed."""
+    """A row for every OpenCL device, then what failed; raises NoDeviceError if nothing is installed."""
     failed = [*_deviceless(), *vendors.problems(os.environ)]
     rows = [_row(located) for located in devices()]
     rows += [
@@ -149,7 +149,7 @@ def _build(platform: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _configuration() -> str | None:
-    """Digest of the file in the current directory that Intel's runtime reads; None where there is none."""
+    """Digest of the file in the current directory that Intel's runtime reads; None if there is none."""
     path = Path("cl.cfg")
     try:
         if not path.is_file():
@@ -181,7 +181,7 @@ def implementation(handle: Any) -> str:
 
 @cache
 def cpu_features() -> str:
-    """The instruction sets of this CPU, sorted; ``unknown: <machine>`` where they cannot be read."""
+    """The instruction sets of this CPU, sorted; ``unknown: <machine>`` if they cannot be read."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -265,7 +265,7 @@ def _row(located: Located) -> Device:
 
 
 def _why_not(handle: Any) -> str:
-    """Why nothing can be compiled for a device, with the remedy; empty where something can."""
+    """Why nothing can be compiled for a device, with the remedy; empty if something can."""
     if not handle.compiler_available:
         kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
         return f"{kind} without a compiler: its programs are built elsewhere"
@@ -278,7 +278,7 @@ def _why_not(handle: Any) -> str:
 
 
 def _knows_cpu(handle: Any) -> bool:
-    """Whether the LLVM of a PoCL knows this CPU; True where that cannot be told.
+    """Whether the LLVM of a PoCL knows this CPU; True if that cannot be told.
 
     PoCL compiles for the CPU that LLVM names. LLVM calls a CPU that it does not know ``generic``, and Clang
     knows no CPU of x86-64 by that name, so every build fails. A PoCL that is built for many CPUs, as from 5.0
@@ -306,7 +306,7 @@ def _kind(handle: Any) -> str:
 
 
 def _driver_uuid(handle: Any) -> str | None:
-    """CL_DRIVER_UUID_KHR of cl_khr_device_uuid as hex; None where the device has none."""
+    """CL_DRIVER_UUID_KHR of cl_khr_device_uuid as hex; None if the device has none."""
     if "cl_khr_device_uuid" not in handle.extensions.split():
         return None
     # PyOpenCL's extension module links the ICD loader, so the loader's functions are found through it.

@@ -66,7 +66,7 @@ class Proof:
     holds: bool = True
     """Whether the caches that were to be warmed hold entries."""
     places: tuple[str, ...] | None = ()
-    """Caches that it reads and that were not moved; None where it could not be traced."""
+    """Caches that it reads and that were not moved; None if it could not be traced."""
     off: tuple[str, ...] = ()
     """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()

@@ -36,7 +36,7 @@ def worker_count(items: int) -> int:
 def memory_share(jobs: int) -> int | None:
     """How many bytes one of several workers may take of three quarters of what is free.
 
-    None where that cannot be told.
+    None if that cannot be told.
     """
     free = free_bytes()
     return max(2 * _WORKER_BYTES, free * 3 // 4 // max(1, jobs)) if free < sys.maxsize else None
@@ -83,7 +83,7 @@ def _groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
 
 
 def _numbers(file: Path, label: str = "") -> tuple[int, ...]:
-    """The whole numbers of a file, or of its line with a label; nothing where there are none."""
+    """The whole numbers of a file, or of its line with a label; nothing if there are none."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -110,7 +110,7 @@ class Turns:
         self._ends = ends
 
     def take(self) -> bool:
-        """Hold one more; False where all are taken."""
+        """Hold one more; False if all are taken."""
         for number in self._free:
             try:
                 self._ends.enter_context(_held(number))
@@ -125,7 +125,7 @@ class Turns:
 
 @contextmanager
 def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) -> Iterator[Turns]:
-    """Wait for a turn, and take as many more as are wanted and free; all at once where there is no patience.
+    """Wait for a turn, and take as many more as are wanted and free; all at once if there is no patience.
 
     ``waiting`` is called now and then meanwhile. Where no turn changes hands for ``patience_s`` seconds one
     goes on without: whoever holds them all may have been stopped.
@@ -150,7 +150,7 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
 
 
 def _holders() -> frozenset[str]:
-    """All turns that are held, each with a number of its own; nothing where the kernel does not tell."""
+    """All turns that are held, each with a number of its own; nothing if the kernel does not tell."""
     try:
         lines = (PROC / "net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -38,7 +38,7 @@ _MARK = os.fsencode(os.devnull)
 
 @contextmanager
 def watching() -> Iterator[socket.socket | None]:
-    """A door at which workers that are started meanwhile ask to be watched; None where nobody can look.
+    """A door at which workers that are started meanwhile ask to be watched; None if nobody can look.
 
     The threads that watch hear the signals that the calling thread hears now.
     """
@@ -119,7 +119,7 @@ class OpenedFiles:
     def watch(self, function: Callable[[], R]) -> tuple[R, frozenset[str] | None]:
         """What a function gives, and the absolute paths that were meanwhile to be read, also in vain.
 
-        None in their place where nobody could look.
+        None in their place if nobody could look.
         """
         if self._door is not None:
             self._log = _install(self._door)
@@ -138,7 +138,7 @@ class OpenedFiles:
 
 
 def _install(door: socket.socket) -> int | None:
-    """The file in which opens of this process are written down from now on; None where that is refused."""
+    """The file in which opens of this process are written down from now on; None if that is refused."""
     try:
         log = os.memfd_create("opened")
     except OSError:
@@ -167,7 +167,7 @@ def _require_answer() -> None:
 
 
 def _told(log: int) -> frozenset[str] | None:
-    """All that was written down; None where a path could not be read, or none could."""
+    """All that was written down; None if a path could not be read, or none could."""
     paths = os.pread(log, os.fstat(log).st_size, 0).split(b"\0")[:-1]
     seen = frozenset(map(os.fsdecode, paths))
     return seen if os.fsdecode(_MARK) in seen and "" not in seen else None

@@ -96,7 +96,7 @@ def run_isolated(
     """Run a picklable function over items in workers; yields each as it ends.
 
     ``running`` is told, a few times a second, which items are being worked on now. Closing the
-    iterator, or an interrupt, ends the workers. Raises WorkersError where none can be started.
+    iterator, or an interrupt, ends the workers. Raises WorkersError if none can be started.
     """
     left = dict(enumerate(items))
     while left:
@@ -201,7 +201,7 @@ def _cause(error: BaseException) -> OSError | None:
 
 @contextmanager
 def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
-    """Where workers ask to be watched; None where they are not to be."""
+    """Where workers ask to be watched; None if they are not to be."""
     if not bounds.watched:
         yield None
         return
@@ -319,5 +319,5 @@ def _isolate_driver_caches(place: Path) -> None:
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-", dir=place)
     try:
         Path.home()
-    except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary where there is no home
+    except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary if there is no home
         os.environ["HOME"] = str(place)

@@ -48,7 +48,7 @@ _REMEDY = (
 
 @cache
 def check_start() -> None:
-    """Start Python as a worker would be started, once in a process; raises WorkersError where that fails.
+    """Start Python as a worker would be started, once in a process; raises WorkersError if that fails.
 
     The pool would try again and again, each time with a traceback on the terminal.
     """

@@ -57,7 +57,7 @@ def install() -> int:
     """Have every open of this process, its threads and its children wait until it is answered.
 
     Returns the descriptor at which they are told. While nobody reads there they wait, and when it is
-    closed they fail with ENOSYS. Raises OSError where the kernel, or what this process runs in, refuses.
+    closed they fail with ENOSYS. Raises OSError if the kernel, or what this process runs in, refuses.
     """
     if sys.platform != "linux" or sys.maxsize < 2**32 or platform.machine() not in _MACHINES:
         raise OSError("opens cannot be told on this system")
@@ -112,7 +112,7 @@ class Listener:
     def serve(self, tell: Callable[[bytes], object]) -> None:
         """Until no process is left that could open: ``tell`` the absolute path of each, then let it go on.
 
-        A path that cannot be read is told as empty. Raises OSError where the kernel cannot be asked.
+        A path that cannot be read is told as empty. Raises OSError if the kernel cannot be asked.
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
@@ -126,7 +126,7 @@ class Listener:
                 self._control(_SEND, response)
 
     def _control(self, request: int, words: bytearray) -> bool:
-        """Ask the kernel; False where the process went on by itself, being killed or told a signal."""
+        """Ask the kernel; False if the process went on by itself, being killed or told a signal."""
         try:
             fcntl.ioctl(self._descriptor, request, words)
         except OSError as error:
