@@ -1,7 +1,7 @@
 """Samples folded into a case: medians, paired ratios, the verdict, and what else is worth knowing.
 
-Pure. Owns the notes and the break-even, of sources and of commands alike. Must not know how samples were
-taken.
+Pure. Owns the caveats, the notes and the break-even, of sources and of commands alike. Must not know how
+samples were taken.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,21 +9,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 
 from gpucache.bench import peers
-from gpucache.bench.compare import Evidence, judge, paired_ratio
+from gpucache.bench.compare import Evidence, compare_cached, judge, paired_ratio
 from gpucache.engine.hidden_caches import Clues
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
+from gpucache.outcomes import CACHED, Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
 from gpucache.units import format_duration
 
-PHASES = (
-    "process start",
-    "context",
-    "key",
-    "lookup",
-    "compile",
-    "load",
-    "kernels",
-    "first launch",
-)
+PHASES = ("process start", "context", *CACHED)
 """The parts of a start of a source, in their order; a command is timed as a whole."""
 PAIR = (Arm.COLD, Arm.WARM)
 NO_LAUNCH = (
@@ -62,6 +53,7 @@ class Measured:
     foreign_load: float = 0.0
     against: tuple[Arm, ...] = ()
     """The arms beside the pair that took part."""
+    caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -73,7 +65,7 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
     own = tuple(sample for sample in taken if sample.arm not in peers.PEERS)
     if not measured.samples or any(sample.error for sample in own):
         verdict, reason = judge(own, None, Evidence())
-        return replace(case, verdict=verdict, reason=reason, notes=measured.notes)
+        return replace(case, verdict=verdict, reason=reason, caveats=measured.caveats, notes=measured.notes)
     cold_ns, warm_ns = _totals(cold), _totals(warm)
     unknown = measured.late and not all(_has("first launch", sample) for sample in own)
     ratio = None if unknown else paired_ratio(cold_ns, warm_ns)
@@ -93,11 +85,17 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
         cold=Spread.of(cold_ns),
         warm=Spread.of(warm_ns),
         ratio=ratio,
+        cached_part=compare_cached(cold, warm) if ratio else None,
         phases=_phases(cold, warm),
-        arms=tuple(peers.results(measured.against, measured.first, taken, cold_ns)),
+        arms=tuple(peers.results(measured.against, measured.first, taken, cold)),
         growth=_typical(cold),
     )
-    return replace(case, break_even=_break_even(case, measured), notes=tuple(_notes(case, measured)))
+    return replace(
+        case,
+        break_even=_break_even(case, measured),
+        caveats=tuple(_caveats(case, measured)),
+        notes=(*_first_run(case, measured), *_slow(case), *measured.notes),
+    )
 
 
 def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
@@ -110,12 +108,10 @@ def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
     return BreakEven(measured.warming_ns, saving_ns, -(-measured.warming_ns // saving_ns))
 
 
-def _notes(case: BenchCase, measured: Measured) -> Iterator[str]:
-    yield from _first_run(case, measured)
+def _caveats(case: BenchCase, measured: Measured) -> Iterator[str]:
     if case.phases and not any(_has("kernels", sample) for sample in measured.samples):
         yield NOT_LOADED
-    yield from _slow(case)
-    yield from measured.notes
+    yield from measured.caveats
     yield from peers.failures(measured.against, (*measured.first, *measured.samples))
 
 

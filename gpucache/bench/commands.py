@@ -68,11 +68,12 @@ class Command:
             doubt="" if writing else _NOTHING_WRITTEN,
             same_output=self.same_output,
             against=(Arm.AS_IS,) if self.as_is else (),
-            notes=(
-                *_came_to_rest(primed),
+            caveats=(
+                *_restless(primed),
                 *self.around.notes({one.cache for run in writing for one in run.growth}),
                 *((hidden_caches.UNTRACED,) if clues.places is None else ()),
             ),
+            notes=tuple(_came_to_rest(primed)),
         )
         return Begun(partial(self._start, place), known)
 
@@ -118,10 +119,13 @@ class Command:
         return run_command(argv or self.argv, environ, self.timeout_s)
 
 
-def _came_to_rest(primed: Sequence[SettleRun]) -> Iterator[str]:
-    writing = [run.number for run in primed if run.growth]
+def _restless(primed: Sequence[SettleRun]) -> Iterator[str]:
     if primed[-1].growth:
         caches = ", ".join(one.cache for one in primed[-1].growth)
         yield f"it never came to rest: run {primed[-1].number} of warming still wrote into {caches}"
-    elif writing:
+
+
+def _came_to_rest(primed: Sequence[SettleRun]) -> Iterator[str]:
+    writing = [run.number for run in primed if run.growth]
+    if writing and not primed[-1].growth:
         yield f"it was fully warm after run {writing[-1]}, as run {primed[-1].number} wrote nothing new"

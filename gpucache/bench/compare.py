@@ -17,7 +17,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Ratio, Sample
+from gpucache.outcomes import (
+    FEWEST_PAIRS,
+    Arm,
+    BenchCase,
+    BenchVerdict,
+    CachedPart,
+    Ratio,
+    Sample,
+    Spread,
+)
 
 CONFIDENCE = 0.95
 LOADED = 0.25
@@ -36,6 +45,15 @@ def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Rati
     )
     low, high = _low_end(logs), -_low_end([-value for value in reversed(logs)])
     return Ratio(math.exp(median(logs)), math.exp(low), math.exp(high))
+
+
+def compare_cached(cold: Sequence[Sample], others: Sequence[Sample]) -> CachedPart | None:
+    """What a cache can change of cold starts beside that of their partners; None where it was not timed."""
+    cold_ns = [sample.cached_ns for sample in cold if sample.cached_ns is not None]
+    others_ns = [sample.cached_ns for sample in others if sample.cached_ns is not None]
+    if not cold_ns or len(cold_ns) != len(others_ns):
+        return None
+    return CachedPart(Spread.of(cold_ns), Spread.of(others_ns), paired_ratio(cold_ns, others_ns))
 
 
 def _low_end(ordered: Sequence[float]) -> float:
@@ -77,7 +95,7 @@ NOT_REACHED = "it was interrupted before this was reached"
 
 
 def interrupted_after(pairs: int) -> str:
-    """What an interrupt left, for the notes of a case."""
+    """What an interrupt left, for the caveats of a case."""
     return f"it was interrupted after {pairs} {'pair' if pairs == 1 else 'pairs'} of starts"
 
 

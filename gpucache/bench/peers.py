@@ -6,7 +6,7 @@ its first start filled a cache of its own and no later one did. Must not know ho
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucache.bench.compare import paired_ratio
+from gpucache.bench.compare import compare_cached, paired_ratio
 from gpucache.model import Target
 from gpucache.outcomes import Arm, ArmResult, Sample, Spread
 
@@ -25,7 +25,7 @@ def libraries(arms: Iterable[Arm]) -> tuple[str, ...]:
     return tuple(arm.value for arm in arms if arm in _BACKENDS)
 
 
-def notes(wanted: Iterable[Arm], target: Target) -> Iterator[str]:
+def caveats(wanted: Iterable[Arm], target: Target) -> Iterator[str]:
     """A sentence for each peer that cannot build for a target, or that changes what every start loads."""
     for arm in dict.fromkeys(wanted):
         if arm is Arm.CUDA_CORE and _fits(arm, target):
@@ -35,16 +35,17 @@ def notes(wanted: Iterable[Arm], target: Target) -> Iterator[str]:
 
 
 def results(
-    arms: Iterable[Arm], first: Sequence[Sample], samples: Sequence[Sample], cold_ns: Sequence[int]
+    arms: Iterable[Arm], first: Sequence[Sample], samples: Sequence[Sample], cold: Sequence[Sample]
 ) -> Iterator[ArmResult]:
     """Each arm beside the cold starts of its pairs; nothing for one that failed."""
     for arm in arms:
         own = [sample for sample in samples if sample.arm is arm]
-        if not own or len(own) != len(cold_ns) or any(sample.error for sample in own):
+        if not own or len(own) != len(cold) or any(sample.error for sample in own):
             continue
         durations = [sample.total_ns for sample in own]
-        ratio = paired_ratio(cold_ns, durations)
-        yield ArmResult(arm, Spread.of(durations), ratio, _doubt(arm, first, own) if arm in PEERS else "")
+        ratio = paired_ratio([sample.total_ns for sample in cold], durations)
+        doubt = _doubt(arm, first, own) if arm in PEERS else ""
+        yield ArmResult(arm, Spread.of(durations), ratio, doubt, compare_cached(cold, own))
 
 
 def failures(arms: Iterable[Arm], samples: Iterable[Sample]) -> Iterator[str]:

@@ -63,7 +63,7 @@ def _say(progress: Callable[[str], None], name: str, what: str) -> None:
 def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCase:
     end_load = measure_load()
     taken: list[tuple[Sample, ...]] = []
-    notes = begun.known.notes
+    caveats = begun.known.caveats
     interrupted = False
     try:
         for whole in _rounds(begun, extent, say):
@@ -74,14 +74,14 @@ def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCa
         if pairs < 1:
             raise
         interrupted = True
-        notes = (interrupted_after(pairs), *notes)
+        caveats = (interrupted_after(pairs), *caveats)
     first, counted = taken[: begun.uncounted], taken[begun.uncounted :]
     measured = replace(
         begun.known,
         first=tuple(sample for one in first for sample in one),
         samples=tuple(sample for one in counted for sample in one),
         foreign_load=end_load(),
-        notes=notes,
+        caveats=caveats,
     )
     return replace(fold(case, measured), interrupted=interrupted)
 

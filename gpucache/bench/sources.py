@@ -75,16 +75,16 @@ class Sources:
         if isinstance(built, Built) and built.key is None:
             return f"nothing was kept: {built.note}"
         launches = one(self.workers.launches, job, bounds)
-        notes: tuple[str, ...] = ()
+        caveats: tuple[str, ...] = ()
         if isinstance(launches, str):
-            launches, notes = (), (f"no first launch: {launches}",)
+            launches, caveats = (), (f"no first launch: {launches}",)
         target = job.request.target
         against = peers.taking_part(self.against, target)
         known = Measured(
             late=self.backends[target.backend].plan(job.request, job.toolchain, {}).late,
             warming_ns=warming_ns,
             against=against,
-            notes=(*notes, *peers.notes(self.against, target)),
+            caveats=(*caveats, *peers.caveats(self.against, target)),
         )
         job = replace(job, launches=launches, peers=peers.libraries(against))
         return Begun(partial(self._start, job, bounds, place), known, uncounted=1)

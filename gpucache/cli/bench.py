@@ -104,10 +104,11 @@ def bench(
     """Start each program in fresh processes, cold and warm in turn, and compare.
 
     Cold: no cache at any layer, drivers' own caches in empty folders. Warm: everything cached, in a
-    cache of the benchmark's own. Medians, spread and the ratio of pairs with its 95 % interval are
-    shown, and the phases of a start: process, context, key, lookup or compile, load, kernels, first
-    launch. Figures that cannot be believed are called degraded, with the reason; fewer than five
-    pairs decide nothing.
+    cache of the benchmark's own. A row for each case has the medians of whole starts and the ratio of
+    pairs with its 95 % interval, and the same for the part of a start that a cache can change: key,
+    lookup or compile, load, kernels and first launch, without the process and the context. With -v
+    each phase is shown, and how far the starts lie apart. Figures that cannot be believed are called
+    degraded, with the reason; fewer than five pairs decide nothing.
 
     With -- COMMAND the command is started instead, with every known cache that can be moved in
     folders of the benchmark's own. It is run some times more, once with an empty home folder and,

@@ -6,6 +6,7 @@ Owns what a verb can answer. Must not know how an answer is shown, nor how it wa
 from gpucache.keys import Difference
 from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
 from gpucache.outcomes.bench import (
+    CACHED,
     FEWEST_PAIRS,
     PAPER_ASYNC,
     PAPER_SYNC,
@@ -14,6 +15,7 @@ from gpucache.outcomes.bench import (
     BenchCase,
     BenchVerdict,
     BreakEven,
+    CachedPart,
     CheckedCase,
     CheckedMeans,
     Ratio,
@@ -52,6 +54,7 @@ from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summ
 
 __all__ = [
     "ALL",
+    "CACHED",
     "FEWEST_PAIRS",
     "GONE",
     "PAPER_ASYNC",
@@ -68,6 +71,7 @@ __all__ = [
     "Built",
     "CacheEntry",
     "CacheState",
+    "CachedPart",
     "Checked",
     "CheckedCase",
     "CheckedMeans",

@@ -13,6 +13,10 @@ FEWEST_PAIRS = 5
 """Of four pairs of mere noise one run in sixteen has all on one side, of five one in thirty-two."""
 
 
+CACHED = ("key", "lookup", "compile", "load", "kernels", "first launch")
+"""The phases of a start that a cache can change, in their order. A command is timed as a whole."""
+
+
 class Arm(StrEnum):
     """What a start finds cached, and by whom."""
 
@@ -65,6 +69,12 @@ class Sample:
         """The sum of all phases."""
         return sum(duration for _, duration in self.phases)
 
+    @property
+    def cached_ns(self) -> int | None:
+        """The sum of the phases that a cache can change; None where none of them was timed."""
+        durations = [duration for name, duration in self.phases if name in CACHED]
+        return sum(durations) if durations else None
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -102,6 +112,16 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
+class CachedPart:
+    """The part of starts that a cache can change: all but starting the process and making a context."""
+
+    cold: Spread
+    warm: Spread
+    """Of the warm starts, or of those of an arm beside them."""
+    ratio: Ratio
+
+
+@dataclass(frozen=True, slots=True)
 class ArmResult:
     """An arm beside the cold and the warm one, with how many times it is as fast as a cold start."""
 
@@ -110,6 +130,7 @@ class ArmResult:
     ratio: Ratio
     reason: str = ""
     """Why it is not what it seems to be; empty where it is."""
+    cached_part: CachedPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +156,16 @@ class BenchCase:
     warm: Spread | None = None
     ratio: Ratio | None = None
     """Cold divided by warm."""
+    cached_part: CachedPart | None = None
+    """None for a command, and where there is no ratio."""
     phases: tuple[tuple[str, int | None, int | None], ...] = ()
     """Phase, its cold median and its warm median in ns."""
     arms: tuple[ArmResult, ...] = ()
     break_even: BreakEven | None = None
+    caveats: tuple[str, ...] = ()
+    """What the figures leave out or may hide, a sentence each: what was not loaded or not redirected."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing, a sentence each: a first-run effect, what could not be redirected."""
+    """What else is worth knowing, a sentence each, such as a first-run effect."""
     growth: tuple[Growth, ...] = ()
     """What a cold start writes into each cache, by the median start."""
     interrupted: bool = False

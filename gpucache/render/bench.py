@@ -17,12 +17,14 @@ from gpucache.outcomes import (
     Arm,
     BenchCase,
     BenchVerdict,
+    CachedPart,
     CheckedCase,
     CheckedMeans,
     Growth,
     Ratio,
     SettleRun,
     SettleSummary,
+    Spread,
 )
 from gpucache.render.figures import (
     Bar,
@@ -30,10 +32,12 @@ from gpucache.render.figures import (
     bare,
     bars,
     case_phases,
+    caveats,
     growth_words,
     interval_words,
     looks,
     name_of,
+    part_words,
     ratio_words,
     remarks,
     times,
@@ -43,6 +47,10 @@ from gpucache.render.figures import (
 from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_duration
 
+_CACHED_PART = (
+    "cached part: key, lookup or compile, load, kernels and first launch; what remains of a start, the "
+    "process and the context, is the same with any cache"
+)
 WIDEST = 120
 """The most columns that a line of bars takes: longer bars are no easier to read."""
 _STYLES = {
@@ -55,42 +63,81 @@ _STYLES = {
 
 
 def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[RenderableType]:
-    """A row for each case, then everything about each; the variables that moved caches only if ``whole``."""
+    """A row for each case, and what speaks against its figures; if ``whole``, everything about each."""
     yield _overview(cases)
-    for case in cases:
-        yield from _case(case, whole=whole)
+    if any(case.cached_part for case in cases):
+        yield plain(f"\n{_CACHED_PART}", "dim")
+    if whole:
+        for case in cases:
+            yield from _case(case)
+    else:
+        yield from _short(cases)
 
 
 def _overview(cases: Sequence[BenchCase]) -> Grid:
-    """A row for each case."""
+    """A row for each case, and below it one for each arm beside the cold and the warm one."""
     grid = Grid(
         (
-            Column("program"),
+            Column("program", prose=True),
             Column("variant"),
             Column("target", shared=True),
-            Column("cold", numeric=True, spare=2),
-            Column("warm", numeric=True, spare=2),
+            Column("cold", numeric=True, spare=1),
+            Column("warm", numeric=True, spare=1),
             Column("ratio", numeric=True),
-            Column("surely within", numeric=True, spare=1),
+            Column("surely within", numeric=True, spare=3),
+            Column("cached part", numeric=True, spare=2),
+            Column("its ratio", numeric=True),
             Column("verdict", whole=True),
         )
     )
     for case in cases:
-        enough = case.cold is not None and case.cold.runs >= FEWEST_PAIRS  # else there is no interval
+        verdict = BenchVerdict(case.verdict)
         grid.add(
             case.program,
             case.variant,
             case.target,
-            "-" if case.cold is None else format_duration(case.cold.median_ns),
-            "-" if case.warm is None else format_duration(case.warm.median_ns),
-            "-" if case.ratio is None else times(case.ratio.median, case.ratio),
-            interval_words(case.ratio) if case.ratio and enough else "",
-            plain(verdict_name(BenchVerdict(case.verdict)), _STYLES[BenchVerdict(case.verdict)]),
+            _median(case.cold),
+            _median(case.warm),
+            *_ratios(case.ratio, case.cached_part, case.cold),
+            plain(verdict_name(verdict), _STYLES[verdict]),
         )
+        for one in case.arms:
+            figures = _ratios(one.ratio, one.cached_part, one.spread)
+            grid.add(f"  {one.arm}", case.variant, case.target, "", _median(one.spread), *figures, "")
     return grid
 
 
-def _case(case: BenchCase, *, whole: bool) -> Iterator[RenderableType]:
+def _median(spread: Spread | None) -> str:
+    return "-" if spread is None else format_duration(spread.median_ns)
+
+
+def _ratios(ratio: Ratio | None, part: CachedPart | None, of: Spread | None) -> Iterator[str]:
+    """The ratio of starts with its interval, then what becomes of the part that a cache can change."""
+    yield times(ratio.median, ratio) if ratio else "-"
+    yield interval_words(ratio) if ratio and of and of.runs >= FEWEST_PAIRS else ""
+    yield part_words(part) if part else ""
+    yield times(part.ratio.median, part.ratio) if part else ""
+
+
+def _short(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
+    """What the table cannot say: why a case is not faster, and what else speaks against its figures."""
+    said: dict[tuple[str, str], list[BenchCase]] = {}
+    for case in cases:
+        if case.reason:
+            why = f"{verdict_name(case.verdict)}: {bare(case.reason)}"
+            said.setdefault((why, _STYLES[BenchVerdict(case.verdict)]), []).append(case)
+    for case in cases:
+        for caveat in caveats(case):
+            said.setdefault((caveat, ""), []).append(case)
+    yield from (Text(),) if said else ()
+    for (sentence, style), among in said.items():
+        named = "" if len(among) == len(cases) else f"{', '.join(map(name_of, among))}: "
+        yield plain(f"{named}{sentence}", style)
+    if any(case.cold for case in cases):
+        yield plain("\n-v shows the phases, the spread and more of each", "dim")
+
+
+def _case(case: BenchCase) -> Iterator[RenderableType]:
     yield plain(f"\n{name_of(case)}", "bold")
     yield plain(verdict_words(case), _STYLES[BenchVerdict(case.verdict)])
     drawn = bars(case)
@@ -100,7 +147,7 @@ def _case(case: BenchCase, *, whole: bool) -> Iterator[RenderableType]:
             yield Group(_phases(case), Text())
         yield Group(_starts(drawn), Text(), _Bars(drawn, looks(case_phases([case]))), Text())
     yield from (plain(remark) for remark in remarks(case))
-    if whole and case.redirects:
+    if case.redirects:
         yield plain("kept apart from your own caches by, for a folder DIR of each start's own:", "dim")
         yield from (plain(f"  {name}={value}", "dim") for name, value in case.redirects)
 

@@ -13,6 +13,7 @@ from gpucache.outcomes import (
     Arm,
     BenchCase,
     BenchVerdict,
+    CachedPart,
     Growth,
     Ratio,
     Sample,
@@ -168,6 +169,11 @@ def times(value: float, ratio: Ratio) -> str:
     return f"{value:.{digits}f}x"
 
 
+def part_words(part: CachedPart) -> str:
+    """What a cache makes of the part that it can change, such as ``436 ms -> 10 ms``."""
+    return f"{format_duration(part.cold.median_ns)} -> {format_duration(part.warm.median_ns)}"
+
+
 def verdict_words(case: BenchCase) -> str:
     """The verdict, and the ratio or the reason that it rests on."""
     if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED):
@@ -188,16 +194,25 @@ def verdict_name(verdict: BenchVerdict) -> str:
 
 def remarks(case: BenchCase) -> Iterator[str]:
     """What is worth saying beside the figures, a sentence each."""
+    changed = cached_words(case)
+    if changed:
+        yield changed
     pays = break_even_words(case)
     if pays:
         yield pays
     if case.growth:
         yield f"a cold start writes {growth_words(case.growth)}"
-    yield from (f"{one.arm}: {one.reason}" for one in case.arms if one.reason)
+    yield from caveats(case)
     far = [bar for bar in bars(case) if bar.spread.outliers]
     if far:
         yield _outlier_words(far)
     yield from case.notes
+
+
+def caveats(case: BenchCase) -> Iterator[str]:
+    """What the figures leave out or may hide, a sentence each."""
+    yield from (f"{one.arm}: {one.reason}" for one in case.arms if one.reason)
+    yield from case.caveats
 
 
 def _outlier_words(found: Sequence[Bar]) -> str:
@@ -205,6 +220,15 @@ def _outlier_words(found: Sequence[Bar]) -> str:
     parts = [f"{bar.spread.outliers} of {bar.spread.runs} {bar.arm} starts" for bar in found]
     verb = "lies" if len(found) == 1 and found[0].spread.outliers == 1 else "lie"
     return f"{_list(parts)} {verb} far from the others"
+
+
+def cached_words(case: BenchCase) -> str:
+    """What a cache makes of the part of a start that it can change; empty text where that is not known."""
+    part = case.cached_part
+    if part is None:
+        return ""
+    figures = f"{part_words(part)}, {ratio_words(part.ratio)}"
+    return f"what a cache can change of a start (all but the process and the context): {figures}"
 
 
 def break_even_words(case: BenchCase) -> str:

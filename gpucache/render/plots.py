@@ -14,6 +14,7 @@ from gpucache.render.figures import (
     Look,
     bars,
     break_even_words,
+    cached_words,
     case_phases,
     looks,
     name_of,
@@ -128,10 +129,9 @@ def _case(parts: list[str], case: BenchCase, shown_as: Mapping[str, Look], top: 
     drawn = bars(case)
     if not drawn:
         return top
-    pays = break_even_words(case)
-    if pays:
+    for said in filter(None, (cached_words(case), break_even_words(case))):
         top += 18
-        parts.append(_text(pays, _MARGIN, top, 12, fill=_PALE))
+        parts.append(_text(said, _MARGIN, top, 12, fill=_PALE))
     top += 14
     axis = _Axis.of(drawn)
     parts.extend(_ticks(axis, top, top + _STEP * len(drawn)))

@@ -68,11 +68,19 @@ def test_phases_are_medians_in_the_order_of_a_start() -> None:
     )
 
 
+def test_what_a_cache_can_change_has_a_ratio_of_its_own() -> None:
+    """Process and context are left out of both sides of a pair, and what remains is divided."""
+    part = _fold().cached_part
+    assert part is not None
+    assert (part.cold, part.warm) == (Spread(290, 190, 390, 3), Spread(90, 40, 90, 3))
+    assert part.ratio.median == pytest.approx(390 / 90)
+
+
 def test_a_late_compiler_without_launch_has_no_ratio() -> None:
     """Where compiling goes on at the first launch and none was made, a ratio would mislead."""
     case = _fold(_starts(90, 9), late=True, warming_ns=5, foreign_load=1.0)
     assert (case.verdict, case.reason, case.ratio) == (BenchVerdict.DEGRADED, NO_LAUNCH, None)
-    assert (case.cold, case.break_even) == (Spread(90, 90, 90, 5), None)
+    assert (case.cold, case.break_even, case.cached_part) == (Spread(90, 90, 90, 5), None, None)
     assert _fold(_starts(90, 9), late=False).ratio is not None
 
 
@@ -162,8 +170,8 @@ def test_few_pairs_decide_nothing(pairs: int, decided: bool) -> None:
 def test_what_was_not_loaded_is_told() -> None:
     """Where no device of the target is here the case is measured, and says what it leaves out."""
     samples = [_sample(COLD, compile=100), _sample(WARM, lookup=5)] * 5
-    assert NOT_LOADED in _fold(samples).notes
-    assert NOT_LOADED not in _fold().notes
+    assert NOT_LOADED in _fold(samples).caveats
+    assert NOT_LOADED not in _fold().caveats
 
 
 def test_a_warm_start_that_is_still_slow_names_the_phase_that_holds_the_time() -> None:
@@ -191,6 +199,7 @@ def test_a_peer_stands_beside_the_pair() -> None:
     (arm,) = case.arms
     assert (arm.arm, arm.spread, arm.reason) == (PEER, Spread(20, 20, 20, 5), "")
     assert arm.ratio.median == pytest.approx(5)
+    assert arm.cached_part is not None and arm.cached_part.warm.median_ns == 20
     assert case.warm == Spread(10, 10, 10, 5)
 
 
@@ -199,7 +208,7 @@ def test_a_peer_that_fails_costs_its_own_arm_alone() -> None:
     first = (*FIRST, Sample(PEER, error="it is not installed"))
     case = _fold(first=first, against=(PEER,))
     assert (case.cold is not None, case.arms) == (True, ())
-    assert "pyopencl does not take part: it is not installed" in case.notes
+    assert "pyopencl does not take part: it is not installed" in case.caveats
 
 
 def test_a_loaded_machine_reaches_the_verdict() -> None:
@@ -216,10 +225,10 @@ _COMMANDS = [_command(COLD, 100, Growth("app", 1, 9), cpu_ns=MS), _command(WARM,
 
 
 def test_a_command_has_no_phases() -> None:
-    """It is timed as a whole, so that nothing is said of loading or of a phase that holds the time."""
+    """It is timed as a whole, so that nothing is said of loading, of a part, or of the longest phase."""
     case = _fold(_COMMANDS, first=(), wrote=True, warming_ns=200)
-    assert (case.verdict, case.phases, case.notes) == (BenchVerdict.FASTER, (), ())
-    assert case.break_even == BreakEven(200, 90, 3)
+    assert (case.verdict, case.phases, case.caveats, case.notes) == (BenchVerdict.FASTER, (), (), ())
+    assert (case.break_even, case.cached_part) == (BreakEven(200, 90, 3), None)
 
 
 def test_cold_starts_are_doubted_where_warming_wrote() -> None:

@@ -65,7 +65,7 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
     assert [(sample.growth, sample.hit) for sample in warm] == [((), True)] * 3
     assert case.verdict is not BenchVerdict.FAILED and case.growth[0].cache == "app"
     assert any("fully warm after run 1" in note for note in case.notes)
-    assert "wrote into app" in case.notes
+    assert "wrote into app" in case.caveats
     assert case.redirects == (("PLACE", "DIR"),)
 
 
@@ -117,11 +117,11 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
 
 def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no strace, or the command does not run under it, something may go unseen."""
-    assert not any("traced" in note for note in _bench(tmp_path).notes) or shutil.which("strace") is None
+    assert not any("traced" in note for note in _bench(tmp_path).caveats) or shutil.which("strace") is None
     monkeypatch.setattr("gpucache.engine.hidden_caches._TRACER", ("false",))
     shutil.rmtree(tmp_path / "bench")
     (tmp_path / "bench").mkdir()
-    assert any("it could not be traced by strace" in note for note in _bench(tmp_path).notes)
+    assert any("it could not be traced by strace" in note for note in _bench(tmp_path).caveats)
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -140,7 +140,7 @@ def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
     """A command that adds an entry at every start is never warm."""
     case = _bench(tmp_path, FORGETFUL="1")
     assert case.verdict is BenchVerdict.DEGRADED and "the warm starts missed" in case.reason
-    assert any("never came to rest" in note for note in case.notes)
+    assert any("never came to rest" in note for note in case.caveats)
 
 
 def test_a_loaded_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_an_interrupt_keeps_whole_pairs(tmp_path: Path, monkeypatch: pytest.Monk
     """Of a pair that was begun nothing counts."""
     case = _interrupted(tmp_path, monkeypatch, 3)
     assert case.interrupted and case.cold is not None and case.cold.runs == 1
-    assert case.notes[0] == "it was interrupted after 1 pair of starts" and len(case.samples) == 2
+    assert case.caveats[0] == "it was interrupted after 1 pair of starts" and len(case.samples) == 2
 
 
 def test_an_interrupt_of_the_first_pair_leaves_nothing(

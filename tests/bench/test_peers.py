@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpucache.bench.peers import PEERS, libraries, notes, results, taking_part
+from gpucache.bench.peers import PEERS, caveats, libraries, results, taking_part
 from gpucache.model import Target
 from gpucache.outcomes import Arm, Growth, Sample
 
 OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
+COLD = [Sample(Arm.COLD, (("compile", 10),))] * 2
 
 
 def test_a_peer_takes_part_where_its_library_builds() -> None:
@@ -18,16 +19,16 @@ def test_a_peer_takes_part_where_its_library_builds() -> None:
 
 def test_a_peer_that_stays_away_is_told() -> None:
     """A sentence says whose programs it is for, once."""
-    assert list(notes([Arm.CUDA_CORE, Arm.CUDA_CORE, Arm.DRIVER], OPENCL)) == [
+    assert list(caveats([Arm.CUDA_CORE, Arm.CUDA_CORE, Arm.DRIVER], OPENCL)) == [
         "cuda.core does not take part: its cache is for CUDA programs"
     ]
-    assert list(notes([Arm.PYOPENCL], OPENCL)) == []
+    assert list(caveats([Arm.PYOPENCL], OPENCL)) == []
 
 
 def test_every_start_loads_a_peers_library() -> None:
     """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
     assert libraries((Arm.CUDA_CORE, Arm.DRIVER)) == ("cuda.core",)
-    assert list(notes([Arm.CUDA_CORE], CUDA)) == [
+    assert list(caveats([Arm.CUDA_CORE], CUDA)) == [
         "every start loads cuda.core, so that its loading is not taken for its cache's"
     ]
 
@@ -35,7 +36,7 @@ def test_every_start_loads_a_peers_library() -> None:
 def _doubt(arm: Arm, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
     filled, wrote = (tuple(Growth(cache, 1, 1) for cache in caches) for caches in (first, later))
     own = [Sample(arm, (("compile", 5),), growth=wrote)] * 2
-    (result,) = results([arm], [Sample(arm, growth=filled)], own, [10, 10])
+    (result,) = results([arm], [Sample(arm, growth=filled)], own, COLD)
     return result.reason
 
 
@@ -66,6 +67,6 @@ def test_a_peer_is_what_filled_its_own_cache_once(
 def test_a_peer_that_failed_later_has_no_figures() -> None:
     """Fewer starts than pairs, or a failed one among them, give no arm."""
     good, bad = Sample(Arm.DRIVER, (("compile", 5),)), Sample(Arm.DRIVER, error="it crashed")
-    assert list(results([Arm.DRIVER], [], [good], [10, 10])) == []
-    assert list(results([Arm.DRIVER], [], [good, bad], [10, 10])) == []
+    assert list(results([Arm.DRIVER], [], [good], COLD)) == []
+    assert list(results([Arm.DRIVER], [], [good, bad], COLD)) == []
     assert list(results([Arm.DRIVER], [], [], [])) == []

@@ -150,8 +150,8 @@ def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
     assert starts.arms.count(Arm.CUDA_CORE) == 1
     assert starts.arms.count(Arm.DRIVER) == 6
     assert [one.arm for one in case.arms] == [Arm.DRIVER]
-    assert "cuda.core does not take part: no such device" in case.notes
-    assert "pyopencl does not take part: its cache is for OpenCL programs" in case.notes
+    assert "cuda.core does not take part: no such device" in case.caveats
+    assert "pyopencl does not take part: its cache is for OpenCL programs" in case.caveats
 
 
 def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
@@ -180,7 +180,7 @@ def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
     cases = list(run_bench(made_of.plan([item, item]), DEFAULT))
     assert all(case.interrupted and case.verdict is BenchVerdict.UNDECIDED for case in cases)
     assert cases[0].cold is not None and cases[0].cold.runs == 1
-    assert "it was interrupted after 1 pair of starts" in cases[0].notes
+    assert "it was interrupted after 1 pair of starts" in cases[0].caveats
     assert cases[1].reason == "it was interrupted before this was reached"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from gpucache.bench.compare import compare_cached
 from gpucache.outcomes import (
     Arm,
     ArmResult,
@@ -54,6 +55,7 @@ def program() -> BenchCase:
             ArmResult(Arm.AS_IS, _spread(as_is), Ratio(21.8, 18.1, 22.8)),
             ArmResult(Arm.PYOPENCL, _spread(peer), Ratio(2.87, 2.6, 3.02), "its binary lacks the launches"),
         ),
+        cached_part=compare_cached(cold, warm),
         break_even=BreakEven(5200 * MS, 2670 * MS, 2),
         notes=("the first start of all took 3.91 s and is left out: it filled the machine's file cache",),
         samples=cold + warm + as_is + peer,
