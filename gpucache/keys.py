@@ -57,9 +57,15 @@ def source_digest(source: bytes) -> str:
     return digest(source.replace(b"\r\n", b"\n"))
 
 
-def key_fields(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> tuple[KeyField, ...]:
-    """The portable key fields of a request, in the order in which they are hashed."""
-    return tuple(KeyField(label, value) for label, value in _pairs(request, closure, inputs))
+def key_fields(
+    request: BuildRequest, closure: Closure, inputs: KeyInputs, source: str | None = None
+) -> tuple[KeyField, ...]:
+    """The portable key fields of a request, in the order in which they are hashed.
+
+    ``source`` is the digest of a source that is not here.
+    """
+    known = source_digest(request.program.source) if source is None else source
+    return tuple(KeyField(label, value) for label, value in _pairs(request, closure, inputs, known))
 
 
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
@@ -78,9 +84,11 @@ def cache_key(fields: Iterable[KeyField]) -> CacheKey:
     return CacheKey(hasher.hexdigest())
 
 
-def _pairs(request: BuildRequest, closure: Closure, inputs: KeyInputs) -> Iterable[tuple[str, str]]:
+def _pairs(
+    request: BuildRequest, closure: Closure, inputs: KeyInputs, source: str
+) -> Iterable[tuple[str, str]]:
     yield "language", request.program.language.value
-    yield "source", source_digest(request.program.source)
+    yield "source", source
     for include in closure.includes:
         yield f"include {include.name}", include.digest or NOT_FOUND
     if closure.includes:

@@ -9,6 +9,7 @@ engine                the verbs: lookup and explain, inspect, verify, evict
   engine/workers        processes that may crash: the pool, their start, their share of the machine
 store                 our own cache             caches     those of others
 backends              compilers                 probe      devices and compilers, asked in a child
+recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 leaves                what all may import: model, errors, units, outcomes, keys, payload, folders;
                       checks (of kernels); host (the operating system: interrupts, process groups,
@@ -47,6 +48,7 @@ _CLI = frozenset(
         "settings",
         "sources",
         "manifest",
+        "recording",
         "probe",
         "engine",
         "bench",
@@ -70,6 +72,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "settings": frozenset({"leaves"}),
     "sources": frozenset({"leaves"}),
     "store": frozenset({"leaves"}),
+    "recording": frozenset({"leaves", "sources"}),
     "manifest": frozenset({"leaves", "sources"}),
     "backends": frozenset({"leaves", "sources"}),
     "caches": frozenset({"leaves"}),
@@ -80,6 +83,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "leaves",
             "sources",
             "manifest",
+            "recording",
             "probe",
             "backends.interface",
             "backends.registry",

@@ -25,6 +25,8 @@ class Compilation:
     """Absolute, in search order."""
     command: tuple[str, ...]
     """Every option that the compiler is given, with the include directories."""
+    options: tuple[str, ...] = ()
+    """Those of the command that a program gave, as it gave them, without the include directories."""
     inherited_options: tuple[str, ...] = ()
     """The options that a variable adds to the command; the compiler reads the variable itself."""
     inherited_dirs: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine, machine_for
 from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.recordings import tell_damage
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
@@ -49,6 +50,12 @@ NEXT = (
     "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
 )
 @click.option("--misses", is_flag=True, help="Build what programs missed and left to be built later.")
+@click.option(
+    "--recording",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Build what 'gpucache record -o DIR' recorded, here or elsewhere.",
+)
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
 @profile_option
 @click.option("--retry", is_flag=True, help="Try items on the poison list again.")
@@ -73,6 +80,7 @@ def warm(
     timeout: float,
     shared: bool,
     misses: bool,
+    recording: Path | None,
     check: bool,
     profile: Path | None,
     retry: bool,
@@ -88,6 +96,9 @@ def warm(
     With --misses the programs are those that a library call missed: a compiler that builds late
     (PoCL) is not waited for in the program itself, and what was wanted is noted until it is built here.
 
+    With --recording the programs are those of a recording, each for the device it was built for, or
+    for every --target. Their headers are laid out as they were found, so the keys are the program's own.
+
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told; --root is then its GPUCACHE_DIR.
     """
@@ -100,7 +111,7 @@ def warm(
         )
     builds = (include_dirs, options, name_expressions, local_sizes, checks)
     named = Named(sources, manifest, example, *builds)
-    apart = (named.anything, targets, jobs, shared, misses, check, retry)
+    apart = (named.anything, targets, jobs, shared, misses, recording, check, retry)
     if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)
         return
@@ -108,23 +119,32 @@ def warm(
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
     run = _Run(_settings(check=check), jobs, timeout, shared=shared, check=check, retry=retry)
     if misses:
-        _check_misses(named, profile)
+        _check_misses(named, recording, profile)
         outcomes = _warm_misses(run, targets, local_sizes)
+    elif recording is not None:
+        outcomes = _warm_recording(run, recording, named, targets, profile)
     else:
         outcomes = _warm_programs(run, read_programs(named), targets, profile)
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
     if outcomes or not misses:
-        apart_by = "key" if misses else "variant"
+        apart_by = "key" if misses else "variant" if recording is None else "recorded"
         given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().whole))
-    if given().quiet and not given().json:
-        for outcome in outcomes:
-            if outcome.result in (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING):
-                complain(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}")
+    _complain_of(outcomes)
     if example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]
     leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
+
+
+def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
+    """Say what went wrong where nothing else is said."""
+    from gpucache.outcomes import WarmResult
+
+    wrong = (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING)
+    for outcome in outcomes if given().quiet and not given().json else ():
+        if outcome.result in wrong:
+            complain(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +187,15 @@ def _warm_programs(
     return outcomes
 
 
-def _check_misses(named: Named, profile: Path | None) -> None:
+def _check_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
     """Raise UsageError for what does not go together with --misses."""
 
     if replace(named, local_sizes=()).anything:
         raise UsageError(
             "--misses builds what programs asked for, as they asked; leave sources and build options out"
         )
+    if recording is not None:
+        raise UsageError("--misses and --recording are two ways to name programs; give one of them")
     if profile is not None:
         raise UsageError("--misses are those of this machine; leave --device-profile out")
 
@@ -230,6 +252,39 @@ def _warm_misses(
             forget_built(store, missed, done)
             outcomes += done
     return outcomes
+
+
+def _warm_recording(
+    run: _Run, folder: Path, named: Named, targets: tuple[str, ...], profile: Path | None
+) -> "list[WarmOutcome]":
+    """Warm what was recorded; its headers are laid out for the time of the run."""
+    from gpucache.assembly import backends, open_store
+    from gpucache.engine.warm.plan import plan_recorded
+    from gpucache.host.scratch import scratch
+    from gpucache.model import Target
+    from gpucache.recording.reading import read_recording
+    from gpucache.recording.replay import replay
+    from gpucache.units import format_count
+
+    if named.anything:
+        raise UsageError(
+            "--recording builds what was recorded, as it was built there; leave sources and build options out"
+        )
+    _check_root(run.settings, shared=run.shared, check=run.check)
+    found = read_recording(folder)
+    tell_damage(found)
+    rows = found.recording.rows()
+    if failed := sum(seen.failed for _, seen in rows):
+        told = format_count(failed, "recorded build", "recorded builds")
+        given().say(f"{told} failed in the program itself, and is left out; 'gpucache inspect' shows which.")
+    wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
+    here = machine(profile, sorted(wanted & backends().keys()))
+    with scratch("replay") as place:
+        replayed = replay(found, place)
+        items = plan_recorded(replayed, here.devices, targets, backends(), here.environment)
+        if not run.check and any(item.request is not None for item in items):
+            open_store(run.settings, shared=run.shared).prepare()
+        return _outcomes(run, items, here.environment)
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:

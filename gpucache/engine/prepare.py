@@ -60,20 +60,31 @@ class Prepared:
         return tuple(size for size in self.compilation.inputs.local_sizes if size not in head.local_sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found of a program where it was recorded."""
+
+    source: str
+    """The digest of its source."""
+    closure: Closure
+
+
 def prepare(
     backend: Backend,
     request: BuildRequest,
     toolchain: Toolchain,
     environ: Mapping[str, str],
     memos: Memos | None = None,
+    known: Known | None = None,
 ) -> Prepared:
     """Everything a lookup needs; raises OptionError for options that must be refused.
 
-    ``memos`` keep what is found in headers from one process to the next.
+    ``memos`` keep what is found in headers from one process to the next. ``known`` stands for the source and
+    the headers where they are not here.
     """
     compilation = backend.plan(request, toolchain, environ)
-    closure = closure_of(request, compilation, memos)
-    fields = key_fields(request, closure, compilation.inputs)
+    closure = closure_of(request, compilation, memos) if known is None else known.closure
+    fields = key_fields(request, closure, compilation.inputs, None if known is None else known.source)
     return Prepared(request, compilation, closure, fields, cache_key(fields))
 
 

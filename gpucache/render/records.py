@@ -30,7 +30,8 @@ PROGRAM = Key("program", "text", "The program's name.")
 VARIANT = Key(
     "variant",
     "text",
-    "What tells it from other builds of the program, such as T=float; with warm --misses the noted key.",
+    "What tells it from other builds of the program, such as T=float; with warm --misses the noted key, "
+    "with warm --recording the first digits of what was recorded.",
 )
 CACHE = Key("cache", "text", "The cache's name, such as gpucache or sycl.")
 _SIZE = Key("size_bytes", "number", "Bytes on disk.")

@@ -118,6 +118,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             *(f"-I{directory}" for directory in include_dirs),
             *written,
         ),
+        options=tuple(written),
         forced_includes=tuple(forced),
         holds_paths=any(_DEBUG.fullmatch(option) for option in options),
         lists_files="-lineinfo" in options,

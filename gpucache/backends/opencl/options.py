@@ -141,6 +141,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         inherited_options=inherited,
         inherited_dirs=inherited_dirs,
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
+        options=options,
         late=implementation == POCL,
         refusal=_refusal(implementation, everything),
         holds_paths=debugged,

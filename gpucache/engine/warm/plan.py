@@ -1,4 +1,4 @@
-"""What is to be built: every program for every target and variant, or what programs missed. Pure.
+"""What is to be built: programs that were named, that programs missed, or that were recorded. Pure.
 
 Owns the items of a run, and the plain values that it is spoken of with.
 """
@@ -9,11 +9,13 @@ from enum import StrEnum
 
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
-from gpucache.engine.prepare import Prepared, lacks_kernels
+from gpucache.engine.prepare import Known, Prepared, lacks_kernels
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.manifest import ProgramSpec
-from gpucache.model import BuildRequest, Device, Toolchain
+from gpucache.model import BuildRequest, Closure, Device, Program, Toolchain
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
+from gpucache.recording.builds import RecordedBuild
+from gpucache.recording.replay import Replayed
 from gpucache.store.interface import MissedRequest
 
 Backends = Mapping[str, Backend]
@@ -31,6 +33,10 @@ class WarmItem:
     request: BuildRequest | None = None
     toolchain: Toolchain | None = None
     skipped: str = ""
+    known: Known | None = None
+    """What was found of it where it was recorded, by the same rules; None where nothing is known."""
+    absent: bool = False
+    """Whether its source is not here, so that it can be asked for and not be built."""
 
     @property
     def name(self) -> Named:
@@ -112,6 +118,107 @@ def plan_missed(
     return [_missed_item(one, devices, backends, environ, tuple(local_sizes)) for one in missed]
 
 
+def plan_recorded(
+    replayed: Iterable[Replayed],
+    devices: Sequence[Device],
+    targets: Sequence[str],
+    backends: Backends,
+    environ: Mapping[str, str],
+) -> list[WarmItem]:
+    """Every recorded build for the device that it was recorded for, or for the targets of the command line.
+
+    What was recorded for several devices is built once for each target. Items are shown by the first digits
+    of what was recorded. Raises TargetError or NoDeviceError for a target that cannot be meant.
+    """
+    selected = [select_target(text, devices) for text in targets]
+    items: dict[tuple[object, ...], WarmItem] = {}
+    for one in replayed:
+        for item in _replayed_items(one, devices, selected, backends, environ):
+            wanted = (one.build.what, item.target)
+            before = items.get(wanted)
+            items[wanted] = item if before is None else _either(before, item)
+    return list(items.values())
+
+
+def _replayed_items(
+    one: Replayed,
+    devices: Sequence[Device],
+    selected: Sequence[Device],
+    backends: Backends,
+    environ: Mapping[str, str],
+) -> Iterator[WarmItem]:
+    build = one.build
+    backend = _backend(build.language, backends)
+    if not selected and (device := _recorded_device(build, devices)):
+        yield _replayed_item(one, device, backend, environ)
+        return
+    chosen = [device for device in selected if device.backend == backend.name]
+    if not chosen:
+        why = f"none of the targets asked for is {backend.name}'s; add --target {backend.name}:..."
+        why = why if selected else "its device is not here; name one of this machine with --target"
+        yield WarmItem(build.program, build.target, build.short, skipped=why)
+    for device in chosen:
+        yield _replayed_item(one, device, backend, environ)
+
+
+def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device | None:
+    """The device here that a build was recorded for, whatever its driver is now; None where it is not."""
+    known = {label: value for label, value in build.toolchain if label in build.identity}
+    alike = [
+        device
+        for device in devices
+        if device.toolchain is not None
+        and device.toolchain.implementation == build.implementation
+        and dict(device.toolchain.identity_fields()) == known
+    ]
+    return min(alike, key=lambda one: (not one.available, str(one.target) != build.target), default=None)
+
+
+def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
+    build = one.build
+    if device.target is None or device.toolchain is None or not device.available:
+        return WarmItem(build.program, build.target, build.short, skipped=device.detail)
+    skipped = WarmItem(build.program, str(device.target), build.short)
+    if one.problem:
+        return replace(skipped, skipped=one.problem)
+    alike = device.toolchain.implementation == build.implementation
+    if alike and (changed := _changed_variables(backend, device.toolchain, environ, build.environment)):
+        return replace(skipped, skipped=f"it was built with another {changed}; set it as the program has it")
+    absent = one.source is None
+    if absent and not alike:
+        return replace(skipped, skipped="without its source its key for another kind of device is not known")
+    request = BuildRequest(
+        program=Program(build.program, build.language, one.source or b""),
+        target=device.target,
+        options=build.options,
+        include_dirs=one.include_dirs,
+        artifact_kind=backend.artifact_kind(device.target),
+        name_expressions=build.name_expressions,
+        local_sizes=one.local_sizes,
+    )
+    known = Known(build.source, Closure(build.includes, build.resolution)) if alike else None
+    return replace(skipped, request=request, toolchain=device.toolchain, known=known, absent=absent)
+
+
+def _either(one: WarmItem, other: WarmItem) -> WarmItem:
+    """The better of two items that are built alike, with the local sizes of both."""
+    if one.request is None or other.request is None:
+        return other if one.request is None else one
+    whole, rest = (other, one) if one.absent else (one, other)
+    if whole.request is None or rest.request is None:
+        return whole
+    sizes = tuple(dict.fromkeys((*whole.request.local_sizes, *rest.request.local_sizes)))
+    return replace(whole, request=replace(whole.request, local_sizes=sizes))
+
+
+def _changed_variables(
+    backend: Backend, toolchain: Toolchain, environ: Mapping[str, str], before: Iterable[tuple[str, str]]
+) -> str:
+    """The names of variables that do not reach a compiler as they did."""
+    now = backend.environment(toolchain, environ)
+    return ", ".join(sorted({label for label, _ in set(now) ^ set(before)}))
+
+
 def _items(
     spec: ProgramSpec, devices: Sequence[Device], targets: Sequence[str], backends: Backends
 ) -> Iterator[WarmItem]:
@@ -179,9 +286,8 @@ def _missed_item(
     device = next((row for row in devices if row.target == request.target and row.toolchain), None)
     if device is None or device.toolchain is None:
         return WarmItem(name, target, variant, skipped="its target is not here")
-    now = backends[request.target.backend].environment(device.toolchain, environ)
-    if now != one.environment:
-        changed = ", ".join(sorted({label for label, _ in set(now) ^ set(one.environment)}))
+    backend = backends[request.target.backend]
+    if changed := _changed_variables(backend, device.toolchain, environ, one.environment):
         return WarmItem(
             name,
             target,

@@ -15,12 +15,14 @@ from gpucache.engine.lookup import check_required, find
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
-from gpucache.model import CacheKey
+from gpucache.model import CacheKey, Closure
 from gpucache.outcomes import Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import EntryStore, MissedRequest
 
 if TYPE_CHECKING:
     from gpucache.engine.workers.pool import Bounds
+
+_ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
 
 def run_warm(
@@ -70,13 +72,18 @@ def _settle(
         return item.outcome(WarmResult.SKIPPED, reason=item.skipped)
     try:
         backend, memos = backends[item.request.target.backend], replace(layers, read_only=check)
-        prepared = prepare(backend, item.request, item.toolchain, environ, memos)
+        known = item.known if item.absent else None
+        prepared = prepare(backend, item.request, item.toolchain, environ, memos, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
+    if item.known is not None and (why := _found_otherwise(prepared.closure, item.known.closure)):
+        return item.outcome(WarmResult.FAILED, reason=why)
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return item.hit(prepared, found)
     poisoned = not retry_poisoned and is_poisoned(layers, prepared, timeout_s)
+    if item.absent and not check:
+        return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)
     if not (check or poisoned or layers.require) and prepared.refusal is None:
         return prepared  # its worker builds it, and says why it had to
     miss = explain(layers, prepared, found)
@@ -89,6 +96,18 @@ def _settle(
         return item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
     check_required(layers, prepared, miss)
     return prepared
+
+
+def _found_otherwise(now: Closure, recorded: Closure) -> str:
+    """Which header is another than where a program was recorded; empty where none is.
+
+    Such a program would be built under a key that nobody asks for.
+    """
+    if (now.includes, now.resolution) == (recorded.includes, recorded.resolution):
+        return ""
+    names = sorted({include.name for include in {*now.includes} ^ {*recorded.includes}})
+    which = f"the header {names[0]!r} is" if names else "its headers are"
+    return f"{which} not found here as where it was recorded; warm it from its own sources"
 
 
 def interrupted(

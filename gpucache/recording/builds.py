@@ -1,0 +1,142 @@
+"""What a recording tells: builds, and what was seen of each. Frozen values and pure folds.
+
+A build is known by the digest of all that decides what comes out. What was seen of it (local sizes, how long
+it took, who asked first) grows, and is no part of that digest. So the union of two recordings is taken build
+by build, and neither order nor repetition changes it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property, reduce
+
+from gpucache.model import Include
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A file that was found, or could be, on the way from a source to its headers."""
+
+    path: str
+    """Below the tree of its build, such as ``0/detail/x.h``."""
+    digest: str
+    """SHA-256 of its bytes."""
+    number: int
+    """Equal for two paths of one file, which a compiler reads once where it says ``#pragma once``."""
+
+
+@dataclass(frozen=True)
+class RecordedBuild:
+    """One program as it was built for one device, wherever its files lay."""
+
+    program: str
+    """Its name for people; for NVRTC the name that the program gave, which is part of what comes out."""
+    language: StrEnum
+    source: str
+    """SHA-256 of the source, with lines that end in LF."""
+    options: tuple[str, ...]
+    """Build options as given, without include folders."""
+    folders: tuple[str, ...]
+    """The include folders in search order, below the tree; those without a header are left out."""
+    headers: tuple[Header, ...]
+    includes: tuple[Include, ...]
+    """The include closure as it was keyed."""
+    resolution: str
+    target: str
+    implementation: str
+    """Whose rules of searching made the closure, such as ``pocl``."""
+    toolchain: Pairs
+    identity: tuple[str, ...]
+    """The labels of the toolchain that stay over an upgrade."""
+    environment: Pairs = ()
+    """The variables that reached the compiler."""
+    name_expressions: tuple[str, ...] = ()
+    memory_headers: Pairs = ()
+    """Headers that the program handed to the compiler: name and SHA-256."""
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from every other build."""
+        return hashlib.sha256(canonical(asdict(self))).hexdigest()
+
+    @property
+    def short(self) -> str:
+        """The first digits of its digest, which people see."""
+        return self.digest[:12]
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """What is built, whatever for: equal for one program on two devices."""
+        found = frozenset(header.digest for header in self.headers)
+        asked = (self.options, self.name_expressions, self.memory_headers)
+        return self.program, self.language, self.source, *asked, found
+
+    def blobs(self) -> tuple[str, ...]:
+        """What has to be there to build it again."""
+        found = (self.source, *(header.digest for header in self.headers))
+        return tuple(dict.fromkeys((*found, *(digest for _, digest in self.memory_headers))))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of one build, by any process at any time."""
+
+    local_sizes: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
+    """Kernels with the local sizes they were launched with; an empty size was left to the driver."""
+    artifact_kinds: frozenset[str] = frozenset()
+    """What of it was fetched from NVRTC."""
+    compile_ns: int = 0
+    """The longest."""
+    failed: bool = False
+    first: tuple[int, str] | None = None
+    """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
+
+    def union(self, other: "Seen") -> "Seen":
+        """What was seen by either."""
+        firsts = [each.first for each in (self, other) if each.first is not None]
+        return Seen(
+            self.local_sizes | other.local_sizes,
+            self.artifact_kinds | other.artifact_kinds,
+            max(self.compile_ns, other.compile_ns),
+            self.failed or other.failed,
+            min(firsts, default=None),
+        )
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The local sizes of all kernels that were not left to the driver, each once and sorted."""
+        return tuple(sorted({size for _, size in self.local_sizes if size}))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Builds by their digests, and what was seen of them."""
+
+    builds: Mapping[str, RecordedBuild] = field(default_factory=dict)
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+
+    def union(self, other: "Recording") -> "Recording":
+        """What either holds."""
+        seen = dict(self.seen)
+        for name, one in other.seen.items():
+            seen[name] = seen[name].union(one) if name in seen else one
+        return Recording({**self.builds, **other.builds}, seen)
+
+    def rows(self) -> list[tuple[RecordedBuild, Seen]]:
+        """Every build with what was seen of it, in an order that does not depend on who wrote first."""
+        rows = [(build, self.seen.get(name, Seen())) for name, build in self.builds.items()]
+        return sorted(rows, key=lambda row: (row[0].program, row[0].target, row[0].digest))
+
+
+def union(recordings: Iterable[Recording]) -> Recording:
+    """What any of several holds."""
+    return reduce(Recording.union, recordings, Recording())
+
+
+def canonical(values: object) -> bytes:
+    """The one spelling of some plain values as JSON."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,148 @@
+"""Reading a recording that anyone may have written: bounded, checked, and nothing of it believed.
+
+What is damaged is a problem that is told; the rest is read.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from gpucache.errors import SourceError
+from gpucache.keys import digest as digest_of
+from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
+from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
+from gpucache.recording.writing import BLOBS
+from gpucache.sources.rules import Limits
+
+SUFFIX = ".jsonl"
+FILES_CAP = 10_000
+BYTES_CAP = 256 << 20
+"""Of all lines together; what lies behind them is not read."""
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in a recording that does not read."""
+
+    file: str
+    line: int
+    """Counted from 1; 0 for the file itself."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFolder:
+    """A recording that was read from a folder."""
+
+    folder: Path
+    recording: Recording
+    damage: tuple[Damage, ...] = ()
+    blobs: frozenset[str] = frozenset()
+    """The sources and headers that are there."""
+
+    def has_sources(self, build: RecordedBuild) -> bool:
+        """Whether all is there that a build is made of."""
+        return self.blobs.issuperset(build.blobs())
+
+    def content(self, digest: str) -> bytes:
+        """The bytes of a digest; raises SourceError for what is not there or was changed."""
+        limit = Limits().file_bytes
+        try:
+            with _opened(self.folder / BLOBS / digest) as file:
+                data = file.read(limit + 1)
+        except OSError as error:
+            raise SourceError(
+                f"the recording has no blob {digest[:12]} that can be read ({error.strerror}); record again"
+            ) from None
+        if digest_of(data) != digest:
+            raise SourceError(f"the blob {digest[:12]} of the recording is damaged; record again")
+        return data
+
+
+def read_recording(folder: Path) -> RecordingFolder:
+    """What a folder holds; raises SourceError where it is no recording."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))  # noqa: PTH208
+    except OSError as error:
+        raise SourceError(
+            f"the recording {str(folder)!r} cannot be read ({error.strerror}); "
+            "name the folder that 'gpucache record -o' wrote"
+        ) from None
+    if not names:
+        raise SourceError(f"{str(folder)!r} is no recording; name the folder that 'gpucache record -o' wrote")
+    reader = _Reader(folder)
+    recordings = [reader.recording(name) for name in names[:FILES_CAP]]
+    if len(names) > FILES_CAP:
+        reader.damage.append(Damage(names[FILES_CAP], 0, f"only {FILES_CAP} files are read"))
+    return RecordingFolder(folder, union(recordings), tuple(reader.damage), _blobs(folder))
+
+
+class _Reader:
+    """Reads files up to a bound that they share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._left = BYTES_CAP
+        self.damage: list[Damage] = []
+
+    def recording(self, name: str) -> Recording:
+        """What one file holds."""
+        builds: dict[str, RecordedBuild] = {}
+        seen: dict[str, Seen] = {}
+        try:
+            with _opened(self._folder / name) as file:
+                for number, line in self._lines(name, file):
+                    if line.build is not None:
+                        builds[line.of] = line.build
+                    elif line.of not in builds:
+                        self.damage.append(Damage(name, number, "it adds to a build that was not read"))
+                        continue
+                    seen[line.of] = seen.get(line.of, Seen()).union(line.seen)
+        except OSError as error:
+            self.damage.append(Damage(name, 0, f"it cannot be read ({error.strerror})"))
+        return Recording(builds, seen)
+
+    def _lines(self, name: str, file: BinaryIO) -> Iterator[tuple[int, Line]]:
+        number = 0
+        while data := file.readline(LINE_CAP + 1):
+            number += 1
+            self._left -= len(data)
+            if self._left < 0:
+                self.damage.append(Damage(name, number, f"more than {BYTES_CAP >> 20} MiB of lines"))
+                return
+            try:
+                if len(data) > LINE_CAP:
+                    self._skip(file)
+                    raise DamagedLineError(f"it is longer than {LINE_CAP >> 20} MiB")
+                yield number, read_line(data)
+            except DamagedLineError as error:
+                self.damage.append(Damage(name, number, str(error)))
+
+    def _skip(self, file: BinaryIO) -> None:
+        """Read to the end of a line that is too long."""
+        while (data := file.readline(1 << 20)) and not data.endswith(b"\n") and self._left >= 0:
+            self._left -= len(data)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file, no link and nothing that would be waited for; raises OSError."""
+    descriptor = os.open(path, _READ | getattr(os, "O_NOFOLLOW", 0))
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with closing(file):
+            raise OSError(None, "it is no regular file")
+    return file
+
+
+def _blobs(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(name for name in os.listdir(folder / BLOBS) if _DIGEST.fullmatch(name))  # noqa: PTH208
+    except OSError:
+        return frozenset()

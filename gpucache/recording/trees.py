@@ -1,0 +1,109 @@
+"""Header files as a tree that can be laid out anywhere, so that a compiler resolves each name as before.
+
+Absolute paths are not kept: what lies below one include folder keeps its path from there, and include folders
+that lie in each other, or that a name such as ``../x.h`` climbs out of, keep how they lie to each other.
+"""
+
+# Paths are text that may stand for any bytes, and nothing else is done with them.
+# ruff: noqa: PTH120
+
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from gpucache.recording.builds import Header, RecordedBuild
+from gpucache.sources.disk import Disk
+from gpucache.sources.rules import Limits
+
+_LIMIT = Limits().file_bytes
+
+
+class Tree:
+    """Where folders and files lie to each other; ``spelled`` are the names that headers are included by."""
+
+    def __init__(self, folders: Iterable[str], files: Iterable[str], spelled: Iterable[str]) -> None:
+        files = list(files)
+        climb = max(map(_climb, spelled), default=0)
+        known = list(dict.fromkeys(map(_normal, folders)))
+        strays = [os.path.dirname(file) for file in files if not any(_is_below(file, each) for each in known)]
+        lifted = [_lifted(folder, climb) for folder in (*known, *strays)]
+        self._roots = [
+            each
+            for number, each in enumerate(lifted)
+            if not any(
+                _is_below(each, other) and (each != other or earlier < number)
+                for earlier, other in enumerate(lifted)
+            )
+        ]
+        self.folders = tuple(
+            self.place(folder) for folder in known if any(_is_below(file, folder) for file in files)
+        )
+        """Those that hold a file, in search order."""
+
+    def place(self, path: str) -> str:
+        """The path of a file or folder below the tree."""
+        path = _normal(path)
+        number, root = next(pair for pair in enumerate(self._roots) if _is_below(path, pair[1]))
+        return posixpath.normpath(f"{number}/{os.path.relpath(path, root)}")
+
+
+def read_headers(tree: Tree, files: Sequence[str]) -> tuple[tuple[Header, ...], dict[str, bytes]]:
+    """The headers of some files, and what they hold by digest; a file that is gone is left out.
+
+    Raises OSError.
+    """
+    disk = Disk()
+    headers: list[Header] = []
+    contents: dict[str, bytes] = {}
+    for file in files:
+        path = os.fsencode(file)
+        number = disk.look(path).number
+        read = disk.read(path, _LIMIT)
+        if read is not None and len(read[0]) <= _LIMIT:
+            headers.append(Header(tree.place(file), read[1], number))
+            contents[read[1]] = read[0]
+    numbers = {number: place for place, number in enumerate(dict.fromkeys(one.number for one in headers))}
+    return tuple(Header(one.path, one.digest, numbers[one.number]) for one in headers), contents
+
+
+def lay_out(build: RecordedBuild, content: Callable[[str], bytes], place: Path) -> tuple[str, ...]:
+    """Write the headers of a build below a folder, and return its include folders there.
+
+    ``content`` gives the bytes of a digest. Raises OSError, and what ``content`` raises.
+    """
+    for folder in build.folders:
+        (place / folder).mkdir(parents=True, exist_ok=True)
+    written: dict[int, Path] = {}
+    for header in build.headers:
+        file = place / header.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if header.number in written:
+            os.link(written[header.number], file)
+        else:
+            file.write_bytes(content(header.digest))
+            written[header.number] = file
+    return tuple(str(place / folder) for folder in build.folders)
+
+
+def _normal(path: str) -> str:
+    return os.path.realpath(path) if ".." in path else os.path.normpath(path)
+
+
+def _climb(name: str) -> int:
+    """How many folders a name leads up before it leads down."""
+    depth = lowest = 0
+    for part in name.split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        lowest = min(lowest, depth)
+    return -lowest
+
+
+def _lifted(folder: str, levels: int) -> str:
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

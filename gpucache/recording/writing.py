@@ -1,0 +1,109 @@
+"""Writing a recording: one file for this process, and blobs that all share.
+
+A line is one write in append mode, so a process that is killed loses at most the line it was writing. What
+cannot be written costs a line, never a program. Threads may write at the same time.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+from gpucache.errors import UsageError
+from gpucache.recording.builds import RecordedBuild, Seen
+from gpucache.recording.lines import LINE_CAP, build_line, seen_line
+
+BLOBS = "blobs"
+_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
+
+
+class Writer:
+    """What this process writes into a recording. ``sources`` says whether blobs are kept."""
+
+    def __init__(self, folder: Path, *, sources: bool = True) -> None:
+        """Raises UsageError where the folder cannot be had, or others may read it."""
+        self._folder = folder
+        self._sources = sources
+        self._name = f"{time.time_ns()}-{os.getpid()}-{token_hex(4)}.jsonl"
+        self._lock = threading.Lock()
+        self._written: dict[str, Seen] = {}
+        self.lost = 0
+        """Builds that could not be written."""
+        try:
+            folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            if sources:
+                (folder / BLOBS).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+            status = folder.stat()
+        except OSError as error:
+            raise UsageError(
+                f"{str(folder)!r} cannot be made a recording ({error.strerror}); name another folder with -o"
+            ) from None
+        if os.name == "posix" and status.st_mode & 0o077:
+            raise UsageError(
+                f"a recording holds sources, and others may enter {str(folder)!r}; "
+                f"run chmod 700 on it, or name a new folder with -o"
+            )
+
+    @property
+    def builds(self) -> int:
+        """How many builds this process wrote, each once."""
+        return len(self._written)
+
+    def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> bool:
+        """Write a build and, by their digests, what it was made of; whether that could be done."""
+        with self._lock:
+            try:
+                if self._sources:
+                    for digest in build.blobs():
+                        if digest in contents:
+                            self._keep(digest, contents[digest])
+                known = build.digest in self._written
+                if known:
+                    self._add(build.digest, seen)
+                else:
+                    self._append(build_line(build, seen))
+                    self._written[build.digest] = seen
+            except OSError:
+                self.lost += 1
+                return False
+        return True
+
+    def seen(self, digest: str, seen: Seen) -> None:
+        """Write what was seen of a build that this process wrote."""
+        with self._lock, suppress(OSError):
+            if digest in self._written:
+                self._add(digest, seen)
+
+    def _add(self, digest: str, seen: Seen) -> None:
+        before = self._written[digest]
+        now = before.union(seen)
+        if now != before:
+            self._append(seen_line(digest, seen))
+            self._written[digest] = now
+
+    def _append(self, line: bytes) -> None:
+        if len(line) > LINE_CAP:
+            raise OSError(f"a line of a recording has at most {LINE_CAP} bytes")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._folder / self._name, flags, _PRIVATE_FILE)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    def _keep(self, digest: str, content: bytes) -> None:
+        blob = self._folder / BLOBS / digest
+        with suppress(OSError):
+            if blob.stat().st_size == len(content):
+                return
+        new = blob.with_name(f".{digest[:16]}-{self._name}")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE_FILE)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            new.replace(blob)
+        finally:
+            new.unlink(missing_ok=True)

@@ -1,0 +1,232 @@
+"""``warm --recording``: what was recorded is built elsewhere, under the keys of the program itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucache.assembly import backends
+from gpucache.engine.observed import observe
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.model import BuildRequest, Language, Program
+from gpucache.recording.builds import Seen
+from gpucache.recording.writing import Writer
+from tests.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpucache.model import Device
+    from tests.cli.conftest import Run
+
+SOURCE = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
+PROGRAM = """
+import sys
+import pyopencl as cl
+from gpucache.opencl import build_program
+platform = next(each for each in cl.get_platforms() if sys.argv[1] in each.name)
+context = cl.Context(platform.get_devices()[:1])
+build_program(context, sys.stdin.read(), options=["-Iinc", "-DN=2"])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a header, in which a program runs."""
+    folder = tmp_path / "project"
+    (folder / "inc").mkdir(parents=True)
+    (folder / "inc" / "factor.h").write_text("#define FACTOR 2\n")
+    return folder
+
+
+def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SOURCE) -> Prepared:
+    """What a program asks for that runs in a folder."""
+    device = next(device for device in devices if str(device.target) == target)
+    assert device.target is not None
+    assert device.toolchain is not None
+    request = BuildRequest(
+        Program("twice", Language.OPENCL_C, source.encode()),
+        device.target,
+        ("-Iinc", "-DN=2"),
+        cwd=str(folder),
+        searches_cwd=True,
+    )
+    return prepare(backends()["opencl"], request, device.toolchain, os.environ)
+
+
+def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: bool = True) -> Path:  # noqa: B008
+    """A recording of what a program asked for."""
+    toolchain = prepared.compilation.inputs.toolchain
+    done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
+    Writer(place, sources=sources).build(done.build, seen, done.contents)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("probed")
+def test_a_recording_is_built_elsewhere_for_the_library(
+    run: Run, root: Path, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """The project is gone when its recording is warmed, and hits where it has moved."""
+    recording = recorded(asked(intel, devices, project), tmp_path / "recording")
+    elsewhere = tmp_path / "elsewhere"
+    project.rename(elsewhere)
+    answer = run("warm", "--recording", str(recording), "--json")
+    assert answer.code == 0, answer.err
+    [row] = answer.document["outcomes"]
+    assert (row["result"], row["program"], row["target"]) == ("built", "twice", intel)
+    assert row["key"] == str(asked(intel, devices, elsewhere).key)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "Intel"],
+        input=SOURCE,
+        env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_REQUIRE": "1"},
+        cwd=elsewhere,
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [
+        row["result"] for row in run("warm", "--recording", str(recording), "--json").document["outcomes"]
+    ] == ["hit"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("probed")
+def test_recorded_local_sizes_reach_a_late_compiler(
+    run: Run, pocl: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """What was launched is compiled for, and the key is that of a program that names no size."""
+    seen = Seen(frozenset({("twice", (16,)), ("twice", ())}))
+    recording = recorded(asked(pocl, devices, project), tmp_path / "recording", seen)
+    [row] = run("warm", "--recording", str(recording), "--json").document["outcomes"]
+    assert row["result"] == "built"
+    assert row["key"] == str(asked(pocl, devices, project).key)
+    [entry] = run("inspect", row["key"], "--json").document["outcomes"]
+    assert entry["local_sizes"] == ["16"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("probed")
+def test_a_recording_is_built_for_another_target(
+    run: Run, pocl: str, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """What was recorded on two devices is one build for a third, and has the key that it has there."""
+    recording = recorded(asked(intel, devices, project), tmp_path / "recording")
+    recorded(asked(pocl, devices, project), recording)
+    answer = run("warm", "--recording", str(recording), "--target", intel, "--json")
+    [row] = answer.document["outcomes"]
+    assert (row["result"], row["key"]) == ("built", str(asked(intel, devices, project).key))
+
+
+@pytest.mark.usefixtures("probed")
+def test_digests_alone_are_checked(
+    run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """Without a source it is known whether the cache has a program; building it says what is missing."""
+    prepared = asked(intel, devices, project)
+    recording = recorded(prepared, tmp_path / "recording", sources=False)
+    answer = run("warm", "--check", "--recording", str(recording), "--json")
+    assert answer.code == 3
+    assert [(row["result"], row["key"]) for row in answer.document["outcomes"]] == [
+        ("missing", str(prepared.key))
+    ]
+    answer = run("warm", "--recording", str(recording), "--json")
+    assert answer.code == 4
+    assert "--digests-only" in answer.document["outcomes"][0]["reason"]
+
+
+@pytest.mark.usefixtures("probed")
+def test_what_failed_where_it_was_recorded_is_left_out(
+    run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """A program's own failing build makes no run of warm fail, and is told."""
+    recording = recorded(asked(intel, devices, project), tmp_path / "recording", Seen(failed=True))
+    answer = run("warm", "--recording", str(recording))
+    assert answer.code == 0
+    assert "1 recorded build failed in the program itself" in answer.err
+
+
+@pytest.mark.usefixtures("probed")
+def test_a_device_that_is_not_here_is_skipped(
+    run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """It is told to name another target; nothing is built for a device of another name unasked."""
+    prepared = asked(intel, devices, project)
+    done = observe(prepared, ())
+    fields = tuple(
+        (label, "Other" if label == "device name" else value) for label, value in done.build.toolchain
+    )
+    Writer(tmp_path / "recording").build(replace(done.build, toolchain=fields), Seen(), done.contents)
+    answer = run("warm", "--recording", str(tmp_path / "recording"), "--json")
+    assert answer.code == 4
+    [row] = answer.document["outcomes"]
+    assert (row["result"], "--target" in row["reason"]) == ("skipped", True)
+
+
+@pytest.mark.usefixtures("probed")
+def test_headers_that_cannot_be_found_alike_are_told(
+    run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """A header that is named by its full path is not laid out: it is named, and nothing is built in vain."""
+    full = tmp_path / "full.h"
+    full.write_text("#define FACTOR 2\n")
+    source = f'#include "{full}"\nkernel void k(global int *a) {{ *a = FACTOR; }}\n'
+    recording = recorded(asked(intel, devices, project, source), tmp_path / "recording")
+    full.unlink()
+    answer = run("warm", "--recording", str(recording), "--json")
+    assert answer.code == 3
+    assert f"{str(full)!r} is not found here" in answer.document["outcomes"][0]["reason"]
+
+
+@pytest.mark.usefixtures("probed")
+def test_another_environment_is_told(
+    run: Run,
+    intel: str,
+    devices: Sequence[Device],
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A variable that reached the compiler there and not here would make another key."""
+    with monkeypatch.context() as patch:
+        patch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "corei7")
+        recording = recorded(asked(intel, devices, project), tmp_path / "recording")
+    [row] = run("warm", "--recording", str(recording), "--json").document["outcomes"]
+    assert (row["result"], "CL_CONFIG_CPU_TARGET_ARCH" in row["reason"]) == ("skipped", True)
+
+
+@pytest.mark.usefixtures("probed")
+def test_damage_is_told_and_passed_over(
+    run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """A half line is named with its file, and what reads is warmed."""
+    recording = recorded(asked(intel, devices, project), tmp_path / "recording")
+    (recording / "0.jsonl").write_bytes(b'{"gpucache recording": 1, "build"')
+    answer = run("warm", "--check", "--recording", str(recording), "--json")
+    assert len(answer.document["outcomes"]) == 1
+    assert "0.jsonl, line 1" in answer.err
+
+
+@pytest.mark.parametrize(
+    "more", [["a.cl"], ["--misses"], ["-D", "N=1"], ["--local-size", "8"], ["--example"]]
+)
+def test_a_recording_stands_alone(run: Run, tmp_path: Path, more: list[str]) -> None:
+    """Whatever else names programs or builds is refused, before anything is read."""
+    answer = run("warm", "--recording", str(tmp_path / "none"), *more)
+    assert answer.code == 2
+    assert "--recording" in answer.err
+
+
+def test_a_folder_that_is_no_recording_is_told(run: Run, tmp_path: Path) -> None:
+    """The remedy names the verb that makes one."""
+    answer = run("warm", "--recording", str(tmp_path))
+    assert answer.code == 2
+    assert "gpucache record -o" in answer.err

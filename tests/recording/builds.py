@@ -1,0 +1,70 @@
+"""Recorded builds that hypothesis makes, and one by hand."""
+
+from hypothesis import strategies as st
+
+from gpucache.model import Include, Language
+from gpucache.recording.builds import Header, RecordedBuild, Recording, Seen
+
+DIGESTS = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
+TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=12)
+PAIRS = st.lists(st.tuples(TEXTS, TEXTS), max_size=3).map(tuple)
+NAMES = st.text("abc.é", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+SIZES = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
+HEADERS = st.builds(Header, PATHS, DIGESTS, st.integers(0, 9))
+INCLUDES = st.builds(Include, TEXTS, st.none() | DIGESTS)
+BUILDS = st.builds(
+    RecordedBuild,
+    program=TEXTS,
+    language=st.sampled_from(Language),
+    source=DIGESTS,
+    options=st.lists(TEXTS, max_size=3).map(tuple),
+    folders=st.lists(PATHS, max_size=3).map(tuple),
+    headers=st.lists(HEADERS, max_size=3).map(tuple),
+    includes=st.lists(INCLUDES, max_size=3).map(tuple),
+    resolution=DIGESTS,
+    target=TEXTS,
+    implementation=TEXTS,
+    toolchain=PAIRS,
+    identity=st.lists(TEXTS, max_size=2).map(tuple),
+    environment=PAIRS,
+    name_expressions=st.lists(TEXTS, max_size=2).map(tuple),
+    memory_headers=st.lists(st.tuples(TEXTS, DIGESTS), max_size=2).map(tuple),
+)
+SEEN = st.builds(
+    Seen,
+    local_sizes=st.frozensets(st.tuples(TEXTS, SIZES), max_size=3),
+    artifact_kinds=st.frozensets(TEXTS, max_size=2),
+    compile_ns=st.integers(0, 2**62),
+    failed=st.booleans(),
+    first=st.none() | st.tuples(st.integers(0, 2**62), TEXTS),
+)
+
+
+def recording(rows: list[tuple[RecordedBuild, Seen]]) -> Recording:
+    """The recording of some rows."""
+    return Recording({build.digest: build for build, _ in rows}, {build.digest: seen for build, seen in rows})
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> tuple[Recording, Recording, Recording]:
+    """Three recordings that have builds in common."""
+    rows = draw(st.lists(BUILDS, min_size=1, max_size=3))
+    some = st.lists(st.tuples(st.sampled_from(rows), SEEN), max_size=4).map(recording)
+    return draw(some), draw(some), draw(some)
+
+
+ONE = RecordedBuild(
+    program="twice",
+    language=Language.OPENCL_C,
+    source="a" * 64,
+    options=("-DN=2",),
+    folders=("0",),
+    headers=(Header("0/a.h", "b" * 64, 0),),
+    includes=(Include("a.h", "b" * 64),),
+    resolution="c" * 64,
+    target="opencl:pocl/cpu",
+    implementation="pocl",
+    toolchain=(("platform name", "PoCL"), ("driver version", "3.1")),
+    identity=("platform name",),
+)
