@@ -34,6 +34,8 @@ class FilesFormat(Format[Files]):
 
     layout: ClassVar[Layout]
     item: ClassVar[type] = Files
+    folders_removed: ClassVar[int] = 0
+    """How many of the folders that an entry's files lie in go with the last file in them."""
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -91,6 +93,10 @@ class FilesFormat(Format[Files]):
         if item.path == item.folder:
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])
+        with suppress(OSError):  # something else lies there
+            for depth in range(len(item.parts), len(item.parts) - self.folders_removed, -1):
+                with files.open_folder(item.root, *item.parts[: depth - 1]) as above:
+                    above.rmdir(item.parts[depth - 1])
         return None
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:

@@ -48,7 +48,6 @@ PLAIN = (
     Plain("mesa", "MESA_SHADER_CACHE_DIR", "~cache/mesa_shader_cache", rewritten="*mesa_cache.idx"),
     Plain("amd-comgr", "AMD_COMGR_CACHE_DIR", "~cache/comgr"),
     Plain("miopen", "MIOPEN_CUSTOM_CACHE_DIR", "~cache/miopen"),
-    Plain("triton", "TRITON_CACHE_DIR", ".triton/cache"),
     Plain("inductor", "TORCHINDUCTOR_CACHE_DIR", ""),
     Plain("vllm", "VLLM_CACHE_ROOT", "~cache/vllm"),
     Plain("numba", "NUMBA_CACHE_DIR", ""),

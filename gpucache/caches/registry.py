@@ -30,6 +30,7 @@ SYSTEMS = {
     "cuda": "gpucache.caches.cuda_driver",
     "cupy": "gpucache.caches.cupy",
     "jax": "gpucache.caches.jax",
+    "triton": "gpucache.caches.triton",
 }
 """Modules by the name of their system; each has a ``SYSTEM``."""
 NAMES = (OWN, *SYSTEMS)

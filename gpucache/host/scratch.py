@@ -27,9 +27,9 @@ MARK = ".gpucache-scratch"
 
 
 @contextmanager
-def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
-    """An empty folder in TMPDIR, or in ``parent``, gone afterwards with all that is in it; raises OSError."""
-    parent = parent or tempfile.gettempdir()
+def scratch(purpose: str) -> Iterator[Path]:
+    """An empty folder in TMPDIR, gone afterwards with all that is in it; raises OSError."""
+    parent = tempfile.gettempdir()
     sweep(parent)
     place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
     lock = None

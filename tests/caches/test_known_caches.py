@@ -56,13 +56,13 @@ def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
     environment = dict(KnownCaches({}).isolate(tmp_path))
     put(Path(environment["SYCL_CACHE_DIR"]))
-    Path(environment["TRITON_CACHE_DIR"], "kernel.cubin").write_bytes(b"x" * 7)
-    Path(environment["TRITON_CACHE_DIR"], "empty").write_bytes(b"")
+    Path(environment["VLLM_CACHE_ROOT"], "kernel.cubin").write_bytes(b"x" * 7)
+    Path(environment["VLLM_CACHE_ROOT"], "empty").write_bytes(b"")
     stranger = Path(environment["XDG_CACHE_HOME"], "unknown-app", "cache")
     stranger.parent.mkdir(parents=True)
     stranger.write_bytes(b"\0" * 5)
     held = snapshot(environment, private=True)
-    assert len(held["sycl"]) == 1 and [one.size_bytes for one in held["triton"].values()] == [7]
+    assert len(held["sycl"]) == 1 and [one.size_bytes for one in held["vllm"].values()] == [7]
     [(name, one)] = held["others"].items()
     assert (name, one.size_bytes) == ("unknown-app/cache", 5)
 
@@ -146,20 +146,18 @@ def test_defaults_follow_home_and_cache_folder() -> None:
     """Without variables a cache lies where its owner puts it."""
     found = plain_places({"HOME": "/home/me", "XDG_CACHE_HOME": "/caches"})
     places = {plain.name: place for plain, place in found}
-    assert places["triton"] == Path("/home/me/.triton/cache") and places["mesa"] == Path(
-        "/caches/mesa_shader_cache"
-    )
+    assert places["vllm"] == Path("/caches/vllm") and places["mesa"] == Path("/caches/mesa_shader_cache")
     assert "inductor" not in places
 
 
 def test_a_file_written_anew_is_another(tmp_path: Path) -> None:
     """The same name and size with another time is an entry that was not hit, but made again."""
-    environment = {"TRITON_CACHE_DIR": str(tmp_path)}
+    environment = {"VLLM_CACHE_ROOT": str(tmp_path)}
     (tmp_path / "k").write_bytes(b"x")
     os.utime(tmp_path / "k", (1, 1))
     before = snapshot(environment, private=False)
     os.utime(tmp_path / "k", (2, 2))
-    assert growth(before, snapshot(environment, private=False))[0].cache == "triton"
+    assert growth(before, snapshot(environment, private=False))[0].cache == "vllm"
 
 
 def test_what_is_off_is_told_with_its_variable() -> None:
@@ -167,7 +165,7 @@ def test_what_is_off_is_told_with_its_variable() -> None:
     user = {"HOME": "/home/me", "POCL_KERNEL_CACHE": "0", "JAX_COMPILATION_CACHE_DIR": "/caches/jax"}
     around = KnownCaches(user)
     assert around.off == {"sycl", "rocfft", "pocl"}
-    assert around.notes({"sycl", "pocl", "jax", "triton"}) == (
+    assert around.notes({"sycl", "pocl", "jax", "vllm"}) == (
         "the SYCL persistent device code cache was turned on; in your environment it is off, as "
         "SYCL_CACHE_PERSISTENT is not set",
         "the PoCL kernel cache was turned on; in your environment it is off, as POCL_KERNEL_CACHE is 0",

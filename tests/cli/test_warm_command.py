@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _KEEPS = """
 import os, pathlib
-entry = pathlib.Path(os.environ["TRITON_CACHE_DIR"], "kernel")
+entry = pathlib.Path(os.environ["VLLM_CACHE_ROOT"], "kernel")
 entry.exists() or entry.write_bytes(b"compiled")
 """
 
@@ -23,8 +23,8 @@ def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) 
     into = tmp_path / "into"
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS, at=None)
     assert answer.code == 0, answer.out
-    assert (into / "gpucache.env").read_text(encoding="utf-8") == f"TRITON_CACHE_DIR={into / 'triton'}\n"
-    assert {path.name for path in into.iterdir()} == {"gpucache.env", "triton"}
+    assert (into / "gpucache.env").read_text(encoding="utf-8") == f"VLLM_CACHE_ROOT={into / 'vllm'}\n"
+    assert {path.name for path in into.iterdir()} == {"gpucache.env", "vllm"}
 
 
 def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:

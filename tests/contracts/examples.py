@@ -33,6 +33,7 @@ from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
+from tests.caches.triton import build as triton
 from tests.payload.build import bitcode
 
 OLD_NS = 1_600_000_000 * 10**9
@@ -55,6 +56,8 @@ class Example:
     """The file in an entry's folder that holds the payload; empty where the entry is that file."""
     alone: bool = True
     """Whether the folder is the system's own, so that whatever else lies in it is told."""
+    own_folder: bool = False
+    """Whether each entry's files have a folder of their own."""
     whole: bool = False
     """Whether the whole cache is one entry, which nobody can check or mend."""
 
@@ -87,7 +90,7 @@ class Example:
 
     def take(self, entry: CacheEntry) -> None:
         """Remove an entry, as another process does."""
-        path = Path(entry.path)
+        path = Path(entry.path).parent if self.own_folder else Path(entry.path)
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -206,5 +209,6 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
+    "triton": Example(triton.put, lambda _: cuda_core.PTX, own_folder=True),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

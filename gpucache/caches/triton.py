@@ -1,0 +1,217 @@
+"""Triton's cache: a folder for each kernel with every stage of its compiling, and a list of these.
+
+Source: Triton 3.9, ``triton/runtime/cache.py``, ``triton/compiler/compiler.py`` and ``triton/knobs.py``. A
+folder is called by the 52 characters of a SHA-256 in base 32. ``__grp__KERNEL.json`` lists its files by their
+absolute places, ``KERNEL.json`` has the SHA-256 in hex, the target, every option and Triton's version, and
+beside it lie the source, each intermediate representation and the binary. A folder can also hold one library
+of the host's, which launches kernels, or what an autotuner measured. Files are written aside and renamed, no
+lock is taken, nothing has a checksum, and nothing is ever removed.
+"""
+
+import json
+from base64 import b32decode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpucache.caches.files import Files, Identity
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.keys import digest
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_GROUP = "__grp__"
+_JSON_BYTES = 1 << 20
+"""The largest list, or description of a kernel, that is read; real ones have one or two kB."""
+_LARGEST_BYTES = 1 << 30
+_FOLDER = "([A-Z2-7]{52})"
+_LONGEST = 56
+"""Characters of such a name with those that base 32 fills it up with."""
+_STAGES = "source|ttir|ttgir|llir|amdgcn|llvmir|spv"
+_BINARIES = {
+    ".cubin": PayloadKind.CUBIN,
+    ".hsaco": PayloadKind.AMDGPU,
+    ".ptx": PayloadKind.PTX,
+    ".so": PayloadKind.ELF,
+}
+"""What files with these endings hold; the first that is there is what runs."""
+_MISSES = "Triton misses it without a word and compiles again"
+_FAILS = "Triton serves it, so the program fails at every start"
+
+
+class Triton(FilesFormat):
+    """What ``triton.jit`` leaves, and with it PyTorch's Inductor, vLLM and everything above Triton."""
+
+    name = "triton"
+    title = "Triton kernel cache"
+    owner = "Triton"
+    place = Place(
+        (
+            Var("TRITON_CACHE_DIR"),
+            Var("TRITON_HOME", ".triton/cache"),
+            Home(".triton/cache", expanded=True),
+        ),
+        move="set TRITON_CACHE_DIR",
+        nowhere="Triton finds no home folder; set TRITON_CACHE_DIR",
+        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
+        runs=True,
+    )
+    layout = Layout(
+        [
+            rf"{_FOLDER}/[^.].*\.(?:cubin|hsaco|ptx|so)",
+            rf"{_FOLDER}/.+\.(?:{_STAGES})",
+            rf"{_FOLDER}/.+\.json",
+        ],
+        left=[Left(rf"{_FOLDER}/tmp\.pid_.+/.+", HOUR_NS)],
+        key=lambda groups: b32decode(groups[0].ljust(_LONGEST, "=")).hex(),
+    )
+    folders_removed = 1
+    wanted = {"key": "hex digits of the hash that an entry's JSON file has, or the first of them"}
+    opaque = (
+        "an entry keeps its target, options and Triton's version, but neither the function's digest nor "
+        "that of Triton itself, which are in the key as well; compare the entries of a kernel by "
+        "'gpucache inspect --why KEY KEY'"
+    )
+    absent = (
+        "no entry has this key: it was never compiled here, or was removed, of which Triton keeps no record"
+    )
+    served = "Triton would serve it"
+    shows = "a list of a kernel's files"
+
+    def look(self, item: Files) -> Look:
+        """Kernel, target and options from the two JSON files."""
+        group = _group(item)
+        if group is None:
+            return self._beside_kernels(item)
+        kernel = group[len(_GROUP) : -len(".json")]
+        wrong = self._misled(item, group)
+        told: dict[str, Any] = {}
+        if f"{kernel}.json" in item.seen and wrong is None:
+            told, wrong = self._described(item, f"{kernel}.json")
+        return Look(
+            program=kernel,
+            target=_target(told.pop("target", None)),
+            kind=next((kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""),
+            fields=tuple((label, _shown(value)) for label, value in told.items()),
+            problem=wrong,
+            toolchain=(("Triton", str(told.get("triton_version", ""))),),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The two JSON files, whether a file is empty, and what the binaries are."""
+        problem = self.look(item).problem
+        if problem is not None:
+            yield problem
+            return
+        for name, status in item.seen.items():
+            kind = _BINARIES.get(Path(name).suffix)
+            if not status.st_size:
+                yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
+            elif kind is not None:
+                info = describe(item.read(name, _LARGEST_BYTES))
+                if info.kind is not kind:
+                    detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {_FAILS}"
+                    yield Problem(FindingKind.MISLABELLED, detail)
+                elif info.problem:
+                    detail = f"the {kind.value} in {name} is broken: {info.problem}; {_FAILS}"
+                    yield Problem(FindingKind.CORRUPT, detail)
+
+    def payload(self, item: Files) -> bytes:
+        """The binary that a program loads; of an autotuner what it measured."""
+        for ending in (*_BINARIES, ".autotune.json"):
+            for name in item.names:
+                if name.endswith(ending):
+                    return item.read(name, _LARGEST_BYTES)
+        raise FormatError(f"{item.path} holds no binary")
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """Everything that the kernel was compiled with, and a digest of its source."""
+        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
+        if (source := f"{entry.program}.source") in item.seen:
+            fields.append(KeyField("SHA-256 of the source", digest(item.read(source, _LARGEST_BYTES))))
+        fields.append(KeyField("digests of the function and of Triton", "not stored by Triton"))
+        return EntryReport(entry, tuple(fields), describe(self.payload(item)).pairs)
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The list first: without it Triton misses, and looks at nothing else. Files of no kernel stay."""
+        lists = [name for name in names if name.startswith(_GROUP)]
+        kernels = tuple(name[len(_GROUP) : -len("json")] for name in lists)
+        return [
+            *lists,
+            *(name for name in names if name not in lists and (not lists or name.startswith(kernels))),
+        ]
+
+    def _beside_kernels(self, item: Files) -> Look:
+        """What a folder is that lists no files: a library, an autotuner's measurements, or half a kernel."""
+        name = item.names[0]
+        if any(one.endswith(".so") for one in item.names):
+            return Look(program=name.partition(".")[0], kind=PayloadKind.ELF.value)
+        if name.endswith(".autotune.json"):
+            return Look(program=name.partition(".")[0], kind="autotuning")
+        detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
+        return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
+
+    def _misled(self, item: Files, group: str) -> Problem | None:
+        """What is wrong with the list of a kernel's files."""
+        try:
+            children = _object(item.read(group, _JSON_BYTES))["child_paths"]
+            places = {str(name): str(place) for name, place in children.items()}
+        except (ValueError, KeyError, AttributeError) as error:
+            return Problem(FindingKind.CORRUPT, f"{group} does not read ({error}); {_MISSES}")
+        for name, place in places.items():
+            if name not in item.seen:
+                return Problem(FindingKind.TRUNCATED, f"{name} is gone; {_MISSES}")
+            try:
+                there = Path(place).stat()
+            except (OSError, ValueError):
+                detail = f"{group} names {place}, which is not there, as the cache was moved; {_MISSES}"
+                return Problem(FindingKind.MISPLACED, detail)
+            if Identity.of(there) != Identity.of(item.seen[name]):
+                detail = f"{group} names {place}, as the cache was copied; Triton serves the file there"
+                return Problem(FindingKind.MISPLACED, detail)
+        return None
+
+    def _described(self, item: Files, name: str) -> tuple[dict[str, Any], Problem | None]:
+        """A kernel's description, and what is wrong with it."""
+        try:
+            told = _object(item.read(name, _JSON_BYTES))
+        except ValueError as error:
+            return {}, Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
+        if told.pop("hash", item.key) != item.key:
+            return told, Problem(FindingKind.MISPLACED, f"{name} is of another entry; Triton serves it")
+        return told, None
+
+
+def _group(item: Files) -> str | None:
+    return next((one for one in item.names if one.startswith(_GROUP) and one.endswith(".json")), None)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """The object of a JSON text; raises ValueError."""
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
+
+
+def _target(told: object) -> str:
+    if not isinstance(told, dict):
+        return ""
+    arch = told.get("arch", "")
+    return f"{told.get('backend', '')}:{f'sm_{arch}' if isinstance(arch, int) else arch}"
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+SYSTEM = ForeignSystem(Triton)

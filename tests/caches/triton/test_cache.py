@@ -1,0 +1,151 @@
+"""Folders laid by the rules of Triton's cache, and what is said of those that break them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.interface import Cache
+from gpucache.caches.triton import SYSTEM
+from gpucache.outcomes import CacheEntry, FindingKind, Location, Served
+from tests.caches.cuda_core.build import PTX, kinds
+from tests.caches.triton.build import KERNEL, folder, key, put
+
+
+def _opened(root: Path) -> Cache:
+    return SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
+
+
+def _only(root: Path) -> tuple[Cache, CacheEntry]:
+    cache = _opened(root)
+    (entry,) = cache.scan()
+    return cache, entry
+
+
+def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
+    """From its two JSON files; the key is the hash in hex that Triton itself tells."""
+    put(tmp_path, num_stages=3)
+    cache, entry = _only(tmp_path)
+    assert (entry.key, entry.program, entry.target, entry.artifact_kind) == (
+        key(0), KERNEL, "cuda:sm_90", "ptx",
+    )  # fmt: skip
+    assert (
+        dict(entry.fields).items() >= {"num_warps": "4", "num_stages": "3", "triton_version": "3.9.0"}.items()
+    )
+    assert not cache.check(entry).findings and cache.extract(entry) == PTX
+
+
+def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
+    """What a comparison of two keys shows."""
+    put(tmp_path, 0)
+    (put(tmp_path, 1, num_warps=8) / f"{KERNEL}.source").write_bytes(b"module { another }")
+    cache = _opened(tmp_path)
+    reports = [{one.label: one.value for one in cache.report(entry).key_fields} for entry in cache.scan()]
+    differing = {label for label in reports[0] if reports[0][label] != reports[1][label]}
+    assert differing == {"key", "num_warps", "SHA-256 of the source"}
+
+
+def _list_cut(place: Path) -> None:
+    path = place / f"__grp__{KERNEL}.json"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def _list_gone(place: Path) -> None:
+    (place / f"__grp__{KERNEL}.json").unlink()
+
+
+def _list_hostile(place: Path) -> None:
+    (place / f"__grp__{KERNEL}.json").write_bytes(b"[" * 100_000)
+
+
+def _child_gone(place: Path) -> None:
+    (place / f"{KERNEL}.ttir").unlink()
+
+
+def _binary_cut(place: Path) -> None:
+    (place / f"{KERNEL}.ptx").write_bytes(PTX[:-3])
+
+
+def _binary_other(place: Path) -> None:
+    (place / f"{KERNEL}.ptx").write_bytes(b"garbage")
+
+
+def _source_empty(place: Path) -> None:
+    (place / f"{KERNEL}.source").write_bytes(b"")
+
+
+def _description_cut(place: Path) -> None:
+    (place / f"{KERNEL}.json").write_bytes(b'{"hash"')
+
+
+def _of_another(place: Path) -> None:
+    put(place.parent, 0, hash=key(5))
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "words"),
+    [
+        (_list_cut, FindingKind.CORRUPT, "misses it without a word"),
+        (_list_gone, FindingKind.ORPHAN, "misses it without a word"),
+        (_list_hostile, FindingKind.CORRUPT, "nested too deep"),
+        (_child_gone, FindingKind.TRUNCATED, "misses it without a word"),
+        (_binary_cut, FindingKind.CORRUPT, "at every start"),
+        (_binary_other, FindingKind.MISLABELLED, "at every start"),
+        (_source_empty, FindingKind.TRUNCATED, "at every start"),
+        (_description_cut, FindingKind.CORRUPT, "at every start"),
+        (_of_another, FindingKind.MISPLACED, "another entry"),
+    ],
+)
+def test_damage_is_reported_with_what_comes_of_it_and_repaired(
+    damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
+) -> None:
+    """A repair removes the folder, so that Triton compiles the kernel again."""
+    put(tmp_path, 1)
+    place = put(tmp_path)
+    damage(place)
+    cache = _opened(tmp_path)
+    (entry,) = cache.find(key(0))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and words in checked.findings[0].detail
+    if kind.wrong:
+        assert cache.repair(checked, entry).findings[0].repaired and not place.exists()
+
+
+def test_a_moved_cache_is_missed_and_a_copied_one_serves_the_old_files(tmp_path: Path) -> None:
+    """As the list names absolute places."""
+    put(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    cache, entry = _only(tmp_path / "new")
+    copied = cache.check(entry).findings[0]
+    assert copied.kind is FindingKind.MISPLACED and "serves the file there" in copied.detail
+    shutil.rmtree(tmp_path / "old")
+    moved = cache.check(entry).findings[0]
+    assert moved.kind is FindingKind.MISPLACED and "which is not there" in moved.detail
+
+
+def test_what_an_autotuner_measured_and_a_launcher_are_entries_of_their_own(tmp_path: Path) -> None:
+    """They lie in folders of the same form, without a list."""
+    tuned, launcher = folder(tmp_path, 1), folder(tmp_path, 2)
+    for place in (tuned, launcher):
+        place.mkdir(parents=True)
+    (tuned / f"{KERNEL}.autotune.json").write_bytes(b"{}")
+    (launcher / "__triton_launcher.cpython-311-x86_64-linux-gnu.so").write_bytes(b"\x7fELF")
+    found = {entry.key: (entry.program, entry.artifact_kind) for entry in _opened(tmp_path).scan()}
+    assert found == {key(1): (KERNEL, "autotuning"), key(2): ("__triton_launcher", "elf")}
+
+
+def test_a_key_is_asked_for_in_hex(tmp_path: Path) -> None:
+    """As Triton's own files tell it."""
+    put(tmp_path)
+    (reach,) = _opened(tmp_path).explain({"key": (key(0)[:8].encode(),)})
+    assert reach.verdict is Served.HIT
+
+
+def test_a_removal_takes_the_folder_and_leaves_what_is_no_kernels(tmp_path: Path) -> None:
+    """A folder with a stranger's file in it stays with that."""
+    alone, shared = put(tmp_path, 0), put(tmp_path, 1)
+    (shared / "diary.json").write_bytes(b"{}")
+    cache = _opened(tmp_path)
+    assert [cache.remove(entry, "test") for entry in cache.scan()] == [None, None]
+    assert not alone.exists() and [path.name for path in shared.iterdir()] == ["diary.json"]

@@ -1,0 +1,115 @@
+"""Triton's own cache, made ahead of time for GPUs that are not here, and what Triton does after a repair."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.triton import SYSTEM
+from gpucache.outcomes import FindingKind, Location
+from tests.caches.cuda_core.build import kinds
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+]
+
+_PROGRAM = """
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def scale(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+
+hits = []
+triton.knobs.compilation.listener = lambda cache_hit, **_: hits.append(cache_hit)
+for target in (GPUTarget("cuda", 80, 32), GPUTarget("hip", "gfx942", 64)):
+    types = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    triton.compile(ASTSource(scale, types, constexprs={"BLOCK": 128}), target=target)
+print(*hits)
+"""
+
+
+def _run(root: Path) -> str:
+    """Which of its two compiles Triton's cache answered."""
+    program = root.parent / "program.py"
+    program.write_text(_PROGRAM, encoding="ascii")
+    environ = {**os.environ, "TRITON_CACHE_DIR": str(root)}
+    done = subprocess.run(
+        [sys.executable, program], env=environ, capture_output=True, text=True, timeout=300, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a kernel for two targets."""
+    root = tmp_path_factory.mktemp("triton") / "cache"
+    assert _run(root) == "False False"
+    return root
+
+
+@pytest.fixture
+def root(made: Path) -> Path:
+    """The same, which a test may damage: at its own place, as the cache holds that."""
+    kept = made.with_name("kept")
+    if not kept.exists():
+        shutil.copytree(made, kept)
+    shutil.rmtree(made)
+    shutil.copytree(kept, made)
+    return made
+
+
+def test_what_triton_writes_is_sound_and_says_what_it_is(root: Path) -> None:
+    """Kernel, target and binary of both; Triton finds both."""
+    cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
+    found = sorted((entry.program, entry.target, entry.artifact_kind) for entry in cache.scan())
+    assert found == [("scale", "cuda:sm_80", "cubin"), ("scale", "hip:gfx942", "amdgpu")]
+    assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
+    assert not list(cache.leftovers()) and _run(root) == "True True"
+
+
+def _binary_cut(folder: Path) -> None:
+    path = next(folder.glob("*.cubin"))
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def _list_cut(folder: Path) -> None:
+    path = next(folder.glob("__grp__*"))
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def _stage_gone(folder: Path) -> None:
+    next(folder.glob("*.ttir")).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "served"),
+    [
+        (_binary_cut, FindingKind.CORRUPT, True),
+        (_list_cut, FindingKind.CORRUPT, False),
+        (_stage_gone, FindingKind.TRUNCATED, False),
+    ],
+)
+def test_damage_is_found_and_after_a_repair_triton_compiles_that_kernel_alone(
+    damage: Callable[[Path], None], kind: FindingKind, served: bool, root: Path
+) -> None:
+    """Triton itself takes a broken binary for a hit, and misses the rest without a word, as findings say."""
+    folder = next(root.glob("*/*.cubin")).parent
+    damage(folder)
+    cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
+    (entry,) = (entry for entry in cache.scan() if Path(entry.path).parent == folder)
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind]
+    if served:
+        assert _run(root) == "True True"
+    assert cache.repair(checked, entry).findings[0].repaired
+    assert _run(root) == "False True" and _run(root) == "True True"
