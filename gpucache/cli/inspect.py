@@ -28,6 +28,7 @@ from gpucache.cli.parameters import (
     profile_option,
 )
 from gpucache.cli.programs import Named
+from gpucache.cli.recordings import show_recording
 from gpucache.cli.why import Asked, explain
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 
@@ -66,6 +67,12 @@ MISSES_KEPT = 4096
     "--extract", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
     help="Write the artifact of the one entry that WHAT names, as the compiler returned it.",
 )  # fmt: skip
+@click.option(
+    "--recording",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Show what 'gpucache record -o DIR' recorded.",
+)
 @manifest_option
 @build_options
 @checks_option
@@ -80,6 +87,7 @@ def inspect(
     why: bool,
     wanted: tuple[str, ...],
     extract: Path | None,
+    recording: Path | None,
     manifest: Path | None,
     targets: tuple[str, ...],
     include_dirs: tuple[Path, ...],
@@ -100,6 +108,11 @@ def inspect(
     named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
     asked = Asked(what, targets, named, profile, wanted)
     _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
+    if recording is not None:
+        if any((why, list_all, misses, extract, what, targets, cache)):
+            raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")
+        show_recording(recording)
+        return
     if not (cache or why or extract or misses or what or targets or list_all):
         _everything()
         return

@@ -1,10 +1,14 @@
-"""What every verb says of a recording that it reads."""
+"""A recording, told to people: what is in it, and what of it does not read."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.cli.globals import given
 from gpucache.cli.streams import complain
 
 if TYPE_CHECKING:
+    from gpucache.outcomes import RecordedProgram
+    from gpucache.recording.builds import RecordedBuild, Seen
     from gpucache.recording.reading import RecordingFolder
 
 _SHOWN = 5
@@ -17,3 +21,42 @@ def tell_damage(found: "RecordingFolder") -> None:
         complain(f"gpucache: {place} of the recording is passed over: {one.why}")
     if len(found.damage) > _SHOWN:
         complain(f"gpucache: {len(found.damage) - _SHOWN} more lines of the recording are passed over")
+
+
+def show_recording(folder: Path) -> None:
+    """Show what a recording holds; raises SourceError where it is none."""
+    from gpucache.outcomes import summarise_recording
+    from gpucache.recording.reading import read_recording
+    from gpucache.render.recordings import recording
+
+    found = read_recording(folder)
+    rows = [row_of(found, build, seen) for build, seen in found.recording.rows()]
+    summary = summarise_recording(rows, found.damage)
+    given().document("inspect", rows, summary)
+    given().show(recording(rows, summary, whole=given().whole))
+    tell_damage(found)
+
+
+def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "RecordedProgram":
+    """A recorded build as it is shown."""
+    from gpucache.outcomes import RecordedProgram
+
+    when, command = seen.first or (None, "")
+    return RecordedProgram(
+        recorded=build.digest,
+        program=build.program,
+        language=build.language.value,
+        target=build.target,
+        device=build.toolchain,
+        options=build.options,
+        name_expressions=build.name_expressions,
+        source=build.source,
+        headers=len(build.headers) + len(build.memory_headers),
+        kept=found.has_sources(build),
+        local_sizes=tuple(sorted(seen.local_sizes)),
+        artifact_kinds=tuple(sorted(seen.artifact_kinds)),
+        compile_ns=seen.compile_ns,
+        failed=seen.failed,
+        first_ns=when,
+        command=command,
+    )

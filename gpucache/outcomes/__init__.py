@@ -50,6 +50,12 @@ from gpucache.outcomes.findings import (
 from gpucache.outcomes.growth import Growth, Held, Snapshot
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.outcomes.reaches import Reach, Served
+from gpucache.outcomes.recordings import (
+    PassedOver,
+    RecordedProgram,
+    RecordingSummary,
+    summarise_recording,
+)
 from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
 
 __all__ = [
@@ -92,10 +98,13 @@ __all__ = [
     "Miss",
     "Note",
     "Noted",
+    "PassedOver",
     "Plain",
     "Problem",
     "Ratio",
     "Reach",
+    "RecordedProgram",
+    "RecordingSummary",
     "Removal",
     "Reply",
     "ReplyState",
@@ -113,6 +122,7 @@ __all__ = [
     "WarmSummary",
     "summarise_checked",
     "summarise_evict",
+    "summarise_recording",
     "summarise_verify",
     "summarise_warm",
 ]

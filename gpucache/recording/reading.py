@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from gpucache.errors import SourceError
 from gpucache.keys import digest as digest_of
+from gpucache.outcomes import PassedOver
 from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
 from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
 from gpucache.recording.writing import BLOBS
@@ -28,22 +29,12 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """Something in a recording that does not read."""
-
-    file: str
-    line: int
-    """Counted from 1; 0 for the file itself."""
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class RecordingFolder:
     """A recording that was read from a folder."""
 
     folder: Path
     recording: Recording
-    damage: tuple[Damage, ...] = ()
+    damage: tuple[PassedOver, ...] = ()
     blobs: frozenset[str] = frozenset()
     """The sources and headers that are there."""
 
@@ -80,7 +71,7 @@ def read_recording(folder: Path) -> RecordingFolder:
     reader = _Reader(folder)
     recordings = [reader.recording(name) for name in names[:FILES_CAP]]
     if len(names) > FILES_CAP:
-        reader.damage.append(Damage(names[FILES_CAP], 0, f"only {FILES_CAP} files are read"))
+        reader.damage.append(PassedOver(names[FILES_CAP], 0, f"only {FILES_CAP} files are read"))
     return RecordingFolder(folder, union(recordings), tuple(reader.damage), _blobs(folder))
 
 
@@ -90,7 +81,7 @@ class _Reader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._left = BYTES_CAP
-        self.damage: list[Damage] = []
+        self.damage: list[PassedOver] = []
 
     def recording(self, name: str) -> Recording:
         """What one file holds."""
@@ -102,11 +93,11 @@ class _Reader:
                     if line.build is not None:
                         builds[line.of] = line.build
                     elif line.of not in builds:
-                        self.damage.append(Damage(name, number, "it adds to a build that was not read"))
+                        self.damage.append(PassedOver(name, number, "it adds to a build that was not read"))
                         continue
                     seen[line.of] = seen.get(line.of, Seen()).union(line.seen)
         except OSError as error:
-            self.damage.append(Damage(name, 0, f"it cannot be read ({error.strerror})"))
+            self.damage.append(PassedOver(name, 0, f"it cannot be read ({error.strerror})"))
         return Recording(builds, seen)
 
     def _lines(self, name: str, file: BinaryIO) -> Iterator[tuple[int, Line]]:
@@ -115,7 +106,7 @@ class _Reader:
             number += 1
             self._left -= len(data)
             if self._left < 0:
-                self.damage.append(Damage(name, number, f"more than {BYTES_CAP >> 20} MiB of lines"))
+                self.damage.append(PassedOver(name, number, f"more than {BYTES_CAP >> 20} MiB of lines"))
                 return
             try:
                 if len(data) > LINE_CAP:
@@ -123,7 +114,7 @@ class _Reader:
                     raise DamagedLineError(f"it is longer than {LINE_CAP >> 20} MiB")
                 yield number, read_line(data)
             except DamagedLineError as error:
-                self.damage.append(Damage(name, number, str(error)))
+                self.damage.append(PassedOver(name, number, str(error)))
 
     def _skip(self, file: BinaryIO) -> None:
         """Read to the end of a line that is too long."""

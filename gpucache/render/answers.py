@@ -9,16 +9,17 @@ from gpucache.outcomes import (
     BenchVerdict,
     EvictSummary,
     Foreseen,
+    RecordingSummary,
     SettleSummary,
     VerifySummary,
     WarmResult,
     WarmSummary,
 )
-from gpucache.render import bench_records, records
+from gpucache.render import bench_records, recording_records, records
 from gpucache.render.records import STATE
 from gpucache.render.schema import SCHEMA, Key
 
-RECORDS = (*records.RECORDS, *bench_records.RECORDS)
+RECORDS = (*records.RECORDS, *bench_records.RECORDS, *recording_records.RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,15 @@ _VERIFIED = (
     Key("notes", "list of note", "What was tried and could not be told."),
     Key("unchecked", "list of note", "What could not be checked, for a reason outside of it."),
 )
+_RECORDED = (
+    Key("builds", "number", "How many there are."),
+    Key("programs", "number", "How many sources, each under its name."),
+    Key("targets", "number", "How many targets they were built for."),
+    Key("failed", "number", "Builds that did not compile."),
+    Key("compile_ms", "number", "What all of them took together."),
+    Key("without_sources", "number", "Builds of which the recording holds digests alone."),
+    Key("damage", "list of passed over", "What does not read."),
+)
 _ASKED = (
     Key("asked", "number", "How many were asked about."),
     Key("hits", "number", "How many would be found."),
@@ -88,6 +98,7 @@ SUMMARIES: dict[str | type, tuple[Key, ...]] = {
     VerifySummary: _VERIFIED,
     EvictSummary: _FREED,
     Foreseen: _FORESEEN,
+    RecordingSummary: _RECORDED,
 }
 """The keys of summaries that are made of one value, by its type."""
 ANSWERS = (
@@ -145,6 +156,7 @@ ANSWERS = (
         "The last misses, newest first.",
         (Key("count", "number", "How many there are."),),
     ),
+    Answered("inspect --recording DIR", "recorded build", "Every build that was recorded.", _RECORDED),
     Answered("inspect --why SOURCE", "answer", "Every program for every target.", _ASKED),
     Answered(
         "inspect --why KEY KEY",

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.outcomes import WarmResult
+from gpucache.recording.builds import Seen
+from gpucache.recording.writing import Writer
 from gpucache.render import answers, schema
 from gpucache.render.schema import Key
 from tests.patience import PATIENCE_S
+from tests.recording.builds import ONE
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Filled, Run
@@ -128,6 +131,15 @@ def test_inspect_after_misses(run: Run, write: Write, nvrtc: str) -> None:
     assert summary["misses"][0]["differences"] and summary["processes"] and summary["advice"]
     rows, summary = _hold(run("--json", "inspect", "--misses").document, "inspect --misses")
     assert len(rows) == summary["count"] == 3
+
+
+def test_inspect_of_a_recording(run: Run, tmp_path: Path) -> None:
+    """Every build of a recording is an outcome, and what does not read stands in the summary."""
+    Writer(tmp_path / "recording").build(ONE, Seen(frozenset({("twice", (8,))})), {})
+    (tmp_path / "recording" / "0.jsonl").write_text("half a li")
+    answer = run("--json", "inspect", "--recording", tmp_path / "recording")
+    rows, summary = _hold(answer.document, "inspect --recording DIR")
+    assert len(rows) == summary["builds"] == len(summary["damage"]) == 1
 
 
 def test_inspect_of_the_caches_of_others(run: Run) -> None:

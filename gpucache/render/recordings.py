@@ -1,0 +1,76 @@
+"""What inspect tells people of a recording."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from gpucache.outcomes import RecordedProgram, RecordingSummary
+from gpucache.render.grid import Column, Grid, plain
+from gpucache.units import format_count, format_duration, format_instant
+
+_DIGITS = 12
+
+
+def recording(
+    rows: Sequence[RecordedProgram], summary: RecordingSummary, *, whole: bool
+) -> Iterator[RenderableType]:
+    """A row for each build, and the sum; ``whole`` adds when a build was first seen, and by what."""
+    grid = Grid(
+        (
+            Column("program"),
+            Column("recorded", whole=True),
+            Column("target", shared=True),
+            Column("options", prose=True, spare=1),
+            Column("sizes", prose=True, spare=2),
+            Column("headers", numeric=True, spare=3),
+            Column("compile", numeric=True),
+            Column("first", whole=True, spare=4),
+            Column("by", prose=True, spare=5),
+        ),
+        every=whole,
+    )
+    for row in rows:
+        grid.add(
+            row.program,
+            row.recorded if whole else row.recorded[:_DIGITS],
+            row.target,
+            " ".join((*row.options, *row.name_expressions)),
+            _sizes(row),
+            str(row.headers) if row.headers else "",
+            plain("failed", "red")
+            if row.failed
+            else format_duration(row.compile_ns)
+            if row.compile_ns
+            else "",
+            format_instant(row.first_ns) if whole and row.first_ns is not None else "",
+            row.command if whole else "",
+        )
+    if rows:
+        yield grid
+    yield plain(f"\n{_sentence(summary)}", "bold")
+
+
+def _took(row: RecordedProgram) -> str:
+    return format_duration(row.compile_ns) if row.compile_ns else ""
+
+
+def _sizes(row: RecordedProgram) -> str:
+    """The local sizes of each kernel; with their kernel where there are several."""
+    kernels: dict[str, list[str]] = {}
+    for kernel, size in row.local_sizes:
+        kernels.setdefault(kernel, []).append("x".join(map(str, size)) or "driver's")
+    told = [(kernel, " ".join(sizes)) for kernel, sizes in kernels.items()]
+    return told[0][1] if len(told) == 1 else ", ".join(f"{kernel} {sizes}" for kernel, sizes in told)
+
+
+def _sentence(summary: RecordingSummary) -> str:
+    if not summary.builds:
+        return "nothing is recorded"
+    parts = [
+        f"{format_count(summary.builds, 'build')} of {format_count(summary.programs, 'program')} "
+        f"for {format_count(summary.targets, 'target')}",
+        f"{summary.failed} failed" if summary.failed else "",
+        f"{format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else "",
+        f"{summary.without_sources} without sources" if summary.without_sources else "",
+    ]
+    return "; ".join(filter(None, parts))
