@@ -11,6 +11,7 @@ store                 our own cache             caches     those of others
 backends              compilers                 probe      devices and compilers, asked in a child
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
+native                libraries in C that commands load, their build, where they are
 leaves                what all may import: model, errors, units, outcomes, keys, payload, folders;
                       checks (of kernels); host (the operating system: interrupts, process groups,
                       temporary folders, what it refuses)
@@ -69,6 +70,7 @@ _CLI = frozenset(
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
     "examples": frozenset(),
+    "native": frozenset({"leaves"}),
     "settings": frozenset({"leaves"}),
     "sources": frozenset({"leaves"}),
     "store": frozenset({"leaves"}),
@@ -237,7 +239,7 @@ _TALKERS = frozenset({"library.process"})
 
 
 def _begins_a_process(module: str, node: ast.stmt) -> bool:
-    if module not in {"__main__", "probe.child"}:
+    if module not in {"__main__", "probe.child", "native.build"}:
         return False
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 

@@ -32,7 +32,7 @@ void wire_begin(void) {
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
     if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
-        atomic_store(&state, SILENT);
+        wire_stop();
         return;
     }
     strcpy(address.sun_path, path);
@@ -42,6 +42,8 @@ void wire_begin(void) {
 }
 
 int wire_asks(void) { return atomic_load(&state) == ASKING; }
+
+void wire_stop(void) { atomic_store(&state, SILENT); }
 
 static int64_t now_us(void) {
     struct timespec now;
@@ -187,7 +189,7 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
                    receive_reply(fd, reply, deadline_us);
     if (fd >= 0) close(fd);
     if (!answered) {
-        atomic_store(&state, SILENT);
+        wire_stop();
         wire_done(reply);
     }
     errno = kept;
@@ -216,7 +218,8 @@ struct wire_bytes wire_text(const char *text) {
 }
 
 struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]) {
-    return (struct wire_bytes){text, (size_t)snprintf(text, WIRE_NUMBER_SIZE, "%llu", (unsigned long long)number)};
+    snprintf(text, WIRE_NUMBER_SIZE, "%llu", (unsigned long long)number);
+    return wire_text(text);
 }
 
 struct wire_bytes wire_environment(void) {

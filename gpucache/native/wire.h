@@ -50,6 +50,9 @@ void wire_begin(void);
 /* Whether the server may be asked: there is one, and nothing has failed yet. */
 int wire_asks(void);
 
+/* Ask no more: for who finds that a sound reply makes no sense. */
+void wire_stop(void);
+
 /* Ask, and wait for the reply: 1, or 0 where there is none. The fields are sent from where they lie.
    A reply must be given to wire_done(). A request above the limit is not sent, which is no failure. */
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
@@ -65,7 +68,7 @@ void wire_done(struct wire_reply *reply);
 struct wire_bytes wire_text(const char *text); /* NULL is empty */
 struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
 
-/* The environment as the program has it now, each variable ended by NUL; to be freed; empty without memory. */
+/* The environment as the program has it now, each variable ended by NUL; to be freed; NULL without memory. */
 struct wire_bytes wire_environment(void);
 
 #endif

@@ -1,0 +1,120 @@
+"""Compiles the libraries of this folder, with ``cc`` or with PyPI's ziglang.
+
+Runs when a wheel is built or the package is installed from source, and by hand as
+``python -m gpucache.native.build``. It imports nothing of gpucache, which is not installed while it is built.
+"""
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+BUILT = FOLDER / "lib"
+_FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-s")
+# A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
+_LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
+_GLIBC = (2, 17)
+"""The oldest that ziglang builds for; what ``cc`` builds needs the one of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What one library is made of, relative to this folder."""
+
+    sources: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    header: str | None = None
+    """A header that is not of the C library, so that its absence can be told."""
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "opencl_layer": Library(
+        ("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", "wire.c"), header="CL/cl_layer.h"
+    ),
+}
+"""By name; the file is called ``libgpucache_NAME.so``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A command that compiles C, and what a wheel with its libraries runs on."""
+
+    command: tuple[str, ...]
+    platform: str
+
+
+def file_name(library: str) -> str:
+    """The name of a library's file."""
+    return f"libgpucache_{library}.so"
+
+
+def find_compiler() -> Compiler | None:
+    """What ``CC`` names, else ``cc``, else an installed ziglang; None where there is none of them."""
+    if sys.platform != "linux":
+        return None
+    own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if "CC" in os.environ or shutil.which("cc"):
+        return Compiler(tuple(shlex.split(os.environ.get("CC", "cc"))), own)
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    target = f"{platform.machine()}-linux-gnu.{_GLIBC[0]}.{_GLIBC[1]}"
+    # It brings the C library's headers; of the system's only those that it has not are wanted.
+    command = (sys.executable, "-m", "ziglang", "cc", "-target", target, "-idirafter", "/usr/include")
+    return Compiler(command, f"manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{platform.machine()}")
+
+
+def build(compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> dict[str, str]:
+    """Compile every library into a folder; what is wrong with those that do not compile, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    problems = {}
+    for name in LIBRARIES:
+        if problem := _compile(compiler, name, folder, flags):
+            problems[name] = problem
+    return problems
+
+
+def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) -> str:
+    """Compile one library and put it in the place of one that may be in use; what is wrong, or nothing."""
+    library = LIBRARIES[name]
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        made = Path(place, file_name(name))
+        arguments = [*_FLAGS, *library.flags, *flags, "-o", str(made)]
+        sources = [str(FOLDER / source) for source in library.sources]
+        try:
+            done = subprocess.run(
+                [*compiler.command, *arguments, *sources, *_LINKING, "-ldl"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            return str(error)
+        if done.returncode == 0:
+            made.replace(folder / made.name)
+            return ""
+    if library.header and library.header in done.stderr:
+        return f"there is no <{library.header}> (opencl-c-headers of Debian, opencl-headers of Fedora)"
+    return done.stderr.strip() or f"the compiler ended with {done.returncode}"
+
+
+def _told(compiler: Compiler | None) -> Iterator[str]:
+    """What is wrong, a line each."""
+    if compiler is None:
+        yield "there is no C compiler here, or no use for one: install gcc or PyPI's ziglang (Linux only)"
+        return
+    for name, problem in build(compiler, BUILT).items():
+        yield f"{file_name(name)} was not built: {problem}"
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(_told(find_compiler())) or 0)

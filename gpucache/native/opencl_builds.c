@@ -1,0 +1,347 @@
+#define _GNU_SOURCE
+#include "opencl_builds.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+#define BEFORE_FACTS 6 /* fields of a request before those about devices */
+#define FACTS 8        /* fields about each device */
+
+/* One build of one program, with its devices in the order that the program has them in. */
+struct build {
+    struct program *program;
+    cl_program handle;
+    cl_context context;
+    cl_uint total, count;
+    cl_device_id all[MAX_DEVICES], devices[MAX_DEVICES];
+    cl_uint places[MAX_DEVICES];
+    uint64_t mask; /* the places as bits */
+    const char *options;
+};
+
+/* ---- What is asked of the driver ---- */
+
+char *info_text(get_info get, void *of, cl_uint name) {
+    size_t size = 0;
+    if (get(of, name, 0, NULL, &size) != CL_SUCCESS || size > WIRE_MAX_BYTES) return NULL;
+    char *text = calloc(1, size + 1);
+    if (!text || !size || get(of, name, size, text, NULL) == CL_SUCCESS) return text;
+    free(text);
+    return NULL;
+}
+
+static char *build_log(cl_program program, cl_device_id device) {
+    size_t size = 0;
+    cl_int code = below.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+    if (code != CL_SUCCESS || size > WIRE_MAX_BYTES) return NULL;
+    char *log = calloc(1, size + 1);
+    if (log && size) below.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+    return log;
+}
+
+/* Which devices a build is for: false where the driver would refuse them, or where there are too many. */
+static bool find_devices(struct build *build, cl_uint count, const cl_device_id *devices) {
+    size_t size = 0;
+    cl_program handle = build->handle;
+    if (below.clGetProgramInfo(handle, CL_PROGRAM_CONTEXT, sizeof build->context, &build->context, NULL) ||
+        below.clGetProgramInfo(handle, CL_PROGRAM_DEVICES, sizeof build->all, build->all, &size))
+        return false;
+    build->total = (cl_uint)(size / sizeof *build->all);
+    if (!devices != !count || !build->total) return false;
+    for (cl_uint i = 0; i < count; i++) {
+        cl_uint place = 0;
+        while (place < build->total && build->all[place] != devices[i]) place++;
+        if (place == build->total) return false;
+        build->mask |= UINT64_C(1) << place;
+    }
+    for (cl_uint place = 0; place < build->total; place++) {
+        if (count && !(build->mask >> place & 1)) continue;
+        build->mask |= UINT64_C(1) << place;
+        build->places[build->count] = place;
+        build->devices[build->count++] = build->all[place];
+    }
+    return true;
+}
+
+/* The file of the driver that a device belongs to. The first field of a handle leads to the driver's table of
+   functions, which lies in that file; a table that was put together at run time lies in none. */
+static char *driver_path(cl_device_id device) {
+    Dl_info found;
+    const void *table = *(const void *const *)device;
+    return strdup(table && dladdr(table, &found) && found.dli_fname ? found.dli_fname : "");
+}
+
+static bool describe_device(cl_device_id device, struct wire_bytes fields[FACTS]) {
+    static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
+    static const cl_uint of_device[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
+                                        CL_DRIVER_VERSION};
+    cl_platform_id platform;
+    if (below.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL)) return false;
+    fields[0] = wire_text(driver_path(device));
+    for (int i = 0; i < 3; i++)
+        fields[1 + i] = wire_text(info_text((get_info)below.clGetPlatformInfo, platform, of_platform[i]));
+    for (int i = 0; i < 4; i++)
+        fields[4 + i] = wire_text(info_text((get_info)below.clGetDeviceInfo, device, of_device[i]));
+    for (int i = 0; i < FACTS; i++)
+        if (!fields[i].at) return false;
+    return true;
+}
+
+/* The binaries of a program in the order of its devices. They are to be freed even where it says false. */
+static bool fetch_binaries(const struct build *build, unsigned char **binaries, size_t *sizes) {
+    size_t all = 0, count = build->total;
+    cl_program handle = build->handle;
+    if (below.clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, sizeof *sizes * count, sizes, NULL))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] > WIRE_MAX_BYTES || (all += sizes[i]) > WIRE_MAX_BYTES) return false;
+        if (sizes[i] && !(binaries[i] = malloc(sizes[i]))) return false;
+    }
+    return !below.clGetProgramInfo(handle, CL_PROGRAM_BINARIES, sizeof *binaries * count, binaries, NULL);
+}
+
+/* ---- What is said to the server ---- */
+
+/* Ask whether a build can be served; false where there is no answer. */
+static bool ask_build(const struct build *build, struct wire_reply *reply) {
+    char pid[WIRE_NUMBER_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    struct wire_bytes environment = wire_environment();
+    char *source = info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
+    struct wire_bytes fields[BEFORE_FACTS + MAX_DEVICES * FACTS] = {
+        wire_number((uint64_t)getpid(), pid),
+        wire_text(getcwd(folder, sizeof folder) ? folder : ""),
+        environment,
+        wire_text(build->options),
+        wire_text(source),
+        wire_number(build->count, count),
+    };
+    struct wire_bytes *facts = fields + BEFORE_FACTS;
+    bool whole = source && *source && environment.at;
+    for (cl_uint i = 0; whole && i < build->count; i++)
+        whole = describe_device(build->devices[i], facts + i * FACTS);
+    bool answered = whole && wire_ask(WIRE_BUILD, fields, BEFORE_FACTS + build->count * FACTS, reply);
+    for (size_t i = 0; i < build->count * FACTS; i++) free((void *)facts[i].at);
+    free((void *)environment.at);
+    free(source);
+    return answered;
+}
+
+static struct wire_bytes error_number(cl_int code, char text[WIRE_NUMBER_SIZE]) {
+    snprintf(text, WIRE_NUMBER_SIZE, "%d", code);
+    return wire_text(text);
+}
+
+static void tell_rejected(const char *token, cl_int code) {
+    char number[WIRE_NUMBER_SIZE];
+    struct wire_bytes fields[] = {wire_text(token), error_number(code, number)};
+    wire_tell(WIRE_REJECTED, fields, 2);
+}
+
+static void tell_built(const struct build *build, const char *token, bool wanted, cl_int code, uint64_t ns) {
+    unsigned char *binaries[MAX_DEVICES] = {0};
+    size_t sizes[MAX_DEVICES] = {0};
+    char number[WIRE_NUMBER_SIZE], duration[WIRE_NUMBER_SIZE];
+    struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {
+        wire_text(token), error_number(code, number), wire_number(ns, duration)};
+    bool fetched = wanted && code == CL_SUCCESS && fetch_binaries(build, binaries, sizes);
+    for (cl_uint i = 0; i < build->count; i++) {
+        cl_uint place = build->places[i];
+        if (fetched) fields[3 + 2 * i] = (struct wire_bytes){binaries[place], sizes[place]};
+        fields[4 + 2 * i] = wire_text(build_log(build->handle, build->devices[i]));
+    }
+    wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
+    for (cl_uint i = 0; i < build->count; i++) free((void *)fields[4 + 2 * i].at);
+    for (cl_uint i = 0; i < build->total; i++) free(binaries[i]);
+}
+
+/* ---- A build that is served ---- */
+
+static char *copy_field(struct wire_bytes field) { return strndup(field.at, field.size); }
+
+/* A twin that has no driver's program yet; NULL without memory. */
+static struct twin *new_twin(const struct build *build) {
+    struct twin *twin = calloc(1, sizeof *twin);
+    if (!twin) return NULL;
+    twin->users = 1;
+    twin->total = build->total;
+    twin->count = build->count;
+    memcpy(twin->devices, build->devices, sizeof twin->devices);
+    memcpy(twin->places, build->places, sizeof twin->places);
+    twin->options = strdup(build->options);
+    if (twin->options) return twin;
+    free_twin(twin);
+    return NULL;
+}
+
+/* The binaries and logs of a reply. */
+static bool read_hit(struct twin *twin, struct wire_reply *reply, const unsigned char **binaries,
+                     size_t *sizes) {
+    for (cl_uint i = 0; i < twin->count; i++) {
+        struct wire_bytes binary, log;
+        if (!wire_next(reply, &binary) || !wire_next(reply, &log)) {
+            wire_stop(); /* a server that counts otherwise is not understood */
+            return false;
+        }
+        binaries[i] = binary.at;
+        sizes[i] = binary.size;
+        if (!(twin->logs[i] = copy_field(log))) return false;
+    }
+    return true;
+}
+
+/* A twin made of the binaries in a reply. Without one, ``refused`` is the driver's error, or CL_SUCCESS where
+   the driver was not asked. */
+static struct twin *make_twin(const struct build *build, struct wire_reply *reply, cl_int *refused) {
+    const unsigned char *binaries[MAX_DEVICES];
+    size_t sizes[MAX_DEVICES];
+    struct twin *twin = new_twin(build);
+    *refused = CL_SUCCESS;
+    if (!twin) return NULL;
+    if (read_hit(twin, reply, binaries, sizes)) {
+        twin->handle = below.clCreateProgramWithBinary(build->context, twin->count, twin->devices, sizes,
+                                                       binaries, NULL, refused);
+        if (twin->handle)
+            *refused = below.clBuildProgram(twin->handle, twin->count, twin->devices, "", NULL, NULL);
+        if (twin->handle && *refused == CL_SUCCESS) return twin;
+    }
+    free_twin(twin);
+    return NULL;
+}
+
+/* Serve a build from a reply that says so. */
+static bool serve(const struct build *build, struct wire_reply *reply, const char *token) {
+    cl_int refused;
+    struct twin *twin = make_twin(build, reply, &refused);
+    if (twin) set_twin(build->program, twin);
+    if (!twin && refused != CL_SUCCESS) tell_rejected(token, refused);
+    return twin;
+}
+
+/* ---- A build from source ---- */
+
+/* One that is under way, until its end has been told. */
+struct report {
+    atomic_int users; /* whoever asked and, where there is one, the callback */
+    atomic_bool told;
+    struct build build;
+    char *token; /* NULL where nobody wants to hear of the build */
+    bool wanted; /* the binaries too */
+    struct timespec start;
+    void(CL_CALLBACK *notify)(cl_program, void *);
+    void *data;
+};
+
+static void end_report(struct report *report) {
+    if (atomic_fetch_sub(&report->users, 1) > 1) return;
+    unpin_program(report->build.program);
+    free(report->token);
+    free(report);
+}
+
+bool has_begun(cl_int code) { return code > CL_INVALID_VALUE; }
+
+/* What follows the end of a build, once. */
+static void finish_report(struct report *report, cl_int code) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    if (atomic_exchange(&report->told, true)) return;
+    if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
+    int64_t seconds = end.tv_sec - report->start.tv_sec;
+    int64_t ns = seconds * 1000000000 + (end.tv_nsec - report->start.tv_nsec);
+    if (report->token && wire_asks())
+        tell_built(&report->build, report->token, report->wanted, code, (uint64_t)ns);
+}
+
+/* Stands in for the command's callback, so that the end of a build is seen that returns before it is done. */
+static void CL_CALLBACK on_built(cl_program handle, void *data) {
+    struct report *report = data;
+    cl_int code = CL_SUCCESS;
+    for (cl_uint i = 0; i < report->build.count; i++) {
+        cl_build_status status = CL_BUILD_SUCCESS;
+        below.clGetProgramBuildInfo(handle, report->build.devices[i], CL_PROGRAM_BUILD_STATUS, sizeof status,
+                                    &status, NULL);
+        if (status != CL_BUILD_SUCCESS) code = CL_BUILD_PROGRAM_FAILURE;
+    }
+    finish_report(report, code);
+    report->notify(handle, report->data);
+    end_report(report);
+}
+
+cl_int pass_on(cl_program handle, const struct asked *asked) {
+    return below.clBuildProgram(handle, asked->count, asked->devices, asked->options, asked->notify,
+                                asked->data);
+}
+
+static cl_int build_from_source(const struct build *build, const struct asked *asked, const char *token,
+                                bool wanted) {
+    struct report *report = calloc(1, sizeof *report);
+    if (!report) return pass_on(build->handle, asked);
+    pin_program(build->program);
+    report->build = *build;
+    report->token = token && *token ? strdup(token) : NULL;
+    report->wanted = wanted;
+    report->notify = asked->notify;
+    report->data = asked->data;
+    atomic_init(&report->users, asked->notify ? 2 : 1);
+    clock_gettime(CLOCK_MONOTONIC, &report->start);
+    struct asked ours = *asked;
+    if (asked->notify) {
+        ours.notify = on_built;
+        ours.data = report;
+    }
+    cl_int code = pass_on(build->handle, &ours);
+    if (!asked->notify || code != CL_SUCCESS) finish_report(report, code);
+    end_report(report);
+    return code;
+}
+
+/* ---- A build ---- */
+
+bool has_kernels(cl_program handle) {
+    struct twin *twin = borrow_twin(handle);
+    bool refused = twin && below.clBuildProgram(twin->handle, twin->count, twin->devices, "", NULL, NULL) ==
+                               CL_INVALID_OPERATION;
+    give_back(twin);
+    return refused;
+}
+
+/* Where a build may not be served, what was served before has to stand in the driver's own program. */
+static bool may_ask(struct program *program, const struct build *build) {
+    if (may_serve(program, build->mask)) return wire_asks();
+    struct twin *twin = borrow_twin(build->handle);
+    if (twin) {
+        below.clBuildProgram(build->handle, twin->count, twin->devices, twin->options, NULL, NULL);
+        built_by_driver(program, 0);
+    }
+    give_back(twin);
+    return false;
+}
+
+static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
+
+cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served) {
+    struct build build = {
+        .program = program, .handle = handle, .options = asked->options ? asked->options : ""};
+    struct wire_reply reply = {.kind = WIRE_PASS};
+    struct wire_bytes field;
+    char *token = NULL;
+    bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
+    if (sound && has_kernels(handle)) return CL_INVALID_OPERATION;
+    if (sound && may_ask(program, &build) && ask_build(&build, &reply) && wire_next(&reply, &field))
+        token = copy_field(field);
+    set_token(program, token);
+    *served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
+    bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
+    wire_done(&reply);
+    cl_int code = *served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted);
+    free(token);
+    return code;
+}

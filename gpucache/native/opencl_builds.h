@@ -1,0 +1,33 @@
+/* Builds of one program: described to the server, then served by it or left to the driver. */
+#ifndef GPUCACHE_OPENCL_BUILDS_H
+#define GPUCACHE_OPENCL_BUILDS_H
+
+#include "opencl_handles.h"
+
+/* How a command asks for a build. */
+struct asked {
+    cl_uint count;
+    const cl_device_id *devices;
+    const char *options;
+    void(CL_CALLBACK *notify)(cl_program, void *);
+    void *data;
+};
+
+/* The build as it would be without the layer. */
+cl_int pass_on(cl_program handle, const struct asked *asked);
+
+/* Build a program that begin_build() has pinned. Where it was served, whoever calls has to notify. */
+cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served);
+
+/* Whether kernels of a twin forbid another build. */
+bool has_kernels(cl_program handle);
+
+/* Whether an error comes from a build that has begun, so that what was built before no longer stands. */
+bool has_begun(cl_int code);
+
+typedef cl_int(CL_API_CALL *get_info)(void *, cl_uint, size_t, void *, size_t *);
+
+/* A text that a driver answers with, to be freed; NULL if it does not. */
+char *info_text(get_info get, void *of, cl_uint name);
+
+#endif

@@ -1,0 +1,339 @@
+#define _GNU_SOURCE
+#include "opencl_handles.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 1024
+#define MAX_LAUNCHES 256 /* different ones that are told of a program */
+
+cl_icd_dispatch below;
+
+struct entry {
+    void *handle;
+    struct entry *next;
+};
+
+struct launch {
+    struct launch *next;
+    struct local_size size;
+    char kernel[];
+};
+
+/* Forgotten when all three counts are zero. A driver's own count would not do: PoCL's includes the kernels,
+   and others' does not. */
+struct program {
+    struct entry entry;
+    size_t references; /* the command's own */
+    size_t kernels;    /* that exist, as they keep their program alive */
+    size_t pins;       /* calls of the layer that are still using this */
+    bool building;
+    bool stopped;      /* never to be served again */
+    bool kept;         /* a reference of ours keeps the driver's program, which has no kernels of its own */
+    uint64_t compiled; /* devices for which the driver has built it from source */
+    struct twin *twin;
+    char *token;
+    struct launch *launches;
+    size_t told;
+};
+
+struct kernel {
+    struct entry entry;
+    struct program *program;
+    size_t references;
+    bool launched;
+    struct local_size size; /* of the last launch, so that the next one like it costs a comparison */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct entry *programs[BUCKETS], *kernels[BUCKETS];
+
+static void enter(void) { pthread_mutex_lock(&lock); }
+static void leave(void) { pthread_mutex_unlock(&lock); }
+
+void begin_handles(void) { pthread_atfork(enter, leave, leave); }
+
+/* ---- Tables; what follows here is called under the lock ---- */
+
+/* The link that points to a handle's entry, or to the end of where it would be. */
+static struct entry **place_of(struct entry **table, const void *handle) {
+    struct entry **link = &table[((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 14) % BUCKETS];
+    while (*link && (*link)->handle != handle) link = &(*link)->next;
+    return link;
+}
+
+static struct program *program_of(cl_program handle) { return (struct program *)*place_of(programs, handle); }
+static struct kernel *kernel_of(cl_kernel handle) { return (struct kernel *)*place_of(kernels, handle); }
+
+static void unlink_entry(struct entry **table, struct entry *entry) {
+    struct entry **link = place_of(table, entry->handle);
+    if (*link == entry) *link = entry->next;
+}
+
+static void link_entry(struct entry **table, struct entry *entry) {
+    struct entry **link = place_of(table, entry->handle);
+    entry->next = *link;
+    *link = entry;
+}
+
+/* The program, out of the table, if nothing needs it any more; else NULL. */
+static struct program *take_if_unused(struct program *program) {
+    if (!program || program->references || program->kernels || program->pins) return NULL;
+    unlink_entry(programs, &program->entry);
+    return program;
+}
+
+static struct program *take_off_kernel(struct kernel *kernel) {
+    unlink_entry(kernels, &kernel->entry);
+    kernel->program->kernels--;
+    return take_if_unused(kernel->program);
+}
+
+/* ---- Twins ---- */
+
+void free_twin(struct twin *twin) {
+    if (twin->handle) below.clReleaseProgram(twin->handle);
+    for (cl_uint i = 0; i < twin->count; i++) free(twin->logs[i]);
+    free(twin->options);
+    free(twin);
+}
+
+void give_back(struct twin *twin) {
+    if (!twin) return;
+    enter();
+    bool last = --twin->users == 0;
+    leave();
+    if (last) free_twin(twin);
+}
+
+struct twin *borrow_twin(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    struct twin *twin = program ? program->twin : NULL;
+    if (twin) twin->users++;
+    leave();
+    return twin;
+}
+
+/* ---- Programs ---- */
+
+static void free_launches(struct launch *launch) {
+    for (struct launch *next; launch; launch = next) {
+        next = launch->next;
+        free(launch);
+    }
+}
+
+void forget_program(struct program *unused) {
+    if (!unused) return;
+    give_back(unused->twin);
+    if (unused->kept) below.clReleaseProgram(unused->entry.handle);
+    free_launches(unused->launches);
+    free(unused->token);
+    free(unused);
+}
+
+void remember_program(cl_program handle) {
+    struct program *program = calloc(1, sizeof *program);
+    if (!program) return;
+    program->entry.handle = handle;
+    program->references = 1;
+    enter();
+    struct program *stale = program_of(handle); /* its end was not seen; the driver has reused its address */
+    if (stale) unlink_entry(programs, &stale->entry);
+    link_entry(programs, &program->entry);
+    leave();
+}
+
+void program_retained(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    if (program) program->references++;
+    leave();
+}
+
+struct program *program_released(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    if (program && program->references) program->references--;
+    program = take_if_unused(program);
+    leave();
+    return program;
+}
+
+void pin_program(struct program *program) {
+    enter();
+    program->pins++;
+    leave();
+}
+
+void unpin_program(struct program *program) {
+    enter();
+    program->pins--;
+    program = take_if_unused(program);
+    leave();
+    forget_program(program);
+}
+
+struct program *begin_build(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    if (program && program->building) program = NULL;
+    if (program) {
+        program->building = true;
+        program->pins++;
+    }
+    leave();
+    return program;
+}
+
+void end_build(struct program *program) {
+    enter();
+    program->building = false;
+    leave();
+    unpin_program(program);
+}
+
+bool may_serve(struct program *program, uint64_t devices) {
+    enter();
+    uint64_t standing = program->compiled;
+    for (cl_uint i = 0; program->twin && i < program->twin->count; i++)
+        standing |= UINT64_C(1) << program->twin->places[i];
+    if (standing & ~devices) program->stopped = true;
+    bool may = !program->stopped;
+    leave();
+    return may;
+}
+
+void stop_serving(struct program *program) {
+    enter();
+    program->stopped = true;
+    leave();
+}
+
+void built_by_driver(struct program *program, uint64_t devices) {
+    enter();
+    struct twin *before = program->twin;
+    program->twin = NULL;
+    program->compiled |= devices;
+    leave();
+    give_back(before);
+}
+
+void set_twin(struct program *program, struct twin *twin) {
+    bool keep = !program->kept && below.clRetainProgram(program->entry.handle) == CL_SUCCESS;
+    enter();
+    struct twin *before = program->twin;
+    program->twin = twin;
+    program->kept |= keep;
+    leave();
+    give_back(before);
+}
+
+void set_token(struct program *program, const char *token) {
+    char *copy = token && *token ? strdup(token) : NULL;
+    enter();
+    char *before = program->token;
+    struct launch *launches = program->launches;
+    program->token = copy;
+    program->launches = NULL;
+    program->told = 0;
+    leave();
+    free(before);
+    free_launches(launches);
+}
+
+/* ---- Kernels ---- */
+
+/* The kernel is one of a program, or a copy of another kernel. */
+static void remember(cl_kernel handle, cl_program program_handle, cl_kernel source) {
+    struct kernel *kernel = calloc(1, sizeof *kernel), *spare = kernel;
+    struct program *unused = NULL;
+    enter();
+    struct kernel *stale = kernel_of(handle), *origin = source ? kernel_of(source) : NULL;
+    struct program *program = source ? (origin ? origin->program : NULL) : program_of(program_handle);
+    if (kernel && program) {
+        *kernel = (struct kernel){.entry.handle = handle, .program = program, .references = 1};
+        program->kernels++;
+    }
+    if (stale) unused = take_off_kernel(stale); /* its end was not seen */
+    if (kernel && program) {
+        link_entry(kernels, &kernel->entry);
+        spare = NULL;
+    }
+    leave();
+    free(spare);
+    free(stale);
+    forget_program(unused);
+}
+
+void remember_kernel(cl_kernel handle, cl_program program) { remember(handle, program, NULL); }
+void remember_clone(cl_kernel handle, cl_kernel source) { remember(handle, NULL, source); }
+
+void kernel_retained(cl_kernel handle) {
+    enter();
+    struct kernel *kernel = kernel_of(handle);
+    if (kernel) kernel->references++;
+    leave();
+}
+
+struct program *kernel_released(cl_kernel handle) {
+    struct program *unused = NULL;
+    enter();
+    struct kernel *kernel = kernel_of(handle);
+    bool last = kernel && --kernel->references == 0;
+    if (last) unused = take_off_kernel(kernel);
+    leave();
+    if (last) free(kernel);
+    return unused;
+}
+
+cl_program program_of_kernel(cl_kernel handle) {
+    enter();
+    struct kernel *kernel = kernel_of(handle);
+    cl_program program = kernel ? kernel->program->entry.handle : NULL;
+    leave();
+    return program;
+}
+
+/* ---- Launches ---- */
+
+static bool same_size(const struct local_size *one, const struct local_size *other) {
+    return one->dimensions == other->dimensions && !memcmp(one->of, other->of, sizeof one->of);
+}
+
+struct program *program_to_tell(cl_kernel handle, const struct local_size *size) {
+    enter();
+    struct kernel *kernel = kernel_of(handle);
+    struct program *program = kernel && kernel->program->token ? kernel->program : NULL;
+    if (program && kernel->launched && same_size(&kernel->size, size)) program = NULL;
+    if (program) program->pins++;
+    leave();
+    return program;
+}
+
+char *note_launch(struct program *program, cl_kernel handle, const char *name,
+                  const struct local_size *size) {
+    struct launch *fresh = calloc(1, sizeof *fresh + strlen(name) + 1);
+    if (!fresh) return NULL;
+    fresh->size = *size;
+    strcpy(fresh->kernel, name);
+    enter();
+    struct kernel *kernel = kernel_of(handle);
+    if (kernel && kernel->program == program) {
+        kernel->launched = true;
+        kernel->size = *size;
+    }
+    struct launch *like = program->launches;
+    while (like && !(same_size(&like->size, size) && !strcmp(like->kernel, name))) like = like->next;
+    char *token = !like && program->token && program->told < MAX_LAUNCHES ? strdup(program->token) : NULL;
+    if (token) {
+        program->told++;
+        fresh->next = program->launches;
+        program->launches = fresh;
+    }
+    leave();
+    if (!token) free(fresh);
+    return token;
+}

@@ -1,0 +1,96 @@
+/* What the layer knows of the handles that a command holds, and counts from their creation on.
+
+   The lock inside is never held while a driver or the server is called, so that neither a callback nor fork()
+   can meet it held for long. */
+#ifndef GPUCACHE_OPENCL_HANDLES_H
+#define GPUCACHE_OPENCL_HANDLES_H
+
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl_layer.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_DEVICES 64 /* of a program, one bit each; programs with more are not served */
+
+/* The functions of whatever comes next: another layer, or the loader. */
+extern cl_icd_dispatch below;
+
+/* A program that was created from source. */
+struct program;
+
+/* What the driver made of our binaries, for those of the program's devices that were built for. Nothing in it
+   changes, so whoever has borrowed it reads it without the lock; the last one to give it back releases it. */
+struct twin {
+    size_t users;
+    cl_program handle;
+    cl_uint total; /* devices of the program */
+    cl_uint count; /* devices of the build */
+    cl_device_id devices[MAX_DEVICES];
+    cl_uint places[MAX_DEVICES]; /* where each stands among all devices of the program */
+    char *logs[MAX_DEVICES];
+    char *options;
+};
+
+struct local_size {
+    cl_uint dimensions; /* 0 where the driver chooses */
+    size_t of[3];       /* 0 beyond the dimensions */
+};
+
+/* Make the lock survive fork(). */
+void begin_handles(void);
+
+/* ---- Programs ---- */
+
+void remember_program(cl_program handle);
+void program_retained(cl_program handle);
+
+/* To be called before the driver releases the program, which may then use the address for another. What it
+   returns is given to forget_program() afterwards; either may be NULL. */
+struct program *program_released(cl_program handle);
+void forget_program(struct program *unused);
+
+void pin_program(struct program *program);
+void unpin_program(struct program *program);
+
+/* Pin a program for a build; NULL where it is unknown, or where another thread builds it already. */
+struct program *begin_build(cl_program handle);
+void end_build(struct program *program);
+
+/* Whether a build for some devices, a bit each, may be served. It may not where something stands in the
+   handle that was built for other devices, because both would have to stand in it; nor ever after. */
+bool may_serve(struct program *program, uint64_t devices);
+void stop_serving(struct program *program);
+
+/* The driver has built or tried to build from source: that stands now, and no twin. */
+void built_by_driver(struct program *program, uint64_t devices);
+
+/* Our binaries stand now. */
+void set_twin(struct program *program, struct twin *twin);
+
+/* The server's name for the build that was asked about last, or NULL; launches are told anew for it. */
+void set_token(struct program *program, const char *token);
+
+/* ---- Twins ---- */
+
+/* NULL for a program that is not served. */
+struct twin *borrow_twin(cl_program handle);
+void give_back(struct twin *twin);
+void free_twin(struct twin *twin);
+
+/* ---- Kernels, known where their program is ---- */
+
+void remember_kernel(cl_kernel handle, cl_program program);
+void remember_clone(cl_kernel handle, cl_kernel source);
+void kernel_retained(cl_kernel handle);
+struct program *kernel_released(cl_kernel handle); /* as program_released() */
+cl_program program_of_kernel(cl_kernel handle);    /* the command's own handle; NULL for an unknown kernel */
+
+/* The program of a kernel, pinned, where a launch may have to be told; else NULL, for the cost of a search. */
+struct program *program_to_tell(cl_kernel handle, const struct local_size *size);
+
+/* Note a launch. A copy of the program's token if none like it was told before, else NULL. */
+char *note_launch(struct program *program, cl_kernel handle, const char *name, const struct local_size *size);
+
+#endif

@@ -1,0 +1,379 @@
+/* An OpenCL layer that lets gpucache serve the programs that a command builds from source.
+
+   It stands between the loader and the drivers (OPENCL_LAYERS) and holds no policy: whether a build is served
+   is said by the server at the other end of the socket, and on any doubt the call goes to the driver as if
+   this file did not exist. Calls that fail in the driver change nothing here.
+
+   A served program keeps the handle that it was created with. Behind it stands a twin, which the driver made
+   from our binary: whatever depends on what was built is asked of the twin. */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "opencl_builds.h"
+#include "wire.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+typedef void(CL_CALLBACK *notify_program)(cl_program, void *);
+
+/* ---- What is served ---- */
+
+static cl_int CL_API_CALL build_program(cl_program handle, cl_uint count, const cl_device_id *devices,
+                                        const char *options, notify_program notify, void *data) {
+    struct asked asked = {count, devices, options, notify, data};
+    struct program *program = begin_build(handle);
+    if (!program) return pass_on(handle, &asked);
+    bool served = false;
+    cl_int code = build_known(program, handle, &asked, &served);
+    end_build(program);
+    if (served && notify) notify(handle, data);
+    return code;
+}
+
+/* ---- What is counted ---- */
+
+static cl_program CL_API_CALL create_program_with_source(cl_context context, cl_uint count,
+                                                         const char **strings, const size_t *lengths,
+                                                         cl_int *error) {
+    cl_program handle = below.clCreateProgramWithSource(context, count, strings, lengths, error);
+    if (handle && wire_asks()) remember_program(handle);
+    return handle;
+}
+
+static cl_int CL_API_CALL retain_program(cl_program handle) {
+    cl_int code = below.clRetainProgram(handle);
+    if (code == CL_SUCCESS) program_retained(handle);
+    return code;
+}
+
+static cl_int CL_API_CALL release_program(cl_program handle) {
+    struct program *unused = program_released(handle);
+    cl_int code = below.clReleaseProgram(handle);
+    forget_program(unused);
+    return code;
+}
+
+static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *error) {
+    struct twin *twin = borrow_twin(program);
+    cl_kernel kernel = below.clCreateKernel(twin ? twin->handle : program, name, error);
+    give_back(twin);
+    if (kernel) remember_kernel(kernel, program);
+    return kernel;
+}
+
+static cl_int CL_API_CALL create_kernels_in_program(cl_program program, cl_uint room, cl_kernel *made,
+                                                    cl_uint *count) {
+    struct twin *twin = borrow_twin(program);
+    cl_uint found = 0;
+    cl_int code = below.clCreateKernelsInProgram(twin ? twin->handle : program, room, made, &found);
+    give_back(twin);
+    if (code != CL_SUCCESS) return code;
+    for (cl_uint i = 0; made && i < found && i < room; i++) remember_kernel(made[i], program);
+    if (count) *count = found;
+    return code;
+}
+
+static cl_kernel CL_API_CALL clone_kernel(cl_kernel source, cl_int *error) {
+    cl_kernel kernel = below.clCloneKernel(source, error);
+    if (kernel) remember_clone(kernel, source);
+    return kernel;
+}
+
+static cl_int CL_API_CALL retain_kernel(cl_kernel handle) {
+    cl_int code = below.clRetainKernel(handle);
+    if (code == CL_SUCCESS) kernel_retained(handle);
+    return code;
+}
+
+static cl_int CL_API_CALL release_kernel(cl_kernel handle) {
+    struct program *unused = kernel_released(handle);
+    cl_int code = below.clReleaseKernel(handle);
+    forget_program(unused);
+    return code;
+}
+
+/* ---- What is asked of the twin ---- */
+
+static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {
+    if (to && room < size) return CL_INVALID_VALUE;
+    if (to) memcpy(to, value, size);
+    if (size_ret) *size_ret = size;
+    return CL_SUCCESS;
+}
+
+/* As many sizes as the program has devices, with none for those that it was not built for. */
+static cl_int binary_sizes(const struct twin *twin, size_t room, void *to, size_t *size_ret) {
+    size_t built[MAX_DEVICES], all[MAX_DEVICES] = {0};
+    cl_int code = below.clGetProgramInfo(twin->handle, CL_PROGRAM_BINARY_SIZES, sizeof built, built, NULL);
+    if (code != CL_SUCCESS) return code;
+    for (cl_uint i = 0; i < twin->count; i++) all[twin->places[i]] = built[i];
+    return answer(all, sizeof *all * twin->total, room, to, size_ret);
+}
+
+/* The command gives a place for each device of the program; the twin fills those that were built for. */
+static cl_int binaries(const struct twin *twin, size_t room, void *to, size_t *size_ret) {
+    unsigned char *places[MAX_DEVICES], **all = to;
+    size_t size = sizeof *all * twin->total, built = sizeof *places * twin->count;
+    if (size_ret) *size_ret = size;
+    if (!to) return CL_SUCCESS;
+    if (room < size) return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < twin->count; i++) places[i] = all[twin->places[i]];
+    return below.clGetProgramInfo(twin->handle, CL_PROGRAM_BINARIES, built, places, NULL);
+}
+
+/* As without a twin: one of the references to the program is ours, and so is one to the twin. */
+static cl_int reference_count(cl_program program, const struct twin *twin, size_t room, void *to,
+                              size_t *size_ret) {
+    cl_uint own = 1, behind = 1;
+    cl_int code = below.clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof own, &own, NULL);
+    if (code != CL_SUCCESS) return code;
+    below.clGetProgramInfo(twin->handle, CL_PROGRAM_REFERENCE_COUNT, sizeof behind, &behind, NULL);
+    cl_uint count = own - 1 + behind - 1;
+    return answer(&count, sizeof count, room, to, size_ret);
+}
+
+static cl_int CL_API_CALL get_program_info(cl_program program, cl_program_info name, size_t room, void *to,
+                                           size_t *size_ret) {
+    struct twin *twin = borrow_twin(program);
+    cl_int code;
+    switch (twin ? name : 0) {
+    case CL_PROGRAM_BINARY_SIZES: code = binary_sizes(twin, room, to, size_ret); break;
+    case CL_PROGRAM_BINARIES: code = binaries(twin, room, to, size_ret); break;
+    case CL_PROGRAM_REFERENCE_COUNT: code = reference_count(program, twin, room, to, size_ret); break;
+    case CL_PROGRAM_NUM_KERNELS:
+    case CL_PROGRAM_KERNEL_NAMES:
+    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
+    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
+        code = below.clGetProgramInfo(twin->handle, name, room, to, size_ret);
+        break;
+    default: code = below.clGetProgramInfo(program, name, room, to, size_ret);
+    }
+    give_back(twin);
+    return code;
+}
+
+static cl_int CL_API_CALL get_program_build_info(cl_program program, cl_device_id device,
+                                                 cl_program_build_info name, size_t room, void *to,
+                                                 size_t *size_ret) {
+    struct twin *twin = borrow_twin(program);
+    cl_uint i = 0;
+    cl_int code;
+    while (twin && i < twin->count && twin->devices[i] != device) i++;
+    if (!twin || i == twin->count)
+        code = below.clGetProgramBuildInfo(program, device, name, room, to, size_ret);
+    else if (name == CL_PROGRAM_BUILD_OPTIONS)
+        code = answer(twin->options, strlen(twin->options) + 1, room, to, size_ret);
+    else if (name == CL_PROGRAM_BUILD_LOG)
+        code = answer(twin->logs[i], strlen(twin->logs[i]) + 1, room, to, size_ret);
+    else
+        code = below.clGetProgramBuildInfo(twin->handle, device, name, room, to, size_ret);
+    give_back(twin);
+    return code;
+}
+
+static cl_int CL_API_CALL get_kernel_info(cl_kernel handle, cl_kernel_info name, size_t room, void *to,
+                                          size_t *size_ret) {
+    cl_int code = below.clGetKernelInfo(handle, name, room, to, size_ret);
+    if (code != CL_SUCCESS || name != CL_KERNEL_PROGRAM || !to) return code;
+    cl_program program = program_of_kernel(handle);
+    if (program) *(cl_program *)to = program;
+    return code;
+}
+
+/* ---- What is only recorded ---- */
+
+static void tell_other(const char *call, const char *options, cl_program of) {
+    if (!wire_asks()) return;
+    char pid[WIRE_NUMBER_SIZE];
+    char *source = of ? info_text((get_info)below.clGetProgramInfo, of, CL_PROGRAM_SOURCE) : NULL;
+    struct wire_bytes fields[] = {wire_number((uint64_t)getpid(), pid), wire_text(call), wire_text(options),
+                                  wire_text(source)};
+    wire_tell(WIRE_OTHER, fields, 4);
+    free(source);
+}
+
+static void tell_launched(const char *token, const char *name, const struct local_size *size) {
+    char text[3 * WIRE_NUMBER_SIZE] = "";
+    int used = 0;
+    for (cl_uint i = 0; i < size->dimensions; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu", i ? "," : "", size->of[i]);
+    struct wire_bytes fields[] = {wire_text(token), wire_text(name), wire_text(text)};
+    wire_tell(WIRE_LAUNCHED, fields, 3);
+}
+
+/* The kernel's name is asked before the launch, because another thread may release the kernel afterwards. */
+static cl_int CL_API_CALL enqueue_nd_range_kernel(cl_command_queue queue, cl_kernel kernel,
+                                                  cl_uint dimensions, const size_t *offset,
+                                                  const size_t *global, const size_t *local, cl_uint count,
+                                                  const cl_event *wait, cl_event *event) {
+    struct local_size size = {.dimensions = local && dimensions <= 3 ? dimensions : 0};
+    for (cl_uint i = 0; i < size.dimensions; i++) size.of[i] = local[i];
+    struct program *program = wire_asks() ? program_to_tell(kernel, &size) : NULL;
+    char *name = program ? info_text((get_info)below.clGetKernelInfo, kernel, CL_KERNEL_FUNCTION_NAME) : NULL;
+    cl_int code =
+        below.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, count, wait, event);
+    if (!program) return code;
+    char *token = name && code == CL_SUCCESS ? note_launch(program, kernel, name, &size) : NULL;
+    if (token) tell_launched(token, name, &size);
+    unpin_program(program);
+    free(token);
+    free(name);
+    return code;
+}
+
+static cl_program CL_API_CALL create_program_with_binary(cl_context context, cl_uint count,
+                                                         const cl_device_id *devices, const size_t *lengths,
+                                                         const unsigned char **given, cl_int *status,
+                                                         cl_int *error) {
+    tell_other("clCreateProgramWithBinary", NULL, NULL);
+    return below.clCreateProgramWithBinary(context, count, devices, lengths, given, status, error);
+}
+
+static cl_program CL_API_CALL create_program_with_il(cl_context context, const void *il, size_t length,
+                                                     cl_int *error) {
+    tell_other("clCreateProgramWithIL", NULL, NULL);
+    return below.clCreateProgramWithIL(context, il, length, error);
+}
+
+/* What is compiled apart replaces what was built, and such a handle is never served again. */
+static cl_int CL_API_CALL compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
+                                          const char *options, cl_uint header_count,
+                                          const cl_program *headers, const char **names,
+                                          notify_program notify, void *data) {
+    tell_other("clCompileProgram", options, handle);
+    struct program *program = begin_build(handle);
+    if (program && has_kernels(handle)) {
+        end_build(program);
+        return CL_INVALID_OPERATION;
+    }
+    cl_int code =
+        below.clCompileProgram(handle, count, devices, options, header_count, headers, names, notify, data);
+    if (program && has_begun(code)) {
+        stop_serving(program);
+        built_by_driver(program, 0);
+    }
+    if (program) end_build(program);
+    return code;
+}
+
+static cl_program CL_API_CALL link_program(cl_context context, cl_uint count, const cl_device_id *devices,
+                                           const char *options, cl_uint inputs, const cl_program *given,
+                                           notify_program notify, void *data, cl_int *error) {
+    tell_other("clLinkProgram", options, NULL);
+    struct twin **twins = given && inputs ? calloc(inputs, sizeof *twins) : NULL;
+    cl_program *handles = twins ? calloc(inputs, sizeof *handles) : NULL;
+    for (cl_uint i = 0; handles && i < inputs; i++) {
+        twins[i] = borrow_twin(given[i]);
+        handles[i] = twins[i] ? twins[i]->handle : given[i];
+    }
+    cl_program linked = below.clLinkProgram(context, count, devices, options, inputs,
+                                            handles ? handles : given, notify, data, error);
+    for (cl_uint i = 0; handles && i < inputs; i++) give_back(twins[i]);
+    free(handles);
+    free(twins);
+    return linked;
+}
+
+/* ---- Functions of one vendor that take a program ---- */
+
+typedef cl_int(CL_API_CALL *function_pointer)(cl_device_id, cl_program, const char *, cl_ulong *);
+typedef cl_int(CL_API_CALL *variable_pointer)(cl_device_id, cl_program, const char *, size_t *, void **);
+#define FUNCTION_POINTER "clGetDeviceFunctionPointerINTEL"
+#define VARIABLE_POINTER "clGetDeviceGlobalVariablePointerINTEL"
+
+static void *vendor_function(cl_device_id device, const char *name) {
+    cl_platform_id platform;
+    cl_int code = below.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    return code == CL_SUCCESS ? below.clGetExtensionFunctionAddressForPlatform(platform, name) : NULL;
+}
+
+static cl_int CL_API_CALL get_function_pointer(cl_device_id device, cl_program program, const char *name,
+                                               cl_ulong *to) {
+    function_pointer get = (function_pointer)vendor_function(device, FUNCTION_POINTER);
+    struct twin *twin = borrow_twin(program);
+    cl_int code = get ? get(device, twin ? twin->handle : program, name, to) : CL_INVALID_DEVICE;
+    give_back(twin);
+    return code;
+}
+
+static cl_int CL_API_CALL get_variable_pointer(cl_device_id device, cl_program program, const char *name,
+                                               size_t *size, void **to) {
+    variable_pointer get = (variable_pointer)vendor_function(device, VARIABLE_POINTER);
+    struct twin *twin = borrow_twin(program);
+    cl_int code = get ? get(device, twin ? twin->handle : program, name, size, to) : CL_INVALID_DEVICE;
+    give_back(twin);
+    return code;
+}
+
+static void *ours_or(void *theirs, const char *name) {
+    if (theirs && name && !strcmp(name, FUNCTION_POINTER)) return (void *)get_function_pointer;
+    if (theirs && name && !strcmp(name, VARIABLE_POINTER)) return (void *)get_variable_pointer;
+    return theirs;
+}
+
+static void *CL_API_CALL get_extension_for_platform(cl_platform_id platform, const char *name) {
+    return ours_or(below.clGetExtensionFunctionAddressForPlatform(platform, name), name);
+}
+
+static void *CL_API_CALL get_extension(const char *name) {
+    return ours_or(below.clGetExtensionFunctionAddress(name), name);
+}
+
+/* ---- What the loader asks ---- */
+
+EXPORTED cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
+    static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    static const char title[] = "gpucache";
+    if (name == CL_LAYER_API_VERSION) return answer(&version, sizeof version, room, to, size_ret);
+    if (name == CL_LAYER_NAME) return answer(title, sizeof title, room, to, size_ret);
+    return CL_INVALID_VALUE;
+}
+
+static void take_over(cl_icd_dispatch *table) {
+    table->clBuildProgram = build_program;
+    table->clCompileProgram = compile_program;
+    table->clLinkProgram = link_program;
+    table->clCreateProgramWithSource = create_program_with_source;
+    table->clCreateProgramWithBinary = create_program_with_binary;
+    table->clCreateProgramWithIL = create_program_with_il;
+    table->clRetainProgram = retain_program;
+    table->clReleaseProgram = release_program;
+    table->clGetProgramInfo = get_program_info;
+    table->clGetProgramBuildInfo = get_program_build_info;
+    table->clCreateKernel = create_kernel;
+    table->clCreateKernelsInProgram = create_kernels_in_program;
+    table->clCloneKernel = clone_kernel;
+    table->clRetainKernel = retain_kernel;
+    table->clReleaseKernel = release_kernel;
+    table->clGetKernelInfo = get_kernel_info;
+    table->clEnqueueNDRangeKernel = enqueue_nd_range_kernel;
+    table->clGetExtensionFunctionAddress = get_extension;
+    table->clGetExtensionFunctionAddressForPlatform = get_extension_for_platform;
+}
+
+/* A process may hold several loaders, each with a table of its own. All tables lead to the same functions,
+   which call the first loader: it finds the driver by the handle, whichever loader that came from. */
+EXPORTED cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
+                                        const cl_icd_dispatch **table_ret) {
+    enum { LOADERS = 8, FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };
+    static cl_icd_dispatch tables[LOADERS];
+    static atomic_uint taken;
+    cl_uint functions = count < FUNCTIONS ? count : FUNCTIONS;
+    if (!next || !count_ret || !table_ret) return CL_INVALID_VALUE;
+    unsigned mine = atomic_fetch_add(&taken, 1);
+    if (mine >= LOADERS) return CL_OUT_OF_RESOURCES;
+    memcpy(&tables[mine], next, functions * sizeof(void *));
+    if (mine == 0) {
+        memcpy(&below, next, functions * sizeof(void *));
+        begin_handles();
+        wire_begin();
+    }
+    if (wire_asks()) take_over(&tables[mine]);
+    *count_ret = functions;
+    *table_ret = &tables[mine];
+    return CL_SUCCESS;
+}

@@ -1,0 +1,150 @@
+"""A server that speaks the wire and keeps binaries in a dictionary: what the libraries are tested against."""
+
+import os
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.patience import PATIENCE_S
+
+BEFORE_FACTS, FACTS = 6, 8
+
+
+class Kind(IntEnum):
+    BUILD = 1
+    BUILT = 2
+    REJECTED = 3
+    LAUNCHED = 4
+    OTHER = 5
+    COMPILE = 16
+    COMPILED = 17
+    PASS = 0x80
+    HIT = 0x81
+    MISS = 0x82
+    OK = 0x83
+
+
+Request = tuple[int, tuple[bytes, ...]]
+Answer = Callable[[int, tuple[bytes, ...]], bytes | None]
+
+
+def frame(kind: int, *fields: bytes, version: int = 1) -> bytes:
+    body = struct.pack("<HH", version, kind)
+    for field in fields:
+        body += struct.pack("<I", len(field)) + field
+    return struct.pack("<I", len(body)) + body
+
+
+def parse(body: bytes) -> Request:
+    version, kind = struct.unpack_from("<HH", body)
+    assert version == 1
+    fields, at = [], 4
+    while at < len(body):
+        (length,) = struct.unpack_from("<I", body, at)
+        fields.append(body[at + 4 : at + 4 + length])
+        at += 4 + length
+    assert at == len(body)
+    return kind, tuple(fields)
+
+
+class Peer:
+    """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.heard: list[Request] = []
+        self.path = Path(tempfile.mkdtemp(prefix="gpucache-wire-"), "socket")
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self._listener.listen(64)
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening at once; whoever connects from now on is refused."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.parent.rmdir()
+
+    def of_kind(self, kind: Kind) -> list[tuple[bytes, ...]]:
+        return [fields for each, fields in self.heard if each == kind]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(PATIENCE_S)
+            head = connection.recv(4, socket.MSG_WAITALL)
+            if len(head) < 4:
+                return
+            (size,) = struct.unpack("<I", head)
+            kind, fields = parse(connection.recv(size, socket.MSG_WAITALL) if size else b"")
+            with self._lock:
+                self.heard.append((kind, fields))
+                reply = self._answer(kind, fields)
+            if reply is None:
+                connection.recv(1)  # never answers: waits until the other side gives up
+            else:
+                connection.sendall(reply)
+
+
+class Keeper:
+    """The answers of a server with a cache: what was built once is served from then on."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self._asked: dict[bytes, tuple[bytes, ...]] = {}
+        self._wanted = b"1" if wanted else b"0"
+
+    def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes:
+        if kind == Kind.BUILD:
+            key, token = fields[3:], str(len(self._asked)).encode()
+            self._asked[token] = key
+            if key in self.kept:
+                return frame(Kind.HIT, token, *self.kept[key])
+            return frame(Kind.MISS, token, self._wanted)
+        if kind == Kind.BUILT and fields[1] == b"0" and fields[3]:
+            self.kept[self._asked[fields[0]]] = fields[3:]
+        return frame(Kind.OK)
+
+
+def environment(peer: Peer, layer: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """What a command is started with to be served by a peer through the OpenCL layer."""
+    return {
+        **base,
+        "OPENCL_LAYERS": os.fspath(layer),
+        "GPUCACHE_RUN_SOCKET": os.fspath(peer.path),
+        "GPUCACHE_RUN_TIMEOUT_MS": str(int(PATIENCE_S * 1000)),
+    }
+
+
+def devices_of(build: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """The facts about each device in a BUILD request."""
+    facts = build[BEFORE_FACTS:]
+    return [tuple(facts[at : at + FACTS]) for at in range(0, len(facts), FACTS)]
