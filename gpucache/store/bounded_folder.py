@@ -1,7 +1,7 @@
-"""Small files under 64 hex digits in one folder of a root: bounded in number and bytes, the oldest give way.
+"""A folder of small files, each named by 64 hex digits, bounded in number and bytes: the oldest are removed.
 
-What lies here may be lost at any time and costs somebody time, never a program, so nothing raises OSError.
-A file is written aside and renamed. Must not know what it says.
+A file here may be lost at any time. That costs time, never a program, so nothing raises OSError. A file is
+written under another name and renamed. Must not know what the files say.
 """
 
 import os
@@ -19,7 +19,7 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import open_trusted, owned_by_us
 
 RECENCY_NS = 3600 * 10**9
-"""How old a last use must be before another is written down."""
+"""How old the last recorded use must be before another one is recorded."""
 _UNUSABLE = (OSError, CacheUnusableError)
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -43,7 +43,7 @@ class BoundedFolder:
         self._bounds = bounds
 
     def put(self, name: str, data: bytes) -> bool:
-        """Keep a file in place of the one that was there; whether it is kept."""
+        """Write a file, in place of one that may be there; whether that worked."""
         if len(data) > self._bounds.file_bytes:
             return False
         with suppress(*_UNUSABLE), self._root.make(*self._place) as folder:
@@ -54,9 +54,9 @@ class BoundedFolder:
         return False
 
     def get(self, name: str, *, use: bool = False) -> bytes | None:
-        """What a file holds; None if there is none that is ours and small enough.
+        """The content of a file; None if there is none that is ours and small enough.
 
-        With ``use`` it counts as used just now, and gives way later.
+        ``use`` records that it was used now, so that others are removed before it.
         """
         with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
             return self._read(folder, name + self._suffix, use=use)

@@ -1,9 +1,9 @@
-"""What lies beside the entries of a root: records, requests, memos, quarantine, files of killed processes.
+"""Bounds the files beside the entries: histories, requests, memos, quarantine, files of killed processes.
 
-All of it may be lost, which costs an explanation or some time, so that it gives way, the oldest first, where
-it takes too much. A file in ``tmp/`` or ``locks/`` may be in use and goes only as a leftover. What is not
-named as we name our files is somebody else's: it neither counts nor goes. Nothing here raises OSError. Must
-not know what any of it says.
+Each of them may be lost at the cost of an explanation or some time. So the oldest are removed when all take
+too much. A file in ``tmp/`` or ``locks/`` may be in use and is removed only as a leftover. A file whose name
+is not one of ours belongs to somebody else: it is neither counted nor removed. Nothing here raises OSError.
+Must not know what the files say.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from gpucache.store.scan import allocated
 
 _UNUSABLE = (OSError, CacheUnusableError)
 _SHARE = 4
-"""What is no entry may take a quarter of what the entries may."""
+"""The files beside the entries may take a quarter of what the entries may."""
 _IN_USE = (layout.TMP, layout.LOCKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep removed, and what is left, in allocated blocks."""
+    """What a sweep removed and what is left, as bytes of allocated blocks."""
 
     files: int
     freed_bytes: int
@@ -43,12 +43,12 @@ class _Item:
 
 
 def beside_bytes(root: RootFolder) -> int:
-    """The allocated blocks of all of it."""
+    """The allocated blocks of all files beside the entries, in bytes."""
     return sum(item.allocated_bytes for item in _items(root))
 
 
 def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None) -> Swept:
-    """Remove leftovers, then the oldest of the rest until it takes a quarter of the limit of the entries."""
+    """Remove leftovers, then the oldest other files until they take a quarter of the limit of the entries."""
     allowed_bytes = None if max_size_bytes is None else max_size_bytes // _SHARE
     gone = remove_left(root, now_ns)
     rest = sorted(_items(root), key=lambda item: item.changed_ns)
@@ -63,7 +63,7 @@ def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None) -> Swept:
 
 
 def remove_left(root: RootFolder, now_ns: int) -> list[int]:
-    """Remove what killed processes left in ``tmp/`` and ``locks/``; the allocated bytes of each file."""
+    """Remove what killed processes left in ``tmp/`` and ``locks/``; the allocated bytes of each such file."""
     gone = []
     for place in _IN_USE:
         with suppress(*_UNUSABLE), root.open(*place) as folder:
@@ -75,7 +75,7 @@ def remove_left(root: RootFolder, now_ns: int) -> list[int]:
 
 
 def bound_histories(root: RootFolder, most: int) -> None:
-    """Remove the histories that were not added to for the longest, where there are more than a limit."""
+    """If there are more histories than a limit, remove those with the oldest last event."""
     with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
         if sum(1 for _ in programs.entries()) <= most:
             return

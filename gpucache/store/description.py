@@ -53,7 +53,7 @@ def decode_head(data: bytes) -> EntryHead:
         raise ValueError("a whole number is out of range")
     for name in lowered_names.values():
         _of(str, name)
-    # By position, and not asking after what is empty: a hit takes microseconds.
+    # By position, and without a call for what is empty: a hit takes microseconds.
     return EntryHead(
         program,
         target,
@@ -123,7 +123,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class _Shape:
-    """Names with the exact kinds of their values; called with an object it gives these values in order."""
+    """Field names with the exact types of their values; called with an object, it returns these values."""
 
     def __init__(self, **kinds: type) -> None:
         self._get = itemgetter(*kinds)
@@ -164,7 +164,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _check(value: object) -> Check:
     line, message, *place = _texts(value)
-    if len(place) not in (0, 2):  # tables of before they told of functions and files have neither
+    if len(place) not in (0, 2):  # older tables have neither function nor file
         raise ValueError("a row of the failure table was expected")
     return Check(int(line), message, *place)
 

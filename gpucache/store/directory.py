@@ -1,8 +1,7 @@
 """Our own cache in a directory: entries published atomically, read without locks, checked at every hit.
 
-Puts the parts of this folder together; each promise is kept where it is named: bytes in ``format``,
-atomic writes in
-``publishing``, trust in ``trust``. Must not know what is in a payload, nor print or decide
+Puts the parts of this folder together. Other modules keep the promises: ``format`` the bytes, ``publishing``
+the atomic writes, ``trust`` whose files are read. Must not know what is in a payload, nor print, nor decide
 what to evict.
 """
 
@@ -41,13 +40,13 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
 
 RECENCY_NS = 3600 * 10**9
-"""How old a last use must be before a hit writes it anew."""
+"""How old the last recorded use must be before a hit records another one."""
 
 
 class DirectoryStore:
-    """An ``EntryStore`` below a root, which the first thing written makes.
+    """An ``EntryStore`` below a root, which is made by the first write.
 
-    ``shared`` makes folders and files other users can read. Without ``writable`` nothing is ever
+    With ``shared``, other users can read its folders and files. Without ``writable`` nothing is ever
     changed: no last use, no quarantine, no history, no journal.
     """
 
@@ -72,9 +71,9 @@ class DirectoryStore:
         return self._writable
 
     def get(self, key: CacheKey) -> Found | Absent | Damaged:
-        """The entry of a key, every byte of it checked; wrong bytes are moved to quarantine.
+        """The entry of a key, every byte of it verified; a damaged one is moved to quarantine.
 
-        A newer format is absent, not damaged. Raises nothing for what lies on disk.
+        An entry of a newer format counts as absent, not as damaged. Raises nothing, whatever is on disk.
         """
         try:
             return self._get(key)
@@ -90,8 +89,8 @@ class DirectoryStore:
     def publish(self, entry: Entry) -> int:
         """Put an entry in place atomically and return its size in bytes.
 
-        Removes what killed writers left for an hour. Writes no history. Raises OSError, or CacheUnusableError
-        for the root.
+        Removes files that killed writers left more than an hour ago. Writes no history. Raises OSError, or
+        CacheUnusableError for the root.
         """
         if not self._writable:
             raise CacheUnusableError(
@@ -108,11 +107,11 @@ class DirectoryStore:
         return size
 
     def is_marked(self) -> bool:
-        """Whether the root holds what only gpucache makes; files of any other are left alone."""
+        """Whether the root holds something that only gpucache makes; in any other root nothing is removed."""
         return scan.is_marked(self._root)
 
     def prepare(self) -> None:
-        """Make the root and see that it can be written; raises CacheUnusableError with the remedy."""
+        """Make the root and try whether it can be written; raises CacheUnusableError with the remedy."""
         try:
             self._root.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
@@ -125,7 +124,7 @@ class DirectoryStore:
             ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
-        """The detail of an entry; None if there is none or it is not sound."""
+        """The detail of an entry; None if there is no sound entry."""
         try:
             with (
                 self._root.open() as root,
@@ -164,12 +163,12 @@ class DirectoryStore:
     def scan(self) -> Iterator[ScannedEntry]:
         """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError.
 
-        A folder of entries that cannot be listed is passed over, see ``unread``.
+        A folder of entries that cannot be listed is skipped, see ``unread``.
         """
         return scan.scan(self._root, self._unread.setdefault)
 
     def unread(self) -> list[str]:
-        """Why folders of entries could not be listed, a sentence for each that scans came upon so far."""
+        """Why folders of entries could not be listed: a sentence for each that the scans so far met."""
         return list(self._unread.values())
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
@@ -177,10 +176,10 @@ class DirectoryStore:
         return scan.look_at(self._root, key)
 
     def check(self, scanned: ScannedEntry) -> Entry | Damaged | Absent:
-        """A scanned entry read whole and fully checked, SHA-256 of the payload included.
+        """A scanned entry, read whole and verified, with the SHA-256 of its payload.
 
         For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even
-        the last use. Absent if it is gone or could not be read. Raises nothing for what lies on disk.
+        the last use. Absent if it is gone or could not be read. Raises nothing, whatever is on disk.
         """
         try:
             place, name = self._place(scanned)
@@ -205,30 +204,30 @@ class DirectoryStore:
             return Absent(_unreadable(error))
 
     def allocated_bytes(self) -> int:
-        """What all entries take on disk, told without reading one; raises CacheUnusableError."""
+        """The bytes that all entries take on disk, without reading any; raises CacheUnusableError."""
         return scan.allocated_bytes(self._root)
 
     def beside_bytes(self) -> int:
-        """What everything beside the entries takes on disk."""
+        """The bytes that all other files of the root take on disk."""
         return cleanup.beside_bytes(self._root)
 
     def sweep(self, max_size_bytes: int | None = None) -> cleanup.Swept:
-        """Remove what killed processes left, and of what is no entry the oldest beyond a quarter of a limit.
+        """Remove what killed processes left, then the oldest files beside the entries.
 
-        Only where something shows that the root is ours. Raises nothing.
+        These may take a quarter of the limit. Does nothing unless the root is marked as ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
             return cleanup.Swept(0, 0, self.beside_bytes())
         return cleanup.sweep(self._root, time.time_ns(), max_size_bytes)
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
-        """What belongs to no entry; raises CacheUnusableError."""
+        """Files that belong to no entry; raises CacheUnusableError."""
         return leftovers.leftovers(self._root, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
-        """Remove an entry if unchanged since the scan, recording it; why it stays, None once removed.
+        """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None.
 
-        What is an entry by its name alone goes only where something shows that the root is ours.
+        A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
         if not self._writable:
             return Kept(f"the cache at {self.root} is only read")
@@ -252,10 +251,10 @@ class DirectoryStore:
         return None
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
-        """Move an entry to ``quarantine/`` if unchanged since the scan, recording it; whether it moved.
+        """Move an entry to ``quarantine/`` if unchanged since the scan, and record that; whether it moved.
 
-        An entry of a newer format is sound to somebody else, and stays, as all does in a root that
-        nothing shows to be ours.
+        An entry of a newer format stays, as a newer gpucache can use it. Everything stays in a root that is
+        not marked as ours.
         """
         if not self._writable or scanned.unread or scanned.damage is Damage.UNSUPPORTED:
             return False
@@ -274,7 +273,7 @@ class DirectoryStore:
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
-        """Hold this key's lock while compiling; yields False when it was not to be had in time."""
+        """Hold this key's lock while compiling; yields False if it could not be had in time."""
         try:
             folder = self._root.make(*layout.LOCKS) if self._writable else None
         except (OSError, CacheUnusableError):
@@ -290,7 +289,7 @@ class DirectoryStore:
         return self._missed.note(missed) if self._writable else Noted.LOST
 
     def missed(self) -> list[MissedRequest]:
-        """The requests that are kept, the oldest first."""
+        """The requests that were kept, the oldest first."""
         return self._missed.all()
 
     def forget_missed(self, key: CacheKey) -> None:
@@ -300,7 +299,7 @@ class DirectoryStore:
 
     @contextmanager
     def build_missed(self) -> Iterator[bool]:
-        """Be the one process that builds what missed; yields False if there is another.
+        """Be the one process that builds what missed; yields False if another one does.
 
         Raises OSError, CacheUnusableError.
         """
@@ -325,7 +324,7 @@ class DirectoryStore:
             self._history.record(program, event)
 
     def history(self, program: str) -> list[Event]:
-        """A program's history, oldest first; empty if there is none."""
+        """A program's events, oldest first."""
         return self._history.events(program)
 
     def programs(self) -> list[str]:
@@ -366,7 +365,7 @@ class DirectoryStore:
             return False
 
     def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
-        """Write down a use, seldom enough that hits stay reads; a clock may have been put back since."""
+        """Record a use in the mtime, rarely, so that most hits only read. The clock may have gone back."""
         if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
             return
         now_ns = time.time_ns()
@@ -375,9 +374,9 @@ class DirectoryStore:
                 os.utime(fd, ns=(now_ns, now_ns))
 
     def _place(self, scanned: ScannedEntry) -> tuple[tuple[str, ...], str]:
-        """The folder, as parts below the root, and the name of a scanned file.
+        """The folder of a scanned file, as parts below the root, and its name.
 
-        Raises FileNotFoundError for a path that is not ours.
+        Raises FileNotFoundError for a path outside of ``entries/``.
         """
         try:
             parts = scanned.folder.relative_to(self.root.joinpath(*layout.ENTRIES)).parts

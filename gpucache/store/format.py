@@ -1,4 +1,4 @@
-"""The bytes of one entry: written whole, read in stages from an open file, believed at no stage.
+"""The bytes of one entry: written whole, read in stages from an open file, verified at every stage.
 
 Little-endian; one file per entry:
 
@@ -19,9 +19,9 @@ Little-endian; one file per entry:
                   payload, as the compiler returned it
 
 A checksum is the canonical (big-endian) digest of XXH3-128. Every length is bounded by its cap and
-by the file's size before anything is allocated. A scan reads header and head, which no checksum can
-vouch for alone; a hit reads header, head, detail and payload and verifies both checksums, but parses
-only the head. Must not know where entries lie or who may write them.
+by the file's size before anything is allocated. A scan reads header and head only, and so cannot verify a
+checksum. A hit reads everything and verifies both checksums, but parses only the head. Must not know where
+entries lie or who may write them.
 """
 
 import errno
@@ -45,16 +45,16 @@ DETAIL_CAP = 64 << 20
 TOTAL_CAP = 4 << 30
 HEADER = struct.Struct("<8sIIQQQQ32s16s16s")
 _HEAD_BYTES = 4 << 10
-"""Read at once by a scan: of nearly every entry its header and head."""
+"""How much a scan reads first: for nearly every entry this holds header and head."""
 _FRONT_BYTES = 16 << 10
-"""Read at once: of nearly every entry the whole description, of a small one all of it."""
+"""How much a hit reads first: header, head and detail of nearly every entry, and all of a small one."""
 _CHECKED_BYTES = 80
 _ALIGNMENT = 64
 _T = TypeVar("_T")
 
 
 class EntryFormatError(FormatError):
-    """An entry that is not sound: how, and one sentence about it."""
+    """An entry that is not sound: the kind of damage, and one sentence about it."""
 
     def __init__(self, damage: Damage, detail: str) -> None:
         super().__init__(detail)
@@ -121,7 +121,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def read_head(fd: int, size: int) -> tuple[Header, EntryHead]:
-    """Header and head of an open file of ``size`` bytes, verified by no checksum; raises EntryFormatError."""
+    """Header and head of an open file of ``size`` bytes, not verified; raises EntryFormatError."""
     front = _read(fd, 0, min(size, _HEAD_BYTES))
     header = _header(front, size)
     return header, _parsed(description.decode_head, _part(fd, front, HEADER.size, header.head_bytes), "head")
@@ -133,7 +133,7 @@ def read_description(fd: int, size: int) -> Description:
 
 
 def _description(fd: int, size: int, front: bytes) -> Description:
-    """The description of a file whose first bytes are read already."""
+    """The description of a file whose first bytes, ``front``, have been read."""
     header = _header(front, size)
     block = _part(fd, front, HEADER.size, header.payload_offset - HEADER.size)
     described = header.head_bytes + header.detail_bytes
@@ -146,9 +146,9 @@ def _description(fd: int, size: int, front: bytes) -> Description:
 
 
 def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
-    """Description and payload of an open file, every byte verified, and that they are this key's.
+    """Description and payload of an open file, after verifying every byte and the key.
 
-    Raises EntryFormatError: every single-byte change and every truncation is seen here.
+    Raises EntryFormatError: no changed byte and no truncation goes unnoticed here.
     """
     front = _read(fd, 0, min(size, _FRONT_BYTES))
     read = _description(fd, size, front)
@@ -161,7 +161,7 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
 
 
 def misplaced(header: Header) -> EntryFormatError:
-    """What to raise for an entry that lies where another key's should."""
+    """The error for an entry that lies where another key's should."""
     return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
 
 
@@ -173,7 +173,7 @@ def _header(data: bytes, size: int) -> Header:
     )
     if magic != MAGIC:
         raise EntryFormatError(Damage.CORRUPT, "it does not begin as an entry does")
-    # Before the size: where another version keeps its size is not ours to know.
+    # Before the size, as another version may keep its size elsewhere.
     if version != VERSION:
         raise EntryFormatError(
             Damage.UNSUPPORTED, f"it has format version {version}; this gpucache reads {VERSION}"
@@ -190,14 +190,14 @@ def _header(data: bytes, size: int) -> Header:
 
 
 def _part(fd: int, front: bytes, offset: int, count: int) -> bytes:
-    """Some bytes of a file whose first bytes are read already."""
+    """Some bytes of a file whose first bytes, ``front``, have been read."""
     if offset + count <= len(front):
         return front[offset : offset + count]
     return _read(fd, offset, count)
 
 
 def _read(fd: int, offset: int, count: int) -> bytes:
-    """Exactly ``count`` bytes; in pieces, as one read gives at most 2 GiB."""
+    """Exactly ``count`` bytes; in pieces, as one read returns at most 2 GiB."""
     if hasattr(os, "pread") and len(whole := os.pread(fd, count, offset)) == count:
         return whole
     pieces = []

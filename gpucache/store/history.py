@@ -1,9 +1,8 @@
-"""What happened under a program's name: one bounded file of JSON lines per program, advisory.
+"""What happened to a program's entries: one bounded file of JSON lines per program name.
 
-A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s``
-where there was one. A file that
-outgrows 64 KiB is rewritten with its newest events. Losing one costs an explanation, never a hit, so
-nothing here raises OSError. Must not know what reads it.
+A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
+a time limit ended a build. A file of more than 64 KiB is rewritten with its newest events. Losing a history
+costs an explanation, never a hit, so nothing here raises OSError. Must not know what reads it.
 """
 
 import os
@@ -19,11 +18,11 @@ from gpucache.store.interface import Event
 from gpucache.store.root_folder import RootFolder
 
 EVENT_CAP = 256
-"""Events a history gives at most: the newest."""
+"""How many events a history returns at most: the newest."""
 FILE_CAP = 64 << 10
 """Bytes above which a history is rewritten, to at most half of it."""
 PROGRAM_CAP = 4096
-"""Histories kept at most: those that were added to last."""
+"""How many histories are kept at most: those with the newest last event."""
 _TEXT_CAP = 500
 _UNUSABLE = (OSError, CacheUnusableError)
 
@@ -66,7 +65,7 @@ class History:
         return sorted(names)
 
     def _shrink(self, program: str, folder: Folder) -> None:
-        """Write the newest events anew; an event appended by another meanwhile may be lost."""
+        """Rewrite the file with its newest events; one that another process appends meanwhile may be lost."""
         kept: list[bytes] = []
         size = 0
         for event in reversed(_events(folder, program)):
@@ -87,7 +86,7 @@ class History:
 
 
 def _line(program: str, event: Event) -> bytes:
-    # The longest text comes last, as what does not fit a line is left out.
+    # The longest text comes last, as a field that does not fit into the line is left out.
     record: dict[str, object] = {"program": program, "when_ns": event.when_ns}
     if event.limit_s:
         record["limit_s"] = event.limit_s

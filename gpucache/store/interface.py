@@ -1,7 +1,7 @@
-"""What a store of entries can do, and the outcomes it answers with.
+"""What a store of entries can do, and the outcomes it returns.
 
-Owns the protocol that ``engine/`` uses. Knows bytes, files, locks and history; nothing of GPUs,
-compilers or terminals.
+Owns the protocol that ``engine/`` uses. Knows bytes, files, locks and history; must not know GPUs, compilers
+or terminals.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from gpucache.store.layout import ENTRY_SUFFIX
 
 
 class Damage(StrEnum):
-    """How the bytes of an entry fail their format."""
+    """What is wrong with the bytes of an entry."""
 
     TRUNCATED = "truncated"
     CORRUPT = "corrupt"
@@ -38,14 +38,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No entry; ``reason`` says why where it is more than not being there (unreadable root, I/O error)."""
+    """There is no entry; ``reason`` is set if it could not be read, as with an unreadable root."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """An entry was there and is not sound. ``quarantined`` where it could be moved out of the way."""
+    """There was an entry and it is not sound; ``quarantined`` says whether it was moved out of the way."""
 
     damage: Damage
     detail: str
@@ -54,7 +54,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What tells whether a file is still the one that was read."""
+    """Equal as long as a file is still the one that was read."""
 
     inode: int
     size_bytes: int
@@ -63,7 +63,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ScannedEntry:
-    """One file below ``entries/`` as a scan sees it; ``head`` is None if ``damage`` says why."""
+    """One file below ``entries/`` as a scan sees it; ``head`` is None if it is damaged."""
 
     folder: Path
     name: str
@@ -74,16 +74,16 @@ class ScannedEntry:
     damage: Damage | None = None
     damage_detail: str = ""
     unread: bool = False
-    """Whether a failing disk, server or limit hid it: nothing can be said of it, and it is left alone."""
+    """Whether a failing disk, server or limit kept it from being read: it may be sound, and is left alone."""
 
     @property
     def path(self) -> Path:
-        """Where it lies; put together when it is asked for, as of a hundred thousand few are."""
+        """Where it lies; made on demand, as a scan of 100,000 entries needs few paths."""
         return self.folder / self.name
 
     @property
     def key(self) -> CacheKey:
-        """Whose entry it is by its name."""
+        """The key that its name says."""
         return CacheKey(self.name.removesuffix(ENTRY_SUFFIX))
 
 
@@ -98,7 +98,7 @@ class Leftover:
 
 
 UNREADABLE = "entries that cannot be read"
-"""The history of what was quarantined without a head to say of which program it was."""
+"""The name of the history for quarantined entries whose head does not say which program they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,11 @@ class Event:
     target: str
     why: str = ""
     source: str = ""
-    """Of a build: the first digits of its source's SHA-256."""
+    """For a build: the first digits of its source's SHA-256."""
     limit_s: float = 0.0
-    """Of a poisoning by a time limit: that limit in seconds; else 0."""
+    """For a poisoning by a time limit: that limit in seconds; else 0."""
     program: str = field(default="", compare=False)
-    """The program in whose history it stands. Set when it is read; ``record`` takes the name by itself."""
+    """The program whose history it is in. Set when it is read; ``record`` takes the name as an argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class RefusedRoot:
 
 @dataclass(frozen=True, slots=True)
 class MissedRequest:
-    """A request that missed and whose program was built without us, kept to be built later."""
+    """A request that missed and whose program was built without the cache, kept to be built later."""
 
     key: CacheKey
     """The portable key that was looked for."""
@@ -145,14 +145,14 @@ class MissedRequest:
     environment: tuple[tuple[str, str], ...] = ()
     """The variables that were set and reach the compiler."""
     rejected: bool = False
-    """Whether the driver rejected the entry that answered: one of a system root answers again and again."""
+    """Whether the driver rejected the entry that was found. One in a system root is found again each time."""
 
 
 class Store(Protocol):
     """Entries by key. Implementations: a directory, and memory."""
 
     def get(self, key: CacheKey) -> Found | Absent | Damaged:
-        """The entry of a key, fully checked. Never raises for what lies on disk."""
+        """The entry of a key, fully verified. Raises nothing, whatever is on disk."""
         ...
 
     def publish(self, entry: Entry) -> int:
@@ -174,7 +174,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
-        """The detail of an entry; None if there is none or it is not sound."""
+        """The detail of an entry; None if there is no sound entry."""
         ...
 
     def contains(self, key: CacheKey) -> bool:
@@ -194,15 +194,15 @@ class EntryStore(Store, Protocol):
         ...
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
-        """What belongs to no entry."""
+        """Files that belong to no entry."""
         ...
 
     def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
-        """Remove an entry if unchanged since the scan, recording it; whether it was removed."""
+        """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None."""
         ...
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
-        """Move an entry to ``quarantine/`` if unchanged since the scan, recording it."""
+        """Move an entry to ``quarantine/`` if unchanged since the scan, and record that; whether it moved."""
         ...
 
     def remove_leftover(self, leftover: Leftover) -> bool:
@@ -214,7 +214,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def missed(self) -> list[MissedRequest]:
-        """The requests that are kept, the oldest first."""
+        """The requests that were kept, the oldest first."""
         ...
 
     def forget_missed(self, key: CacheKey) -> None:
@@ -222,11 +222,11 @@ class EntryStore(Store, Protocol):
         ...
 
     def build_missed(self) -> AbstractContextManager[bool]:
-        """Be the one process that builds what missed; yields False if there is another."""
+        """Be the one process that builds what missed; yields False if another one does."""
         ...
 
     def single_flight(self, key: CacheKey, timeout_s: float) -> AbstractContextManager[bool]:
-        """Hold this key's lock while compiling; yields False when it was not to be had in time."""
+        """Hold this key's lock while compiling; yields False if it could not be had in time."""
         ...
 
     def recall(self, name: str) -> bytes | None:
@@ -242,7 +242,7 @@ class EntryStore(Store, Protocol):
         ...
 
     def history(self, program: str) -> list[Event]:
-        """A program's history, oldest first; empty if there is none."""
+        """A program's events, oldest first."""
         ...
 
     def programs(self) -> list[str]:

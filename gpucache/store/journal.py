@@ -1,8 +1,8 @@
 """The journal of misses: one JSON line each, in two generations of 1 MiB.
 
-``journal/misses.jsonl`` is appended to; when it has outgrown its cap it becomes
-``journal/misses.1.jsonl`` and replaces the one before. Losing a line is no error, so nothing here
-raises OSError. Must not know what a record says.
+Lines are appended to ``journal/misses.jsonl``. When that is larger than its cap, it replaces
+``journal/misses.1.jsonl``. Losing a line is no error, so nothing here raises OSError. Must not know what a
+record says.
 """
 
 from collections.abc import Mapping
@@ -46,6 +46,6 @@ class Journal:
 
 
 def _rotate(folder: Folder) -> None:
-    # Asked again by name: whoever came first has already put a small file in its place.
+    # Looked at again by its name: another process may have rotated it already.
     if folder.lstat(NAME).st_size > GENERATION_CAP:
         folder.move(NAME, folder, OLDER_NAME)

@@ -7,7 +7,7 @@
     <root>/v1/closures/<64 hex>.memo
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
-Another format version has another folder beside ``v1``, and is left alone.
+Another format version has a folder of its own beside ``v1``, and is left alone.
 """
 
 import re
@@ -50,11 +50,11 @@ BESIDE: Mapping[tuple[str, ...], re.Pattern[str]] = {
     CLOSURES: re.compile(r"[0-9a-f]{64}\.memo"),
     MISSED: re.compile(r"[0-9a-f]{64}\.json"),
 }
-"""The folders of files that are no entries, each with how its files are called; the histories lie deeper."""
+"""The folders beside the entries, each with the pattern of its file names; histories lie one deeper."""
 
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
-    """The folder of an entry, as parts below the root; raises ValueError for what is not a key."""
+    """The folder of an entry, as parts below the root; raises ValueError if it is no key."""
     if not _KEY.fullmatch(key.hex):
         raise ValueError(f"{key.hex!r} is not a cache key of 64 lower-case hex digits")
     return (*ENTRIES, key.hex[:2])
@@ -71,28 +71,28 @@ def lock_name(key: CacheKey) -> str:
 
 
 def fits(folder: str, name: str) -> bool:
-    """Whether a file of this name belongs into this folder of ``entries/``."""
+    """Whether a file of this name belongs in this folder of ``entries/``."""
     stem = name.removesuffix(ENTRY_SUFFIX)
     return name.endswith(ENTRY_SUFFIX) and stem[:2] == folder and _KEY.fullmatch(stem) is not None
 
 
 def is_in_root(name: str) -> bool:
-    """Whether a version of gpucache keeps something of this name directly in a root."""
+    """Whether some version of gpucache has something of this name directly in its root."""
     return name == TAG_NAME or _VERSION.fullmatch(name) is not None
 
 
 def is_beside(place: tuple[str, ...], name: str) -> bool:
-    """Whether a file in one of the folders ``BESIDE`` the entries is called as ours are there."""
+    """Whether a file in one of the folders of ``BESIDE`` has a name that we give."""
     return BESIDE[place].fullmatch(name) is not None
 
 
 def is_program_folder(name: str) -> bool:
-    """Whether a folder is called as that of a program's history."""
+    """Whether a folder has the name of one with a program's history."""
     return _PROGRAM.fullmatch(name) is not None
 
 
 def is_prefix(text: str) -> bool:
-    """Whether a text can be the beginning of a key and names its folder."""
+    """Whether a text can be the beginning of a key and is long enough to name its folder."""
     return _PREFIX.fullmatch(text) is not None
 
 

@@ -1,8 +1,8 @@
-"""What belongs to no entry: files of killed writers, locks nobody holds, and strays.
+"""Files that belong to no entry: those of killed writers, locks that nobody holds, and strays.
 
-A file in ``tmp/`` or ``locks/`` is left over only when nothing changed it for an hour: younger ones
-may be in use. What is not named as we name our files is somebody else's: it is told, and never removed. Must
-not know what an entry says.
+A file in ``tmp/`` or ``locks/`` is a leftover only if nothing changed it for an hour: younger ones may be in
+use. A file whose name is not one of ours belongs to somebody else: it is reported and never removed. Must not
+know what an entry says.
 """
 
 import stat
@@ -42,7 +42,7 @@ def leftovers(root: RootFolder, now_ns: int) -> Iterator[Leftover]:
 
 
 def remove_leftover(root: RootFolder, leftover: Leftover) -> bool:
-    """Remove a leftover that is ours and whose size is unchanged; whether it was. Raises nothing."""
+    """Remove a leftover that is ours and whose size is unchanged; whether that was done. Raises nothing."""
     try:
         *parts, name = leftover.path.relative_to(root.path).parts
         place = tuple(parts)
@@ -71,7 +71,7 @@ def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
 
 
 def _beside(root: RootFolder) -> Iterator[Leftover]:
-    """What lies beside our own in the root, told as one, however much there is."""
+    """The files of others directly in the root, as a single leftover, however many there are."""
     with suppress(OSError, CacheUnusableError), root.open() as top:
         names = sorted(found.name for found in top.entries())
         strange = [name for name in names if not layout.is_in_root(name)]

@@ -1,8 +1,8 @@
-"""Files of JSON lines: append one, read the last ones. Bounded in every direction.
+"""Files of JSON lines: append one, read the last ones. Lines and reads are bounded.
 
-A line is one write in append mode, so that processes do not tear each other's; a line that does not
-read (a writer killed half-way, a full disk) is skipped. Every function raises OSError alone. Must
-not know what a line is about.
+A line is one write in append mode, so that processes do not mix up their lines. A line that is no JSON, as
+after a killed writer or on a full disk, is skipped. Functions raise OSError and nothing else. Must not know
+what a line is about.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""One lock per key, so that processes (and threads) that want the same compile do it once.
+"""One lock per key, so that processes and threads that want the same program compile it once.
 
-An advisory lock of the operating system (``flock``) on a file of its own: the kernel frees it when
-its holder dies, and the file's existence means nothing. The holder removes the file when it lets
-go; whoever got the lock of a removed file notices by comparing inodes, and tries again. Where there
-is no such lock (Windows, a read-only or odd file system) nobody waits. Must not know what is
-compiled.
+It is an advisory lock of the operating system (``flock``) on a file of its own. The kernel frees it when its
+holder dies, so that the file's existence means nothing. The holder removes the file before it frees the lock;
+whoever gets the lock of a removed file notices by comparing inodes, and tries again. Without such locks
+(Windows, a read-only or unusual file system) nobody waits. Must not know what is compiled.
 """
 
 import os
@@ -19,13 +18,13 @@ if sys.platform != "win32":
     import fcntl
 
 _MODE = 0o600
-"""Also below a shared root: whoever can open a lock can hold it against its owner."""
+"""Below a shared root, too: whoever can open a lock file can keep its owner waiting."""
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.1
 
 
 class _Hold:
-    """A lock we hold. A forked child must close its copy, else the lock outlives its holder."""
+    """A lock that this process holds. A forked child must close its copy, else the lock outlives us."""
 
     __slots__ = ("fd",)
 
@@ -50,7 +49,7 @@ if sys.platform != "win32":
 
 @contextmanager
 def single_flight(folder: Folder, name: str, timeout_s: float) -> Iterator[bool]:
-    """Hold a lock; yields False, without it, after ``timeout_s`` seconds or where no lock can be made."""
+    """Hold a lock; yields False, without it, after ``timeout_s`` seconds or if no lock can be made."""
     hold = _wait(folder, name, timeout_s)
     try:
         yield hold is not None
@@ -118,7 +117,7 @@ def _try(folder: Folder, name: str) -> _Hold | None:
 def _release(folder: Folder, name: str, hold: _Hold) -> None:
     if hold.fd is None:
         return
-    # First the name, then the lock: the other way round somebody else's lock could be removed.
+    # The file goes before the lock: the other way round, somebody else's lock file could be removed.
     with suppress(OSError):
         folder.unlink(name)
     _held.discard(hold)

@@ -1,6 +1,6 @@
-"""The entries of one process in memory: the layer above the disk, bounded by bytes, least recently used out.
+"""The entries of one process in memory, bounded by bytes: the least recently used are dropped.
 
-Safe between threads and over fork. Must not know where entries come from.
+Safe between threads and across fork. Must not know where entries come from.
 """
 
 import os
@@ -13,9 +13,9 @@ from gpucache.model import CacheKey, Entry
 from gpucache.store.interface import Absent, Found
 
 ENTRY_OVERHEAD_BYTES = 1024
-"""What an entry counts for beside its payload, so that tiny ones are bounded too."""
+"""Added to the payload's size, so that tiny entries are bounded, too."""
 MEMORY_ROOT = Path("memory")
-"""What ``Found.root`` says of an entry from memory; no such folder exists."""
+"""``Found.root`` of an entry from memory; there is no such folder."""
 
 _stores: "weakref.WeakSet[MemoryStore]" = weakref.WeakSet()
 
@@ -40,7 +40,7 @@ class MemoryStore:
             return found
 
     def publish(self, entry: Entry) -> int:
-        """Keep an entry, unless it alone is beyond the limit; returns what it counts for in bytes."""
+        """Keep an entry unless it alone is over the limit; its size in bytes as it is counted here."""
         found = Found(entry.key, entry.head, entry.payload, MEMORY_ROOT)
         size_bytes = _size_bytes(found)
         if size_bytes <= self._limit_bytes:

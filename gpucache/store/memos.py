@@ -1,6 +1,6 @@
-"""What is remembered between processes to save time: packed, with a checksum, bounded.
+"""Data that processes remember to save time: compressed, with a checksum, bounded.
 
-A file is the XXH3-128 of all that follows it, then the data as zlib packs it. Must not know what it says.
+A file is an XXH3-128 of the rest, then the data compressed by zlib. Must not know what the data says.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.root_folder import RootFolder
 
 UNPACKED_BYTES_CAP = 32 << 20
-"""What would be longer is not kept."""
+"""Longer data is not kept."""
 _BOUNDS = Bounds(files=1024, file_bytes=4 << 20, total_bytes=16 << 20)
 _CHECKSUM_BYTES = 16
 _FASTEST = 1
@@ -25,7 +25,7 @@ class Memos:
         self._folder = BoundedFolder(root, layout.CLOSURES, ".memo", _BOUNDS)
 
     def recall(self, name: str, *, use: bool) -> bytes | None:
-        """What was kept under a name; None if nothing is, or not as it was written."""
+        """The data kept under a name; None if there is none, or its checksum does not match."""
         file = self._folder.get(name, use=use)
         if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
             return None

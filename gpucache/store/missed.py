@@ -1,7 +1,7 @@
-"""Requests that missed and were left to their program: a file each, until ``warm --misses`` builds them.
+"""Requests that missed and were built without the cache, kept until ``warm --misses`` builds them.
 
-A file is called ``<64 hex of the key>.json`` and holds everything that a build needs, its source too.
-Losing one costs a warm start, never a program. Must not know how anything is compiled.
+Each is a file ``<64 hex of the key>.json`` with everything that a build needs, the source as well. Losing one
+costs a warm start, never a program. Must not know how anything is compiled.
 """
 
 import json
@@ -16,12 +16,12 @@ from gpucache.store.interface import MissedRequest
 from gpucache.store.root_folder import RootFolder
 
 FILE_CAP = 256
-"""Requests kept at most: the newest."""
+"""How many requests are kept at most: the newest."""
 REQUEST_BYTES_CAP = 8 << 20
-"""A request that needs more bytes, its source among them, is not kept."""
+"""A request of more bytes, with its source, is not kept."""
 BYTES_CAP = 64 << 20
 AGAIN_NS = 3600 * 10**9
-"""A request that is wanted again after so long is news, as whoever was to build it may have been stopped."""
+"""A request that is repeated after this time counts as new: whoever was to build it may have been stopped."""
 
 
 class Missed:
@@ -45,7 +45,7 @@ class Missed:
         return Noted.NEW if self._folder.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
 
     def all(self) -> list[MissedRequest]:
-        """Every request that reads, the oldest first."""
+        """Every readable request, the oldest first."""
         found = (_decode(name, data) for name, data in self._folder.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
@@ -78,7 +78,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
 
 
 def _decode(name: str, data: bytes) -> MissedRequest | None:
-    """The request of a file; None for what does not read."""
+    """The request of a file; None if it cannot be read."""
     try:
         return _request(CacheKey(name), json.loads(data))
     except (ValueError, KeyError, TypeError, RecursionError, TargetError):

@@ -1,4 +1,4 @@
-"""How an entry gets its place: written aside, made durable, and renamed, so that nobody sees half of it.
+"""How an entry is put in place: written to ``tmp/``, synced and renamed, so that nobody sees half of it.
 
 Must not know what an entry says, nor who wants it.
 """
@@ -40,7 +40,7 @@ def _write(tmp: Folder, name: str, data: bytes, created_ns: int, mode: int) -> N
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        # Until its first use an entry was last used when it was created.
+        # The mtime is the last use, which for a new entry is its creation.
         if os.utime in os.supports_fd:
             os.utime(fd, ns=(created_ns, created_ns))
         os.fsync(fd)

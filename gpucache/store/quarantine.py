@@ -1,7 +1,7 @@
-"""Where damaged entries go: out of the way, kept for a look, bounded, and recorded.
+"""The folder for damaged entries: out of the way, kept for people to look at, bounded, and recorded.
 
-A file is called ``<when it came, in ns>-<its old name>``, so that names sort by age. Must not
-decide what is damaged.
+A file is called ``<time it was moved, in ns>-<its old name>``, so that names sort by age. Must not decide
+what is damaged.
 """
 
 import time
@@ -48,7 +48,7 @@ class Quarantine:
         return True
 
     def _head(self, folder: Folder, name: str) -> EntryHead | None:
-        """Whose history this belongs in; what no checksum vouches for must name a program we know."""
+        """The head, which names the history to write; without a checksum only of a program we know."""
         with suppress(OSError, EntryFormatError), open_trusted(folder, name) as (fd, status):
             with suppress(EntryFormatError):
                 return read_description(fd, status.st_size).head
@@ -58,7 +58,7 @@ class Quarantine:
 
 
 def _count_folders(quarantine: Folder) -> int:
-    """How many folders were taken: what is in them is not ours, so that they stay until somebody looks."""
+    """How many folders were moved here; they hold files of others, and so stay until somebody looks."""
     return sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries())
 
 

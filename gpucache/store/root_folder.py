@@ -1,6 +1,6 @@
-"""The folders of one root: opened without following links, made with the right modes when first needed.
+"""The root of a cache and the folders in it: opened without following links, made when first needed.
 
-Owns the root's creation and its CACHEDIR.TAG. Must not know what entries, histories or locks say.
+Owns the root's creation, its modes and its CACHEDIR.TAG. Must not know what entries, histories or locks say.
 """
 
 import os
@@ -13,9 +13,9 @@ from gpucache.store.trust import open_root
 
 
 class RootFolder:
-    """One root with the modes of what is made below it.
+    """One root, with the modes of the folders and files that are made in it.
 
-    A private root has 0700/0600; a shared one, which other users read, 0755/0644 and no
+    A private root has 0700 and 0600. A shared one, which other users read, has 0755 and 0644 and no
     CACHEDIR.TAG, which would make archivers leave it out of images.
     """
 
@@ -52,7 +52,7 @@ class RootFolder:
             self._make_path(self.path)
             folder = open_root(self.path)
         try:
-            # Only in a folder that is ours alone: the tag tells backups to leave all of it out.
+            # Only in an empty folder: the tag makes backups leave out everything in it.
             if not self.shared and not any(True for _ in folder.entries()):
                 self._write_tag(folder)
         except BaseException:

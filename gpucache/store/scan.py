@@ -1,8 +1,9 @@
 """What lies below ``entries/`` of a root, one file at a time: heads only, constant memory.
 
-Links are reported, never followed; files that vanish meanwhile are passed over. Every name is told
-once: here, or, a stray, among the leftovers. A stray neither is named as an entry in its place nor begins as
-one: it is somebody else's. Must not change anything, nor know what a program or target is.
+Links are reported, never followed; files that vanish meanwhile are skipped. Every file is reported once:
+here, or, if it is a stray, among the leftovers. A stray has neither the name of an entry for its folder nor
+an entry's first bytes, so it belongs to somebody else. Must not change anything, nor know what a program or
+target is.
 """
 
 import os
@@ -22,7 +23,7 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 Unread = Callable[[Path, str], object]
-"""Is told a folder that could not be listed, and why in a sentence."""
+"""Receives a folder that could not be listed, and a sentence that says why."""
 
 
 def _ignored(_: Path, __: str) -> None: ...
@@ -31,7 +32,7 @@ def _ignored(_: Path, __: str) -> None: ...
 def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
     """Every entry, sound or not; raises CacheUnusableError if the root or ``entries/`` cannot be read.
 
-    A folder of entries that cannot be listed is told to ``unread``, and passed over.
+    A folder of entries that cannot be listed is passed to ``unread`` and skipped.
     """
     for folder, name, stray in walk(root, unread):
         if not stray and (scanned := _scanned(folder, name)) is not None:
@@ -39,7 +40,7 @@ def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
-    """The entry of one key as a scan sees it; None if there is none. Raises nothing for what is there."""
+    """The entry of one key as a scan sees it; None if there is none. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
         return _scanned(folder, layout.entry_name(key))
     return None
@@ -89,12 +90,12 @@ def allocated_bytes(root: RootFolder) -> int:
 
 
 def allocated(status: os.stat_result) -> int:
-    """The allocated blocks of a file or folder in bytes; its size where a platform tells none."""
+    """The allocated blocks of a file or folder in bytes; its size on a platform without blocks."""
     return int(getattr(status, "st_blocks", -(-status.st_size // 512))) * 512
 
 
 def is_marked(root: RootFolder) -> bool:
-    """Whether a root holds what only gpucache makes: its tag, a history, or an entry. Raises nothing."""
+    """Whether a root holds something that only gpucache makes: tag, history or entry. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open() as top:
         fd = top.open_file(layout.TAG_NAME)
         try:
@@ -114,7 +115,7 @@ def is_marked(root: RootFolder) -> bool:
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:
-    """What tells whether a file is still the one that has this status."""
+    """The identity of the file with this status."""
     return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -152,7 +153,7 @@ def _head(fd: int, size: int, folder: Folder, name: str) -> EntryHead:
 
 
 def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
-    """An entry that was not read: not to be trusted, or not to be had."""
+    """An entry that could not be read, because it is not trusted or because reading failed."""
     try:
         status = folder.lstat(name)
     except OSError:

@@ -1,7 +1,7 @@
 """Why a root that somebody else filled (``GPUCACHE_SYSTEM_DIRS``) cannot be read here, and what mends it.
 
-Looks at the root, the folders below it and one entry, as the modes of a copied tree are rarely all
-alike. Must not know what the entries say.
+Looks at the root, the folders below it and one entry, as a copied tree rarely has the same mode everywhere.
+Must not know what the entries say.
 """
 
 import errno
@@ -38,7 +38,7 @@ def check_system_root(path: Path) -> RefusedRoot | None:
                 folder = stack.enter_context(folder.folder(group))
                 _read_one(folder)
         except FileNotFoundError:
-            # Without the folders below it is empty, which a cache may be.
+            # A root without these folders is an empty cache.
             return RefusedRoot(path, "it does not exist", _CORRECT) if at == path else None
         except NotADirectoryError:
             return RefusedRoot(path, f"{'it' if at == path else at} is not a folder", _CORRECT)
@@ -75,7 +75,7 @@ def _give(path: Path) -> str:
 
 
 def _unreadable(path: Path, at: Path, error: OSError) -> RefusedRoot:
-    """A place that could not be opened; whose it is and its mode tell what would help."""
+    """Why a place could not be opened, with a remedy that follows from its owner and mode."""
     if error.errno not in (errno.EACCES, errno.EPERM):
         return RefusedRoot(path, f"{at} cannot be read ({error.strerror or error})", _CORRECT)
     try:

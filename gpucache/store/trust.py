@@ -1,10 +1,10 @@
-"""Whom a cache believes: which roots and which files are used at all.
+"""Which roots and which files are trusted, and so used at all.
 
-A root is used only if it is a folder owned by oneself or by the administrator (uid 0) and not
-writable by group or others; a link leads to it only if the same two could have made the link. A
-file is read only if it is a regular file with such an owner and mode, and no link. Checks are made
-on open descriptors. Where a platform has no owners in this sense (Windows) only the kinds of files
-are checked. Must not know what the files say.
+A root is used only if it is a folder that belongs to this user or to the administrator (uid 0) and that
+neither group nor others may write to. A link to it is followed only if it belongs to one of these two. A file
+is read only if it is a regular file, no link, with such an owner and mode. All of this is asked of open
+descriptors. On Windows, which has no such owners, only the kind of a file is asked. Must not know what the
+files say.
 """
 
 import errno
@@ -65,7 +65,7 @@ def open_root(path: Path) -> Folder:
     try:
         try:
             folder = Folder.at(path, follow=False)
-        except OSError:  # a link, or what the rest of this function tells
+        except OSError:  # a link, or an error that the second try raises again
             link = os.lstat(path)
             folder = Folder.at(path)
     except FileNotFoundError:
@@ -108,9 +108,9 @@ class _Opened:
 
 
 def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[int, os.stat_result]]:
-    """Descriptor and status of a file that may be believed; raises UntrustedFileError, other OSErrors.
+    """Descriptor and status of a trusted file; raises UntrustedFileError, other OSErrors.
 
-    The parts before the last are folders in the first one, none of them a link.
+    The parts before the last are folders below ``folder``, none of them a link.
     """
     try:
         fd = folder.open_file(*parts)
@@ -132,7 +132,7 @@ def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[in
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """Why a file or folder of this owner and mode is not believed; None if it is."""
+    """Why a file or folder of this owner and mode is not trusted; None if it is."""
     if sys.platform == "win32":
         return None
     if not owner_is_trusted(status):
