@@ -1,1 +1,1 @@
-"""The operating system under us: interrupts, process groups, temporary folders, and what it refuses."""
+"""The operating system: interrupts, process groups, temporary folders, and its errors."""

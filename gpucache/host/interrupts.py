@@ -1,8 +1,8 @@
-"""Interrupts: which signals are one, and those that wait for a safe moment.
+"""Interrupts: which signals count as one, and how they wait for a safe moment.
 
-Python raises KeyboardInterrupt between any two steps of the main thread, also between taking a lock
-and remembering that it was taken. Inside a pool of futures such a lock is then held for ever, and
-the end of the pool waits for it. A second one may come while the first is tidied up after.
+Python raises KeyboardInterrupt between any two steps of the main thread, also between taking a lock and
+remembering that it was taken. In a pool of futures such a lock stays taken for ever, and the end of the pool
+waits for it. A second interrupt may come during the clean-up after the first.
 """
 
 import signal
@@ -14,19 +14,19 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def arm() -> None:
-    """Being told to end is an interrupt; what this process was started to ignore, as by nohup, is not."""
+    """Make signals that ask this process to end raise KeyboardInterrupt, unless they were ignored at start."""
     for number in _numbers():
         if signal.getsignal(number) in (signal.SIG_DFL, _pass):
             signal.signal(number, signal.default_int_handler)
 
 
 def disarm() -> None:
-    """Hear no more interrupts, as this process is about to end."""
+    """Do nothing at further interrupts, as this process is about to end."""
     _replace(_pass)
 
 
 def ignore() -> None:
-    """Be ended by no interrupt while the interpreter ends, which forgets what handles them."""
+    """Ignore interrupts while the interpreter shuts down, as it forgets their handlers."""
     for number in _numbers():
         if signal.getsignal(number) in (signal.default_int_handler, _pass):
             signal.signal(number, signal.SIG_IGN)
@@ -34,9 +34,9 @@ def ignore() -> None:
 
 @contextmanager
 def held() -> Iterator[Callable[[], None]]:
-    """Hold back what would raise KeyboardInterrupt; the function given raises it if one came.
+    """Hold back interrupts during the block; its end raises KeyboardInterrupt if one came.
 
-    So does the end of the block. Where signals are not ours to handle nothing is held.
+    So does the function that is yielded. Signals that are handled by others are not held back.
     """
     came: list[int] = []
 
@@ -55,7 +55,7 @@ def held() -> Iterator[Callable[[], None]]:
 
 
 def _replace(handler: Callable[[int, object], None]) -> list[int]:
-    """Handle every signal that raises KeyboardInterrupt; which those are."""
+    """Set the handler of every signal that raises KeyboardInterrupt; returns those signals."""
     ours = [number for number in _numbers() if signal.getsignal(number) is signal.default_int_handler]
     for number in ours:
         signal.signal(number, handler)
@@ -63,11 +63,11 @@ def _replace(handler: Callable[[int, object], None]) -> list[int]:
 
 
 def _numbers() -> list[int]:
-    """What a process is told to end by; nothing in a thread, which may handle no signals."""
+    """The signals that ask a process to end; none in a thread, which cannot handle signals."""
     if threading.current_thread() is not threading.main_thread():
         return []
     return [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
 
 
 def _pass(number: int, frame: object) -> None:
-    """Do nothing. Unlike SIG_IGN no child inherits it."""
+    """Do nothing. Unlike SIG_IGN, children do not inherit it."""

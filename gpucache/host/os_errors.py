@@ -1,7 +1,6 @@
-"""What the operating system refuses, in words: the reason of an OSError, and what mends it.
+"""Errors of the operating system in words: the reason of an OSError, and what mends it.
 
-The one place that decides what an error number asks people to do, whichever of our files it was about.
-Must not know what the file was for.
+The one place that decides what people should do about an error number. Must not know what the file was for.
 """
 
 import errno
@@ -29,22 +28,22 @@ _OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT})
 
 
 def reason(error: OSError) -> str:
-    """Why something was refused, as the operating system says it."""
+    """The reason, as the operating system says it."""
     return error.strerror or str(error)
 
 
 def remedy(error: OSError) -> str:
-    """What mends it, a clause that speaks of the place as "it"."""
+    """What mends it: a clause that calls the place "it"."""
     return _BY_NUMBER.get(error.errno or 0, _FAILING)
 
 
 def is_of_the_machine(error: OSError) -> bool:
-    """Whether a disk, a server, a right or a limit refused: what no program can be blamed for."""
+    """Whether a disk, a server, permissions or a limit is the reason, and not a mistake in a program."""
     return error.errno in _OF_THE_MACHINE
 
 
 def told(error: OSError) -> str:
-    """Reason and remedy in one sentence, with the place where the error names it by a path."""
+    """Reason and remedy in one sentence, with the path if the error has one."""
     named = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
     place = f"{named} cannot be used" if named else "the operating system refused"
     return f"{place} ({reason(error)}); {remedy(error)}"

@@ -1,10 +1,9 @@
-"""Temporary folders of this process, and those that killed ones left behind.
+"""Temporary folders of this process, and the removal of those that killed processes left behind.
 
-Whoever makes one removes it at its end. A process that is killed cannot, so each process removes, when it
-makes its own first, what others of its user left beside it. The folder of a process that lives is locked by
-the kernel, and the folder's mark, an empty file, is made after that: a folder with a mark and without a lock
-belongs to nobody. Where there are no such locks (Windows, some network file systems) nothing is swept.
-Must not know what is kept in a folder.
+A process removes its own folders at its end. One that is killed cannot, so each process removes the abandoned
+folders of its user before it makes its first own one. A process locks its folder, and makes an empty file in
+it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. Without such
+locks (Windows, some network file systems) nothing is removed. Must not know what is kept in a folder.
 """
 
 import os
@@ -28,7 +27,7 @@ MARK = ".gpucache-scratch"
 
 @contextmanager
 def scratch(purpose: str) -> Iterator[Path]:
-    """An empty folder in TMPDIR, gone afterwards with all that is in it; raises OSError."""
+    """An empty folder in TMPDIR, removed afterwards with everything in it; raises OSError."""
     parent = tempfile.gettempdir()
     sweep(parent)
     place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
@@ -47,7 +46,7 @@ def scratch(purpose: str) -> Iterator[Path]:
 
 @cache
 def sweep(parent: str) -> None:
-    """Remove the folders below a folder that killed processes of this user left; once in a process."""
+    """Remove what killed processes of this user left below ``parent``; done once in a process."""
     if sys.platform == "win32":
         return
     with suppress(OSError), os.scandir(parent) as found:
@@ -67,7 +66,7 @@ def _remove_left(place: str) -> None:
 
 
 def _lock(place: str) -> int | None:
-    """A descriptor that holds a folder; None if another process does, or none can."""
+    """A descriptor that locks a folder; None if another process has the lock, or there are no locks."""
     if sys.platform == "win32":
         return None
     try:

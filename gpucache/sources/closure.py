@@ -1,9 +1,9 @@
 """The include closure of a program: every header the compiler could read for it.
 
-Owns the walk. It goes breadth first over a list of files, so that depth costs nothing, and hashes
-every edge: the number of the including file, the spelling, and number and digest of the file it led
-to. No path enters the hash, so a tree may move and ``-I`` may be spelled otherwise; a file that
-appears earlier in the search, or equal files reached differently, change it.
+Owns the walk from the source to all its headers. It goes breadth first over a list of files, and hashes every
+edge: the number of the including file, the spelling, and number and digest of the file that was found. No
+path enters the hash, so it stays the same when a tree moves or ``-I`` is spelled otherwise. It changes when a
+file appears earlier in the search, or when equal files are found in another way.
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
@@ -59,13 +59,13 @@ def read_closure(
     ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None if it
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
     options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
-    macros may lead to: with them, includes through macros are taken as covered; ``name_them`` is that
-    remedy in words. ``memos`` keep closures of many headers for the next process. Raises nothing for what
-    lies on disk or stands in the source: what cannot be keyed is told in ``uncacheable``.
+    macros may lead to: if they are given, includes through macros count as covered; ``name_them`` is the
+    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. Raises
+    nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
     """
     given = (include_dirs, rule.system, forced, definitions, named_headers)
     if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
-        cwd = None  # it makes no difference, so that programs in any directory have a memo in common
+        cwd = None  # it makes no difference, so programs in all directories share one memo
     name = ""
     if memos is not None and (b"include" in source or forced or named_headers):
         name = name_of(digest(source), rule, cwd, *map(tuple, given), limits)
@@ -96,7 +96,7 @@ def read_closure(
 
 
 class _Walk:
-    """One walk: the files still to scan, those scanned, the edges hashed so far."""
+    """One walk: the files still to scan, those already scanned, and the edges hashed so far."""
 
     def __init__(
         self,
@@ -139,26 +139,29 @@ class _Walk:
         return Closure(includes, resolution, self.uncacheable, files, stamps, self._tells_places)
 
     def define(self, definitions: Sequence[str]) -> None:
-        """Read ``-D`` options as the definitions they are."""
-        lines = (f"#define {_as_definition(read)}\n" for each in definitions for read in _readings(each))
+        """Read ``-D`` options as a text of ``#define`` lines."""
+        lines = []
+        for option in chain.from_iterable(map(_readings, definitions)):
+            name, given, value = option.replace("\n", " ").partition("=")
+            lines.append(f"#define {name} {value if given else 1}\n")
         data = os.fsencode("".join(lines))
         self._pending.insert(0, File("a build option", 0, data, digest=digest(data)))
 
     def configure(self) -> None:
-        """Cover the file that the compiler configures itself from, which includes nothing."""
+        """Cover the file from which the compiler configures itself; it includes nothing."""
         if self._rule.configuration is not None:
             name = os.fsencode(self._rule.configuration)
             found = (self._headers.at(place, name) for place in self._cwd)
             self._edge(self._main, Mention(name, angled=False, followed=False), next(found, None))
 
     def force(self, names: Sequence[str]) -> None:
-        """Cover ``-include`` options: the current directory, then the include directories."""
+        """Cover ``-include`` options, searched in the current directory, then the include directories."""
         for name in map(os.fsencode, names):
             found = (file for place in (*self._cwd, *self._dirs) if (file := self._headers.at(place, name)))
             self._edge(self._main, Mention(name, angled=False), next(found, None))
 
     def cover_named(self, names: Sequence[str]) -> None:
-        """Cover headers named by hand, under names that do not tell where the tree lies."""
+        """Cover headers named by hand, under names that do not depend on where the tree lies."""
         for name in names:
             file = next((self._headers.at(b"", path) for path in self._placed(name)), None)
             if file is None:
@@ -168,8 +171,8 @@ class _Walk:
             self._edge(self._main, Mention(self._relative(file.path), angled=False), file)
 
     def follow(self) -> None:
-        """Scan all that is pending and all that it leads to."""
-        # The list grows while it is walked.
+        """Scan all pending files and all headers that they lead to."""
+        # The list grows during the loop.
         for file in self._pending:
             if file.data is None:
                 continue
@@ -184,9 +187,9 @@ class _Walk:
         self._pending.clear()
 
     def judge_paths(self) -> None:
-        """Find out whether constants may be made of where a header lies, or of what the source is called.
+        """Find out whether constants may be made of a header's path, or of the source's file name.
 
-        Some compilers make the latter up, and call it otherwise in each build.
+        Some compilers give the source another file name in each build.
         """
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = path_macros([text for _, text in texts])
@@ -215,9 +218,9 @@ class _Walk:
         return uses_macro(data, macros, trigraphs=self._rule.trigraphs)
 
     def refuse_pastes(self, *, named: bool) -> None:
-        """A probe, clock or file name that is put together can be neither seen nor ruled out.
+        """Refuse texts that may paste the name of a probe, a clock or a file macro together with ``##``.
 
-        Where headers are ``named`` by hand, those that a probe asks for are among them.
+        Probes are no reason if headers were ``named`` by hand, as these cover what a probe asks for.
         """
         texts = [file.text for file in self._scanned if file.text]
         paste = can_paste(texts, but_probes=named)
@@ -232,7 +235,7 @@ class _Walk:
         )
 
     def refuse_assembly(self) -> None:
-        """What an assembler is made to read is told by macros and escapes, if by any text at all."""
+        """Refuse texts that make an assembler read a file, as macros and escapes can hide its name."""
         found = ((file.name, file.text.assembled) for file in self._scanned if file.text)
         for name, directive in found:
             if directive and self.uncacheable is None:
@@ -272,7 +275,7 @@ class _Walk:
                 )
                 if untold and (words.rooted or not spelled):
                     found.update(reachable_files(self._disk, root, words, entries=entries))
-                # A folder that gives nothing, such as an empty current directory, is as good as none.
+                # A folder without such files, as an empty current directory, counts as if it was not there.
                 self._frame(*([b"sweep"] if found else []))
                 for name in sorted(found):
                     mention = Mention(spelled + name, angled=True)
@@ -285,7 +288,7 @@ class _Walk:
         return True
 
     def _roots(self, asking: Sequence[File]) -> list[bytes]:
-        """Directories that includes in some files are looked for in, each once."""
+        """The directories in which the includes of some files are searched, each once."""
         places = {*self._rule.places}
         roots = dict.fromkeys(self._dirs)
         if {Place.CWD, Place.MAIN_CWD} & places:
@@ -349,16 +352,10 @@ class _Walk:
         return os.path.basename(path)
 
 
-def _as_definition(option: str) -> str:
-    """The value of a ``-D`` option as the operand of ``#define``."""
-    name, given, value = option.replace("\n", " ").partition("=")
-    return f"{name} {value if given else 1}"
-
-
 def _readings(option: str) -> Iterable[str]:
-    """A ``-D`` option as written, and as compilers read it that take quotes or backslashes out of it.
+    """A ``-D`` option as written, and as compilers read it that remove quotes or backslashes.
 
-    For a name in quotes Intel's runtime is given ``\\"a.h\\"``, and NVRTC ``"a.h"``.
+    To define a name in quotes, Intel's runtime needs ``\\"a.h\\"``, and NVRTC ``"a.h"``.
     """
     found = {option: None}
     for text in (pending := [option]):

@@ -1,9 +1,9 @@
-"""Closures remembered from one process to the next, each with all that it was found by.
+"""Closures remembered from one process to the next, each with the questions that led to it.
 
-A memo holds what the walk asked of the disk and the closure that came of it. It answers only where the
-same is asked for, by the same code, and each question has its answer still, contents of headers included:
-then the walk would come to this closure. So it spares the reading of texts and nothing else. Losing one
-costs a walk. Must not know where memos are kept, nor what a closure is used for.
+A memo holds what the walk asked of the disk, with the answers, and the closure that it found. It is used only
+if the request and this code are the same and every question still has the same answer, the contents of
+headers as well: a walk would find the same closure. So a memo saves the scanning of texts and nothing else.
+Losing one costs a walk. Must not know where memos are kept, nor what a closure is used for.
 """
 
 import json
@@ -23,7 +23,7 @@ WORTH_FILES = 8
 
 
 def _code() -> str:
-    """A digest of the modules that make a closure of texts; empty if they are no files."""
+    """A digest of the modules of this package; empty if they are no files, as in a zip archive."""
     with suppress(OSError):
         modules = sorted(Path(__file__).parent.glob("*.py"))
         return digest(b"\0".join(module.read_bytes() for module in modules)) if modules else ""
@@ -38,11 +38,11 @@ class Memos(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Whether anything can be remembered; where not, nobody needs to make it ready."""
+        """Whether anything can be remembered; if not, nobody needs to prepare it."""
         ...
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None if nothing is."""
+        """The data kept under a name, undamaged; None if there is none."""
         ...
 
     def remember(self, name: str, data: bytes) -> None:
@@ -51,17 +51,17 @@ class Memos(Protocol):
 
 
 def name_of(*given: object) -> str:
-    """The name for what a closure is asked for, which is all that ``given`` shows by ``repr``.
+    """The name of a memo, made of the ``repr`` of everything in ``given``.
 
-    Paths are kept as text, so what they mean follows from the encoding of this process too.
+    Paths are kept as text, so their meaning depends on the encoding of this process as well.
     """
     return digest(repr((_CODE, sys.getfilesystemencoding(), given)).encode())
 
 
 def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | None:
-    """The closure that was remembered, where the walk would find it again.
+    """The remembered closure; None if there is none, or if a walk might find another one.
 
-    Its reason for being uncacheable may tell the ``remedy``, so it has to be the same.
+    The reason for being uncacheable may name the ``remedy``, so that has to be the same.
     """
     data = memos.recall(name) if _CODE else None
     if data is None:
@@ -76,7 +76,7 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
 
 
 def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:
-    """Keep what a walk found, where that is worth a file."""
+    """Keep what a walk found, if that is worth a file."""
     if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _CODE:
         return
     values = {

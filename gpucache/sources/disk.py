@@ -32,25 +32,25 @@ Asked = tuple[Question, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What lies at a path, links followed."""
+    """What lies at a path, after following links."""
 
     kind: Literal["", "folder", "file", "other"] = ""
-    """Empty if nothing is that this user may see."""
+    """Empty if there is nothing that this user may see."""
     number: int = 0
     """Equal for two paths of one file or folder."""
     error: OSError | None = None
-    """Why it could not be told."""
+    """Why nothing is known about it."""
 
 
 class Disk:
-    """The questions of one walk with their answers."""
+    """Answers the questions of one walk, and records them with their answers."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self.stamps: list[tuple[str, tuple[int, ...]]] = []
-        """What tells that a file or folder was another for a while: taken before it was read."""
+        """Paths with their inode, size and times, taken before reading: they change with the file."""
         self.failed = False
-        """Whether an answer is an error that may pass."""
+        """Whether an answer was an error that may be gone next time."""
         self._looks: dict[bytes, Look] = {}
         self._numbers: dict[tuple[int, int], int] = {}
 
@@ -63,7 +63,7 @@ class Disk:
         return found
 
     def read(self, path: bytes, limit: int) -> tuple[bytes, str] | None:
-        """What a file holds, cut behind ``limit`` bytes, and its digest; None for one that may not be read.
+        """The content of a file, at most ``limit + 1`` bytes, and its digest; None if it may not be read.
 
         Raises OSError.
         """
@@ -77,7 +77,7 @@ class Disk:
             return None
         try:
             status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):  # put there since it was looked at
+            if not stat.S_ISREG(status.st_mode):  # it was replaced since it was looked at
                 raise OSError(errno.EINVAL, "it is no regular file any more")
             self.stamps.append((os.fsdecode(path), _stamp(status)))
             data = _read_all(fd, status.st_size, limit)
@@ -109,15 +109,15 @@ class Disk:
         return found
 
     def watch(self, folder: bytes) -> None:
-        """Have the stamps tell that a name came or went in a folder."""
+        """Add the stamp of a folder, which changes when a name in it comes or goes."""
         with suppress(OSError):
             self.stamps.append((os.fsdecode(os.path.join(folder, b"")), _stamp(os.stat(folder))))
         self._note("watch", folder, "")
 
     def answers(self, asked: Iterable[Asked], limit: int) -> bool:
-        """Whether each question still has its answer; asks them in their order, up to the first that has not.
+        """Whether every question still has its answer; asks in order and stops at the first that has not.
 
-        Raises OSError, ValueError; KeyError for what is no question.
+        Raises OSError, ValueError, and KeyError for an unknown question.
         """
         ask = {
             "look": self.look,
@@ -140,7 +140,7 @@ class Disk:
                 return Look()
             self.failed = True
             return Look(error=error)
-        # The numbers of all that was seen, so that they come out as they did when the same is asked again.
+        # Numbered in the order of being seen, so that the same questions give the same numbers.
         number = self._numbers.setdefault((status.st_dev, status.st_ino), len(self._numbers) + 1)
         if stat.S_ISDIR(status.st_mode):
             return Look("folder", number)
@@ -151,7 +151,7 @@ class Disk:
 
 
 def _read_all(fd: int, size: int, limit: int) -> bytes:
-    # The size is no more than a hint: some file systems say 0 of all their files.
+    # The size is only a hint: some file systems report 0 for all files.
     parts, left = [], limit + 1
     while left and (part := os.read(fd, min(max(size + 1, _CHUNK), left))):
         parts.append(part)

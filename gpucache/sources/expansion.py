@@ -1,10 +1,9 @@
-"""The names that an include through a macro comes to, expanded in all ways that definitions allow. Pure.
+"""The names that an include through a macro can have: the macro expanded in all possible ways. Pure.
 
-Which of a macro's definitions is in force, or whether any is, only the preprocessor knows, so each counts,
-and so does the word left as it stands. Most includes come to a few names in this way, as CCCL's
-``#include __THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)`` does. Where names are put together with
-``##``, where a macro takes any number of arguments, or where it gets out of hand, nothing is told, and
-the words at hand have to do (see ``macro_words``).
+Only the preprocessor knows which of a macro's definitions is in force, if any. So every definition counts,
+and so does the word unexpanded. Most includes have few possible names, such as CCCL's ``#include
+__THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)``. This module gives up if a macro uses ``##`` or takes
+any number of arguments, or if there are too many expansions; then ``macro_words`` has to do.
 """
 
 import re
@@ -14,10 +13,10 @@ from itertools import product
 from gpucache.sources.macro_words import FILE_NAMES, RENAMED, WORD, Macros
 
 Pattern = tuple[bytes, ...]
-"""A name as regular expressions, one for each part between slashes; the first is empty for the root."""
+"""A path as regular expressions, one for each part between slashes; the first is empty for the root."""
 
 _Token = tuple[bytes, frozenset[bytes]]
-"""A text, and the macros that it is not expanded by any more, as it came from them."""
+"""A text, and the macros that it came from and so is not expanded by again."""
 _TOKEN = re.compile(rb'"[^"\n]*"|' + WORD.pattern + rb"|\s+|##?|%:%:|.", re.DOTALL)
 _PIECE = re.compile(WORD.pattern + rb"|[^\s\0]")
 _MOST = 512
@@ -29,14 +28,14 @@ _LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
 
 
 class _UntoldError(Exception):
-    """What an include comes to cannot be told in this way."""
+    """The names of an include cannot be found in this way."""
 
 
 def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
-    """What the operand of an include can come to; None if that cannot be told."""
+    """The names that the operand of an include can expand to; None if they cannot be found in this way."""
     try:
         expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
-        # A zero byte keeps tokens apart, between which a compiler may put a blank.
+        # A zero byte separates tokens, as a compiler may put a blank between them.
         spelled = (_LITERAL.match(b"\0".join(text for text, _ in tokens)) for tokens in expanded)
         return frozenset(_pattern(match[1] or match[2]) for match in spelled if match)
     except _UntoldError:
@@ -51,7 +50,7 @@ class _Expansion:
         self._steps = 0
 
     def all_of(self, tokens: Sequence[_Token], depth: int = 0) -> set[tuple[_Token, ...]]:
-        """Every row of tokens that some tokens can become; ``depth`` counts calls around them."""
+        """Every sequence of tokens that some tokens can become; ``depth`` counts the calls around them."""
         found: set[tuple[_Token, ...]] = set()
         pending: list[tuple[tuple[_Token, ...], tuple[_Token, ...]]] = [((), (*tokens,))]
         while pending:
@@ -82,7 +81,7 @@ class _Expansion:
     def _replaced(
         self, token: _Token, rest: tuple[_Token, ...], depth: int
     ) -> Iterator[tuple[tuple[_Token, ...], tuple[_Token, ...]]]:
-        """What each definition of a macro puts in its place, and the tokens that are left behind it."""
+        """For each definition of a macro, the tokens that replace it and the tokens left after it."""
         name, own = token
         for parameters, body in self._macros[name]:
             if b"##" in body or b"%:%:" in body or b"__VA_" in body or b"..." in parameters:
@@ -106,14 +105,14 @@ class _Expansion:
         hidden: frozenset[bytes],
         depth: int,
     ) -> Iterator[tuple[_Token, ...]]:
-        # What stands behind # is the argument as written, anything else the argument expanded.
+        # A parameter after # becomes the argument as written; any other becomes the argument expanded.
         parts: list[Iterable[tuple[_Token, ...]]] = []
         string = False
         for token in _tokens(body, hidden):
             argument = arguments.get(token[0])
             if string and argument is not None:
                 written = _text(argument)
-                if b'"' in written or b"\\" in written:  # which # writes with more backslashes
+                if b'"' in written or b"\\" in written:  # the # operator would add backslashes
                     raise _UntoldError
                 parts.append([((b'"%b"' % written, hidden),)])
             elif argument is not None:
@@ -138,7 +137,7 @@ def _text(tokens: Sequence[_Token]) -> bytes:
 def _arguments(
     rest: Sequence[_Token],
 ) -> tuple[list[list[_Token]], tuple[_Token, ...], frozenset[bytes]] | None:
-    """The arguments of a call, what is left behind it, and where it ends; None if no call begins here."""
+    """A call's arguments, the tokens after it, and the macros hidden at its end; None if none begins here."""
     begin = next((number for number, (text, _) in enumerate(rest) if not text.isspace()), len(rest))
     if begin == len(rest) or rest[begin][0] != b"(":
         return None
@@ -155,7 +154,7 @@ def _arguments(
 
 
 def _pattern(name: bytes) -> Pattern:
-    """A name with blanks or none around its words, each of which a compiler may know as a number."""
+    """The pattern of a name: blanks may be around its words, and a word may be a number for the compiler."""
     parts = [_PIECE.findall(part) for part in name.split(b"/")]
     if any(len(pieces) > _PIECES_OF_A_NAME for pieces in parts):
         raise _UntoldError

@@ -1,8 +1,8 @@
-"""Headers on disk: read once, bounded, and told apart by where they were found.
+"""Headers on disk, each read once and within bounds; a header is identified by the path it was found at.
 
-A quoted include starts beside the path its file was found at, not beside what a link points to, so
-that path is a file's identity. Which paths are one file is kept too, as ``#pragma once`` sees it.
-A header that may not be read counts as not found, as it does for a compiler of the same user.
+The path, not the file, because a quoted include is searched beside the path, not beside what a link points
+to. Which paths lead to one file is recorded as well, since ``#pragma once`` looks at that. A header that may
+not be read counts as not found, as it does for a compiler of the same user.
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
@@ -20,33 +20,33 @@ from gpucache.units import format_size
 
 
 class UncacheableError(Exception):
-    """Ends a walk that cannot give a key; says why, with the remedy."""
+    """Ends a walk if no key can be made; says why, with the remedy."""
 
 
 @dataclass(slots=True, eq=False)
 class File:
-    """A file as found at one path; the main source is number 0 and lies nowhere."""
+    """A file found at one path; the main source has number 0 and no path."""
 
     name: str
     """For messages: as first spelled, quoted."""
     number: int
-    """In the order in which files are found."""
+    """Counts files in the order in which they are found."""
     data: bytes | None
-    """Held until the file is scanned."""
+    """The content, kept until the file is scanned."""
     path: bytes = b""
     inode: int = 0
-    """Equal for two paths of one file; the number in the order in which they are found."""
+    """Equal for two paths of one file; counts files in the order in which they are found."""
     digest: str = ""
     text: Scan | None = None
 
     @property
     def directory(self) -> bytes | None:
-        """Where its own quoted includes begin."""
+        """Where the search for its own quoted includes begins."""
         return os.path.dirname(self.path) if self.path else None
 
 
 class Headers:
-    """Every header looked at in one walk. Raises UncacheableError beyond the limits."""
+    """Every header looked at in one walk. Raises UncacheableError above the limits."""
 
     def __init__(self, disk: Disk, limits: Limits) -> None:
         self._disk = disk
@@ -58,7 +58,7 @@ class Headers:
         self.remedy = "include less"
 
     def paths(self) -> Iterable[str]:
-        """Where the headers were found, in that order."""
+        """The paths of the headers, in the order in which they were found."""
         return map(os.fsdecode, self._files)
 
     def at(self, directory: bytes, name: bytes) -> File | None:
@@ -69,7 +69,7 @@ class Headers:
         return self._seen[path]
 
     def again(self, file: File) -> bytes:
-        """What a file holds, which was scanned and dropped; nothing for what is no file or is gone."""
+        """The content of a file, read again after its data was dropped; empty if it is gone."""
         with suppress(OSError):
             read = self._disk.read(file.path, self._limits.file_bytes)
             return read[0] if read else b""
@@ -97,7 +97,7 @@ class Headers:
             ) from None
 
     def _identity(self, path: bytes) -> bytes:
-        """One spelling per place: normalised as text, except where ``..`` leaves a linked folder."""
+        """One spelling for each place: normalised as text, except if ``..`` leaves a linked folder."""
         normal = os.path.normpath(path)
         directory, base = os.path.split(path)
         if b".." not in directory or self._disk.look(os.path.dirname(normal)) == self._disk.look(directory):

@@ -1,8 +1,8 @@
-"""Files below a directory that an include through a macro may lead to.
+"""Files below a directory that an include through a macro may mean.
 
-Where the names that it comes to are told, only what matches one is looked at; else all that is made of its
-words. Links are followed, as a compiler follows them; a folder inside itself is not. Where a name may hold
-``..``, what lies above a directory is looked through as well.
+If the possible names are known, these are the files that match one; else all files whose names can be made of
+the macro's words. Links are followed, as a compiler follows them, but not into a folder that contains the
+link. If a name may hold ``..``, the folders above the directory are searched as well.
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
@@ -18,14 +18,14 @@ from gpucache.sources.expansion import Pattern
 from gpucache.sources.macro_words import MacroWords
 
 _FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
-"""Parts of a name that are no names of files."""
+"""Parts of a path that name no file: the patterns of ``.`` and ``..``, and nothing between two slashes."""
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
 def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int) -> Iterator[bytes]:
-    """Paths relative to ``root``, depth first, sorted; nothing if there is no such folder.
+    """Paths of files made of some words, relative to ``root``, depth first, sorted.
 
-    Raises SourceError after looking at ``entries`` names, or for a folder it may not list.
+    Raises SourceError after looking at ``entries`` names, or for a folder that may not be listed.
     """
     left = entries
     outside = tuple(map(disk.look, _NO_HEADERS))
@@ -51,7 +51,7 @@ def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int)
 
 
 def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entries: int) -> Iterator[bytes]:
-    """Paths relative to ``root`` of the files that match a name, each once; raises as ``reachable_files``."""
+    """Paths of files that match a pattern, relative to ``root``, each once; raises as ``reachable_files``."""
     left = entries
     pending: dict[bytes, set[Pattern]] = {b"": {*patterns}}
     while pending:

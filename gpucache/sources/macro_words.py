@@ -1,18 +1,18 @@
-"""Which names an include through a macro can come to, told from the words it is made of. Pure.
+"""The words of which the name in an include through a macro can be made. Pure.
 
-The preprocessor makes such a name from tokens that stand somewhere: in the include itself, or in the
-bodies of macros that it leads to. So every word of the name is one of theirs, or several put together,
-and every other sign is one of theirs too. What a file's name holds beside these, no such include can
-reach. That is far less than everything below the include directories, and it needs no list of suffixes.
-Not told from text are numbers, which macros of the compiler give, and PoCL's renaming of built-in
-functions, which puts ``_cl_`` before a word.
+The preprocessor makes such a name from tokens in the include itself and in the bodies of the macros that it
+leads to. So every word of the name is one of theirs or several of them put together, and every other
+character is one of theirs, too. Such an include cannot mean a file whose name has anything else. That leaves
+far fewer files than everything below the include directories, and needs no list of suffixes. Two things are
+in no text: numbers, which macros of the compiler may give, and the ``_cl_`` that PoCL puts before names of
+built-in functions.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Compilers take a dollar sign and letters beyond ASCII for letters.
+# For compilers a dollar sign and all letters outside of ASCII are letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
@@ -21,7 +21,7 @@ RENAMED = b"_cl_"
 
 @dataclass(frozen=True, slots=True)
 class MacroWords:
-    """Words and signs that the name of a header can be made of."""
+    """The words and other characters of which the name of a header can be made."""
 
     words: frozenset[bytes]
     signs: frozenset[int]
@@ -31,11 +31,11 @@ class MacroWords:
 
     @property
     def rooted(self) -> bool:
-        """Whether a name may begin at the root: text ahead of a slash can come to nothing."""
+        """Whether a name may begin at the root, as text before a slash can expand to nothing."""
         return ord("/") in self.signs
 
     def allows(self, component: bytes) -> bool:
-        """Whether one part of a path, between slashes, can be made of it."""
+        """Whether one part of a path, between slashes, can be made of these."""
         if not self.signs.issuperset(WORD.sub(b"", component)):
             return False
         return all(map(self._makes, WORD.findall(component)))
@@ -47,11 +47,11 @@ class MacroWords:
 
 
 Macros = Mapping[bytes, Sequence[tuple[bytes, bytes]]]
-"""For each name its definitions: parameters in parentheses, empty for a macro without, and the body."""
+"""For each name its definitions: parameters in parentheses, empty for a macro without any, and the body."""
 
 
 def macros_of(definitions: Iterable[bytes]) -> Macros:
-    """The definitions of each name; each text has operands of ``#define``, one a line."""
+    """The definitions of each name; every text holds operands of ``#define``, one a line."""
     macros: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
     for text in definitions:
         for name, parameters, body in DEFINITION.findall(text):
@@ -60,8 +60,9 @@ def macros_of(definitions: Iterable[bytes]) -> Macros:
 
 
 def macro_words(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) -> MacroWords:
-    """What includes through macros lead to; ``asked`` are their operands, and ``names`` the files that
-    ``__FILE__`` may stand for.
+    """The words of includes through macros.
+
+    ``asked`` are the operands of these includes, and ``names`` the paths that ``__FILE__`` may expand to.
     """
     words: set[bytes] = {RENAMED}
     reached: list[bytes] = []
@@ -88,7 +89,7 @@ def macro_words(asked: Iterable[bytes], macros: Macros, names: Iterable[bytes]) 
 
 
 def is_composed(word: bytes, pieces: Collection[bytes]) -> bool:
-    """Whether a word is a row of pieces and digits."""
+    """Whether a word is a sequence of pieces and digits."""
     ends = {0}
     for end in range(1, len(word) + 1):
         if any(word[start:end] in pieces or word[start:end].isdigit() for start in ends):

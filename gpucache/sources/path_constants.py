@@ -1,16 +1,15 @@
-"""Where a text may make a constant of the path of a file. Pure.
+"""Whether a text may make a constant of the path of a file. Pure.
 
-``sizeof(__FILE__)``, or a hash of it that is computed while compiling, changes what is generated with the
-place of a header, and leaves nothing of that place to be found in the artifact. So a mention of the path
-counts, unless it is handed on whole, as an argument or as a part of a literal, to a function that can
-only print it (``printf``, what ``assert`` calls, CUB's ``Debug``) or to the assembler: then the path
-stands in the artifact, where it is found, or nowhere. A mention in a message of a pragma counts for
-nothing. A header that opens one of CCCL's own namespaces by CCCL's own macro is CCCL's: it offers
-``source_location`` to others, and makes nothing of it.
+``sizeof(__FILE__)``, or a hash of it at compile time, makes the generated code depend on where a header lies,
+and the artifact does not show it. So a mention of the path counts, with one exception: it is passed on whole,
+as an argument or as part of a literal, to a function that can only print it (``printf``, what ``assert``
+calls, CUB's ``Debug``) or to the assembler. Then the path is in the artifact, where it is found, or nowhere.
+A mention in the message of a pragma does not count. A header that opens one of CCCL's own namespaces by
+CCCL's own macro is part of CCCL: it offers ``source_location`` to others, and does not use it.
 
-``__FILE_NAME__`` is the last part of the path, which a header's place does not change; ``__BASE_FILE__`` is
-the path of the main source. Clang's ``__PRETTY_FUNCTION__`` calls a lambda and a type without a name after
-the file that it stands in.
+``__FILE_NAME__`` is the last part of the path, which does not depend on the header's folder;
+``__BASE_FILE__`` is the path of the main source. Clang's ``__PRETTY_FUNCTION__`` names a lambda, or a type
+without a name, after its file.
 """
 
 import re
@@ -21,7 +20,7 @@ _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
 _INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
 _DEFINE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*define\b[ \t]*(\w*)")
 _STRING = rb'"(?:[^"\\\n]|\\.)*"'
-# Bounded, as a text may be one long word or one long blank: what is longer prints nothing that is known.
+# Bounded, as a text may be one long word or one long blank. No function that is known here has a longer name.
 _TOKEN = re.compile(
     _STRING + rb"|(?P<name>(?<![\w:])(?:(?:__)?asm(?:__)?\s{1,20})?[\w:]{1,80}|)\s{0,20}(?P<open>\()|\)"
 )
@@ -30,35 +29,35 @@ _PRINTS = re.compile(
     rb"|(?:__)?asm(?:__)?"
 )
 _REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MULTILINE)
-# A function with a body, or an object; a call in the body of a macro has a literal. What a name is taken over
-# from, as by using ::printf, is no other.
+# A definition of a function or an object. A call in the body of a macro has a literal, and so does not match;
+# nor does ``using ::printf``, which defines nothing new.
 _DEFINED = re.compile(
     rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}\"#]{0,1000}\)[^;{}()\"#]{0,200}\{)"
 )
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
-_LONGEST = 256  # of what stands behind a mention in its literal
+_LONGEST = 256  # what may follow a mention in its literal
 
 
 class PathConstants(Flag):
-    """What a text may make constants of."""
+    """The paths of which a text may make constants."""
 
     NOTHING = 0
     HERE = 1
     """Its own path, written where it is used."""
     CALLER = 2
-    """The path of a text that calls one of its functions, by a default argument."""
+    """The path of a text that calls one of its functions, through a default argument."""
     MAIN = 4
     """The path of the main source."""
     LAST = 8
-    """The last part of its own path, or of that of a text that uses its macros."""
+    """The last part of its own path, or of the path of a text that uses its macros."""
     TYPES = 16
-    """By clang, the paths of texts that define its types."""
+    """With clang, the paths of texts that define its types."""
     PRINTED = 32
-    """Nothing, where the functions that print are not the program's own."""
+    """None, unless the program itself defines the functions that print."""
     PRINTS = 64
-    """Nothing by itself: it defines such a function."""
+    """None by itself: it defines such a function."""
 
 
 _CALL = PathConstants.HERE | PathConstants.CALLER
@@ -73,15 +72,15 @@ _MENTIONS = {
     b"source_location": _CALL,
     b"__PRETTY_FUNCTION__": PathConstants.TYPES,
 }
-# Nothing stands before the alternatives, which lets the engine skip to where one may begin.
+# Nothing comes before the alternatives, so that the engine can skip to where one may begin.
 _MENTION = re.compile(rb"(?:" + b"|".join(_MENTIONS) + rb")(?!\w)")
 _IN_WORD = re.compile(rb"\w")
 
 
 def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
-    """What a text without comments, on logical lines, may make constants of.
+    """The paths of which a text may make constants, and its macros that may do so where they are used.
 
-    And the macros that it defines which may do so in a text that uses them.
+    The text has logical lines and no comments.
     """
     found, macros = PathConstants.NOTHING, set[bytes]()
     if (b"printf" in text or b"__assert" in text) and _DEFINED.search(text):
@@ -105,12 +104,12 @@ def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
 
 
 def prints_anew(definitions: bytes) -> bool:
-    """Whether a function that can only print is defined as a macro; operands of ``#define``, one a line."""
+    """Whether a printing function is defined as a macro, by operands of ``#define``, one a line."""
     return _REDEFINED.search(definitions) is not None
 
 
 def _is_printed(text: bytes, line: int, mention: re.Match[bytes]) -> bool:
-    """Whether a mention is handed on whole to what can only print it, or stands in a literal."""
+    """Whether a mention is passed on whole to something that can only print it, or is in a literal."""
     begin = line
     if not _DEFINE.match(text, line):
         nearest = max(text.rfind(sign, 0, mention.start()) for sign in (b";", b"{", b"}"))
@@ -120,7 +119,7 @@ def _is_printed(text: bytes, line: int, mention: re.Match[bytes]) -> bool:
         if token.start() >= mention.end():
             break
         if token.end() > mention.start():
-            return False  # what looks like a literal around it may be none
+            return False  # it looks like part of a literal, but may be outside
         if token["open"]:
             calls.append(token["name"])
         elif token[0] == b")" and calls:

@@ -1,4 +1,4 @@
-"""Where an implementation looks for headers, and how much may be read. Values only."""
+"""Where a compiler searches for headers, and how much may be read. Values only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,27 +16,27 @@ class Place(StrEnum):
     DIRS = "dirs"
     """The include directories, in order."""
     SYSTEM = "system"
-    """The folders an implementation has of its own, in order."""
+    """The compiler's own folders, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRule:
-    """The order in which an implementation looks for ``"name"`` and for ``<name>``."""
+    """The order in which a compiler searches for ``"name"`` and for ``<name>``."""
 
     quote: tuple[Place, ...]
     angle: tuple[Place, ...]
     every: bool = False
-    """Cover every match in all places: right for any order, so for implementations never tried."""
+    """Cover every match in all places: right for any order, and so for compilers that were never tried."""
     trigraphs: bool = True
     """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings count then."""
     system: tuple[str, ...] = ()
-    """For ``Place.SYSTEM``; what is not absolute is meant from the current directory."""
+    """For ``Place.SYSTEM``; relative paths start at the current directory."""
     home: str | None = None
-    """Where an implementation that compiles files writes the main source."""
+    """The folder to which a compiler of files writes the main source."""
     names_sources: bool = False
-    """Whether the main source is compiled under one name, and not under one made up for each build."""
+    """Whether the main source has the same file name in every build."""
     configuration: str | None = None
-    """The name of a file that an implementation reads in the current directory, whatever the source."""
+    """The name of a file that a compiler reads in the current directory, whatever the source."""
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -45,16 +45,16 @@ class SearchRule:
 
     @property
     def searches_cwd(self) -> bool:
-        """Whether anything is looked for in the current directory."""
+        """Whether anything is searched for in the current directory."""
         return self.configuration is not None or not {Place.CWD, Place.MAIN_CWD}.isdisjoint(self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one closure may hold before it is given up as uncacheable."""
+    """How large a closure may be; a larger one is uncacheable."""
 
     files: int = 20_000
     file_bytes: int = 64 * 1024**2
     total_bytes: int = 256 * 1024**2
     folder_entries: int = 200_000
-    """Files and folders looked at, source-like or not, where directories are swept."""
+    """Files and folders looked at, source-like or not, for includes through macros."""

@@ -1,19 +1,19 @@
 """What a source text asks of other files: includes, embeds, probes for headers, and the clock. Pure.
 
-Conditionals are ignored: every directive counts, as a superset is safe in a key. Compilers and
-dialects disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks, on raw
-strings and on digit separators; where a text holds one of these it is read both ways, and what
-either reading finds counts. Any bytes can be scanned.
+Conditionals are ignored: every directive counts, as a superset is safe in a key. Compilers and dialects
+disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks, on raw strings and on digit
+separators. A text that holds one of these is read both ways, and everything that either reading finds counts.
+Any bytes can be scanned.
 
-Three things go through macros and cannot be followed by text:
+Three things go through macros and cannot be followed in the text:
 
 * ``#include NAME`` (and ``include_next``, ``import``, ``embed``);
 * a probe (``__has_include`` and its kin) of anything but a literal, in ``#if`` or ``#elif``;
 * a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
   definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
-  macro is called; any other use is told by ``probed_by_macro`` once all texts are known.
+  macro is called; ``probed_by_macro`` finds any other use once all texts are known.
 
-A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` tells
+A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` says
 whether some texts can make one.
 
 Must not touch files.
@@ -42,11 +42,11 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All that one text asks, whichever way it is read."""
+    """All that one text asks for, in any of its readings."""
 
     mentions: tuple[Mention, ...]
     asked: tuple[bytes, ...]
-    """Operands that include or probe a header by a name which only the preprocessor knows."""
+    """Operands of includes and probes whose header only the preprocessor can name."""
     clock: str | None
     """The first of ``__DATE__``, ``__TIME__``, ``__TIMESTAMP__`` used outside comments and strings."""
     probe_macros: frozenset[bytes]
@@ -56,22 +56,22 @@ class Scan:
     definitions: bytes
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
-    """What it puts together with ``##`` that may be a part of a probe's or a clock's name."""
+    """What it puts together with ``##`` and may be part of the name of a probe or a clock."""
     path_constants: PathConstants
-    """Which paths it may make constants of."""
+    """The paths of which it may make constants."""
     path_macros: frozenset[bytes]
-    """Macros that this text defines, and that may make a constant of the path of a text that uses them."""
+    """Macros of this text that may make a constant of the path of a text that uses them."""
     parts: frozenset[bytes]
-    """Other words that a macro can see and that such a name could be put together from."""
+    """Other words that a macro can see and that may be part of such a name."""
     assembled: str | None
-    """A directive in assembly that reads a file, which no text can tell."""
+    """An assembler directive that reads a file whose name cannot be found in the text."""
 
 
 _BLANK = rb"[ \t\v\f\0]"
 _COMMENT = rb"//[^\n]*(?:\n" + _BLANK + rb"*//[^\n]*)*|/\*(?s:.*?)(?:\*/|\Z)"
 _GAP = rb"(?>(?:" + _BLANK + rb"|(?>/\*(?s:.*?)\*/))*)"
 _QUOTED = rb'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*(?:"|\\?$)|' rb"'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*(?:'|\\?$)"
-# Comment signs inside <name> are part of the name; no file has a longer one.
+# Comment signs inside <name> are part of the name. No file name is longer than 4096.
 _BRACKETED = (
     rb"(?:\#|%:)"
     + _GAP
@@ -81,7 +81,7 @@ _BRACKETED = (
 )
 _RAW = rb'(?<=R)"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\((?s:.*?)(?:\)(?P=fence)"|\Z)'
 _NUMBER = rb"(?<!\w)\d(?:[\w.]|'\w)*"
-# Every alternative begins with a fixed character or class, which lets the engine skip to candidates.
+# Every alternative begins with a fixed character or class, so that the engine can skip to candidates.
 _C = re.compile(
     rb"(?P<comment>" + _COMMENT + rb")|(?P<bracketed>" + _BRACKETED + rb")|" + _QUOTED, re.MULTILINE
 )
@@ -100,8 +100,8 @@ _DIRECTIVE = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
     rb"(include(?:_next)?|import|embed|if|elif|define)\b" + _BLANK + rb"*([^\n]*)"
 )
-# No macro sees these: directives with their literal headers, and messages. Definitions with ## are read
-# apart.
+# No macro sees these: directives with a literal header, and messages. Definitions with ## are read by
+# read_pastes.
 _UNSEEN = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
     rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
@@ -122,7 +122,7 @@ _FIRST_MATCH = frozenset({b"__has_include"})
 
 
 def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
-    """Everything a text asks for, over all the ways it can be read. Never raises."""
+    """Everything a text asks for, in all its readings. Never raises."""
     found = _Found()
     for text in _readings(data, trigraphs=trigraphs):
         found.add(b"\n" + text)
@@ -142,17 +142,17 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
 
 
 def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros around a probe, and those around them."""
+    """The macros that use a probe, and those that use them in turn."""
     return with_users(texts, {name for text in texts for name in text.probe_macros})
 
 
 def path_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros that may make a constant of the path of a text that uses them, and those around them."""
+    """The macros that may make a constant of the path of their user, and those that use them in turn."""
     return with_users(texts, {name for text in texts for name in text.path_macros})
 
 
 def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
-    """Some macros, and those whose definitions mention one."""
+    """Some macros, and those whose definitions mention one of them, directly or through others."""
     before = 0
     while len(macros) > before:
         before = len(macros)
@@ -165,7 +165,7 @@ def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
 
 
 def uses_macro(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> bool:
-    """Whether a text mentions one of some macros anywhere but in definitions and in ``#ifdef``."""
+    """Whether a text mentions one of some macros, outside of definitions and ``#ifdef``."""
     mention = _any_of(macros)
     texts = (_DEFINING.sub(b"", b"\n" + text) for text in _readings(data, trigraphs=trigraphs))
     return any(mention.search(text) for text in texts)
@@ -176,14 +176,14 @@ def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
 
 
 def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
-    """The conditions that use a macro around a probe in any way but a literal call."""
+    """The conditions that use a macro around a probe, other than in a call with a literal."""
     if not macros:
         return ()
     return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
 
 
 def can_paste(texts: Sequence[Scan], *, but_probes: bool = False) -> Paste | None:
-    """A name of a probe, a clock or a file that these texts may put together with ``##``."""
+    """A name of a probe, a clock or a file macro that these texts may put together with ``##``."""
 
     def macros() -> set[bytes]:
         return {head[1] for text in texts for head in _HEAD.finditer(text.definitions)}
@@ -194,7 +194,7 @@ def can_paste(texts: Sequence[Scan], *, but_probes: bool = False) -> Paste | Non
 
 
 class _Found:
-    """Collects over readings; mentions keep the order in which they are first seen."""
+    """Collects from all readings of a text; mentions keep the order in which they are first seen."""
 
     def __init__(self) -> None:
         self.mentions: dict[Mention, None] = {}
@@ -254,7 +254,7 @@ class _Found:
             self.parts |= PARTS.intersection(others)
         if b"__has_" not in operand or (head := _HEAD.match(operand)) is None:
             return
-        # Where the macro is used, a quoted name may mean another file, and a macro in <name> is replaced.
+        # A quoted name may mean another file where the macro is used, and a macro in <name> is replaced.
         if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
 
@@ -265,14 +265,14 @@ class _Found:
 
 
 def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:
-    """Whether one of some macros is mentioned without ``(`` and an opening sign of a literal after it."""
+    """Whether a macro is mentioned and what follows is not ``(`` and the first character of a literal."""
     names = b"|".join(map(re.escape, sorted(macros)))
     unclear = rb"\b(?:" + names + rb")\b(?!" + _BLANK + rb"*\(" + _BLANK + rb"*[" + literals + rb"])"
     return re.search(unclear, _DEFINED.sub(b"", text)) is not None
 
 
 def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
-    """The text without comments, raw strings and line continuations, once per way of reading it."""
+    """The text without comments, raw strings and line continuations, once for each way of reading it."""
     texts = {data.removeprefix(b"\xef\xbb\xbf"): None}
     if trigraphs and b"??" in data:
         texts |= dict.fromkeys([_replace_trigraphs(text) for text in texts])

@@ -1,8 +1,8 @@
-"""Scans of texts, remembered by content: in this process, and in packs that outlive it.
+"""Scans of texts, remembered by the text's digest: in this process, and in packs for later processes.
 
-A scan follows from a text alone, so one text is scanned once, whichever programs include it. A pack holds
-a line for each text whose digest begins with its hex digit: digest, whether trigraphs were read, and the
-scan as JSON, in which each byte is the character of its number. Losing one costs a scan.
+A scan depends on the text alone, so a text is scanned once, whichever programs include it. There is a pack
+for each hex digit, for the digests that begin with it. It holds a line for each text: the digest, whether
+trigraphs were read, and the scan as JSON, in which bytes are written as Latin-1. Losing a pack costs scans.
 """
 
 import json
@@ -15,9 +15,9 @@ from gpucache.sources.scan import Mention, Scan, scan
 from gpucache.sources.token_pasting import Chain
 
 PACK_BYTES_CAP = 2 << 20
-"""The scans that were packed first give way beyond it."""
+"""Above this the scans that were packed first are dropped."""
 WORTH_BYTES = 32 << 10
-"""So much text takes about as long to scan as a full pack takes to read."""
+"""The amount of text that takes about as long to scan as a full pack takes to read."""
 _REMEMBERED = 4096
 _scans: dict[str, Scan] = {}
 
@@ -42,7 +42,7 @@ class Scans:
         return found
 
     def keep(self) -> None:
-        """Have the packs that were read hold what was scanned, where that is worth writing them."""
+        """Write what was scanned into the packs that were read, if there is enough of it."""
         if self._memos is None or not self._memos.keeps:
             return
         new = [key for key in self._new if key[0] in self._packs and key.encode() not in self._packs[key[0]]]
@@ -62,7 +62,7 @@ class Scans:
         return found
 
     def _packed(self, key: str, size: int) -> Scan | None:
-        """What a pack holds; None for a text of so few bytes that the pack is not worth reading."""
+        """The scan in a pack; None if it has none, or if too little text was asked for to read a pack."""
         asked = self._asked_bytes[key[0]] = self._asked_bytes.get(key[0], 0) + size
         if self._memos is None or asked < WORTH_BYTES:
             return None
@@ -99,7 +99,7 @@ def encode(found: Scan) -> bytes:
 
 
 def decode(line: bytes) -> Scan | None:
-    """The scan of a line; None for what is no scan."""
+    """The scan of a line; None if it is none."""
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, assembled = (
             json.loads(line)

@@ -1,15 +1,15 @@
-"""Which names of probes, clocks and files the preprocessor can put together with ``##``. Pure.
+"""The names of probes, clocks and file macros that a program can put together with ``##``. Pure.
 
-The operands beside ``##`` are either words that stand there, or parameters, which can be any word that
-stands in the texts or is put together itself. From this grammar follow all pieces of such a name that a
-program can make, through as many macros as it likes. Two things narrow it:
+An operand of ``##`` is either a literal word, or a parameter, which can be any word in the texts or one that
+is put together itself. This grammar gives all pieces of such a name that a program can make, through any
+number of macros. Two things restrict it:
 
-* What no macro ever sees is no word: strings, directives, names of headers, messages of ``#error``.
+* Text that no macro sees does not count: strings, directives, names of headers, messages of ``#error``.
 * A parameter beside ``##`` gives the first or the last word of its argument. So ``struct has_##member``
-  makes nothing that could be put behind ``__``: the word ``struct`` comes first, wherever it is used.
+  makes nothing that could be put after ``__``: the word ``struct`` comes first, wherever it is used.
 
-Words of one or two letters that do not begin with ``_`` are left out where they are arguments, as they
-stand everywhere.
+Words of one or two letters that do not begin with ``_`` are not counted as arguments, as they are in every
+text.
 """
 
 import re
@@ -24,31 +24,31 @@ _NAMES = (*_PROBES, b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"_
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
-"""Words that, beside ``##``, may be a part of such a name."""
+"""Words that may be part of such a name if they are beside ``##``."""
 _BEGINNINGS = frozenset(name[:end] for name, start, end in _SPANS if start == 0)
 _PASTE = rb"(?:##|%:%:)"
 _PASTES = re.compile(_PASTE)
 _OPERAND = rb"[\w$\x80-\xff]*"
 _CHAIN = re.compile(_OPERAND + rb"(?:\s*" + _PASTE + rb"\s*" + _OPERAND + rb")+")
 _LAST_WORD = re.compile(WORD.pattern + rb"\Z")
-_LONGEST = 32  # operands that are followed one by one
+_LONGEST = 32  # operands of one chain
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 _Operands = tuple[bytes | None, ...]
-"""What stands beside ``##``, in order; None for a parameter."""
+"""The operands of ``##``, in order; None for a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Operands that are put together in one place of a definition."""
+    """Operands that one place of a definition puts together."""
 
     macro: bytes
     operands: _Operands
     before: bytes | None
-    """The word that stands before them, empty for a sign; None if an argument may begin with them."""
+    """The word before them, empty for another character; None if an argument may begin with them."""
 
     def makes(self, piece: bytes, words: Collection[bytes]) -> bool:
-        """Whether a piece comes out where each parameter is one of some words, or nothing."""
+        """Whether they make a piece if each parameter is one of some words, or empty."""
         ends = {0}
         for operand in self.operands:
             if operand is None:
@@ -67,16 +67,16 @@ class Paste:
 
     @property
     def probe(self) -> bool:
-        """Whether the name is a probe's, and not a clock's or a file's."""
+        """Whether the name is that of a probe, not of a clock or a file macro."""
         return self.name in _PROBES
 
 
 def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
-    """What the operand of a ``#define`` puts together that may be a piece of a name, and its other words."""
+    """The chains in an operand of ``#define`` that may make a piece of a name, and its other words."""
     if (head := DEFINITION.match(definition.replace(b"\0", b" "))) is None:
         return [], set()
     macro, body = head[1], _STRING.sub(b'""', head[3]) if b'"' in head[3] else head[3]
-    if b"__VA_OPT__" in body:  # what stands beside ## may be anything in its parentheses
+    if b"__VA_OPT__" in body:  # the operand of ## may be anything in its parentheses
         return [Chain(macro, (None, None), None)], {*WORD.findall(body)}
     parameters = {*WORD.findall(head[2] or b""), b"__VA_ARGS__"}
     chains: list[Chain] = []
@@ -85,7 +85,7 @@ def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
         operands = [None if word in parameters else word for word in words]
         if len(operands) > _LONGEST:
             return [Chain(macro, (None, None), None)], {*WORD.findall(body)}
-        # An argument of several words ends what is put together before it, and begins anew after it.
+        # An argument of several words ends one chain with its first word and begins another with its last.
         for start, end in combinations(range(len(operands) + 1), 2):
             first, last = operands[start], operands[end - 1]
             whole = (start == 0 or first is None) and (end == len(operands) or last is None)
@@ -109,14 +109,14 @@ def find_paste(
 ) -> Paste | None:
     """The first name that can be put together; None if none can.
 
-    ``words`` are those of ``PARTS`` that macros see, but for the operands of ``chains``. ``macros`` gives
-    every name that is defined.
+    ``words`` are those of ``PARTS`` that macros see, without the operands of ``chains``. ``macros`` returns
+    all names of macros.
     """
     names = _NAMES[len(_PROBES) :] if but_probes else _NAMES
     available = {*words}
     literals = {operand for chain in chains for operand in chain.operands if operand}
     if not chains or not any(is_composed(name, available | literals) for name in names):
-        return None  # as nearly always: the rest tells which parts never meet
+        return None  # as nearly always; the rest finds out which parts never meet
     defined = macros()
     before = -1
     while len(available) > before:
@@ -130,12 +130,12 @@ def find_paste(
 
 
 def _before(text: bytes, parameters: Collection[bytes]) -> bytes | None:
-    """What stands in front; None if that is nothing, or may come to nothing."""
+    """The word before a chain; None if there is nothing, or something that may expand to nothing."""
     text = text.rstrip()
     if not text or text[-1:] in b"(,)":
         return None
     word = _LAST_WORD.search(text)
     if word is None:
         return b""
-    # Compilers define names of their own, all of which begin so.
+    # Names that compilers define themselves begin with an underscore.
     return None if word[0] in parameters or word[0].startswith(b"_") else word[0]
