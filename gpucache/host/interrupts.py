@@ -14,7 +14,7 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def arm() -> None:
-    """Make signals that ask to end raise KeyboardInterrupt, unless they were ignored at start, as by nohup."""
+    """Make signals that ask to end raise KeyboardInterrupt, unless the process was started to ignore them."""
     for number in _numbers():
         if signal.getsignal(number) in (signal.SIG_DFL, _pass):
             signal.signal(number, signal.default_int_handler)
