@@ -90,7 +90,7 @@ class Settings:
 
 def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Settings:
     """Settings of an environment; ``root`` is the option, which wins. Raises UsageError on a bad value."""
-    path, origin = _root(environ, root)
+    path, origin = find_root(environ, root)
     max_size = environ.get("GPUCACHE_MAX_SIZE", "")
     memory = environ.get("GPUCACHE_MEMORY_BYTES", "")
     return Settings(
@@ -131,7 +131,11 @@ def other_roots(environ: Mapping[str, str]) -> list[Path]:
     return [root for root in dict.fromkeys(roots) if root is not None]
 
 
-def _root(environ: Mapping[str, str], option: str | None) -> tuple[Path | None, str]:
+def find_root(environ: Mapping[str, str], option: str | None = None) -> tuple[Path | None, str]:
+    """The root of our cache, None where nothing names a usable place, and what decided it.
+
+    Raises UsageError for an option that is empty.
+    """
     if option == "":
         raise UsageError("--root is empty; name a directory, or leave it out")
     if option is not None:

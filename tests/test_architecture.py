@@ -78,7 +78,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "manifest": frozenset({"leaves", "sources"}),
     "backends": frozenset({"leaves", "sources"}),
     "caches": frozenset({"leaves"}),
-    "caches.own": frozenset({"leaves", "store"}),
+    "caches.own": frozenset({"leaves", "settings", "store"}),
     "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
     "engine": frozenset(
         {

@@ -17,7 +17,7 @@ from gpucache.bench import peers
 from gpucache.bench.cases import Measured
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.bench.samples import StartJob, build_once, find_launches, start_once
-from gpucache.caches.known_caches import DRIVERS, KnownCaches
+from gpucache.caches.known_caches import KnownCaches
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample
@@ -54,7 +54,7 @@ class Sources:
 
     def plan(self, items: Sequence[WarmItem]) -> Iterator[Planned]:
         """A case for each item; one that the plan of warm skipped says why."""
-        redirects = tuple(KnownCaches(self.environ, DRIVERS).variables(Path("DIR")).items())
+        redirects = tuple(KnownCaches.of_drivers(self.environ).variables(Path("DIR")).items())
         for item in items:
             case = BenchCase(item.program, item.target, BenchVerdict.FAILED, variant=item.variant)
             if item.request is None or item.toolchain is None:
@@ -90,7 +90,7 @@ class Sources:
         return Begun(partial(self._start, job, bounds, place), known, uncounted=1)
 
     def _start(self, job: StartJob, bounds: Bounds, place: Path, arm: Arm, number: int) -> Sample:
-        around = KnownCaches(self.environ, DRIVERS | {arm.value})
+        around = KnownCaches.of_drivers(self.environ, arm.value)
         with start_folder(place, arm, number) as folder:
             moved = around.isolate(folder)
             environ = {**self.environ, **moved}

@@ -58,11 +58,11 @@ class ForeignSystem(Generic[T]):
 
     def __init__(self, made: type[Format[T]]) -> None:
         self._format = made
-        self.name = made.name
-        self.title = made.title
+        self.name, self.title = made.name, made.title
         self.nowhere = made.place.nowhere
         self.wanted: Mapping[str, str] = made.wanted
         self.tracing: Mapping[str, str] = made.tracing
+        self.driver = made.driver
         self.below: Mapping[str, str] = made.below
         self.question = made.question
 

@@ -132,6 +132,8 @@ class Format(ABC, Generic[T]):
     """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
     tracing: ClassVar[Mapping[str, str]] = {}
     """The variables that make programs tell what they hit and miss."""
+    driver: ClassVar[bool] = False
+    """Whether a driver keeps it, below every program and whatever else that caches."""
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
     come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""

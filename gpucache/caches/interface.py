@@ -162,6 +162,11 @@ class System(Protocol):
         ...
 
     @property
+    def driver(self) -> bool:
+        """Whether a driver keeps its caches, below every program and whatever else that caches."""
+        ...
+
+    @property
     def below(self) -> Mapping[str, str]:
         """By the implementation of a toolchain whose programs come by this cache on their way to the
         compiler: why they do not ask it, and nothing where they do."""

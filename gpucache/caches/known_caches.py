@@ -1,15 +1,12 @@
 """Every known cache of an environment: which variables move it, what it holds, and whose a folder is.
 
-Owns the caches that have no module of their own: a variable, and a place below the home folder (source:
-each project's documentation of its variables). Those with a module answer for themselves. A cache that is
-off until a variable is set is turned on where it is moved.
-
-Owns, too, what counts as an entry: what a system says is one, else a file. Entries are told apart by name,
-size and the time they were written, so that a cache which is emptied and filled again at each start is
-seen. Empty files are none, as several owners leave one at each start, nor are those that an owner rewrites
-at a hit. Of programs that gpucache does not know neither are logs and text that is no PTX (settings, lists
-of recent files), which are marked as text, nor what SQLite keeps for those that have a database open, which
-each of them writes anew. Must not run anything, nor know why somebody compares two moments.
+Owns what counts as an entry: what a system says is one and, of programs that gpucache does not know, a file.
+Entries are told apart by name, size and the time they were written, so that a cache which is emptied and
+filled again at each start is seen. Of the files of unknown programs empty ones are no entries, as several
+owners leave one at each start, nor are logs and text that is no PTX (settings, lists of recent files), which
+are marked as text, nor what SQLite keeps for those that have a database open, which each of them writes anew.
+A cache that is off until a variable is set is turned on where it is moved. Must not run anything, nor know
+any system, nor why somebody compares two moments.
 """
 
 import os
@@ -17,45 +14,15 @@ from codecs import getincrementaldecoder
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 
 from gpucache.caches.interface import Cache, System
-from gpucache.caches.registry import OWN, SYSTEMS, load_system, systems
+from gpucache.caches.registry import NAMES, load_system, systems
 from gpucache.errors import GpucacheError
 from gpucache.outcomes.growth import Held, Snapshot, entries
 from gpucache.payload import PayloadKind, describe
 
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A cache known by its folder alone."""
-
-    name: str
-    variable: str
-    default: str
-    """Below the home folder, or below the cache folder where it begins with ``~cache``; empty for none."""
-    below: str = ""
-    """The part of the folder that holds entries."""
-    rewritten: str = ""
-    """A pattern of the files that a hit rewrites, which are no entries."""
-
-
-PLAIN = (
-    Plain(OWN, "GPUCACHE_DIR", "~cache/gpucache", "v1/entries"),
-    Plain("intel-neo", "NEO_CACHE_DIR", "~cache/neo_compiler_cache"),
-    # Mesa's database notes in its index when an entry was last used.
-    Plain("mesa", "MESA_SHADER_CACHE_DIR", "~cache/mesa_shader_cache", rewritten="*mesa_cache.idx"),
-    Plain("amd-comgr", "AMD_COMGR_CACHE_DIR", "~cache/comgr"),
-    Plain("miopen", "MIOPEN_CUSTOM_CACHE_DIR", "~cache/miopen"),
-    Plain("inductor", "TORCHINDUCTOR_CACHE_DIR", ""),
-    Plain("vllm", "VLLM_CACHE_ROOT", "~cache/vllm"),
-    Plain("numba", "NUMBA_CACHE_DIR", ""),
-    Plain("warp", "WARP_CACHE_PATH", "~cache/warp"),
-    Plain("taichi", "TI_OFFLINE_CACHE_FILE_PATH", "~cache/taichi/ticache"),
-)
-DRIVERS = frozenset({"pocl", "cuda", "intel-neo", "mesa", "amd-comgr"})
-"""The caches that drivers keep below every program."""
 XDG = "XDG_CACHE_HOME"
 OTHERS = "others"
 """What lies below the cache folder and belongs to no known cache."""
@@ -77,7 +44,7 @@ class Group:
     variables: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownCaches:
     """The known caches around a program that runs in an environment."""
 
@@ -85,6 +52,11 @@ class KnownCaches:
     """The user's own."""
     only: frozenset[str] | None = None
     """The names of those that are moved and looked at; None for all of them."""
+
+    @classmethod
+    def of_drivers(cls, environ: Mapping[str, str], *others: str) -> "KnownCaches":
+        """Those alone that drivers keep, and others by name."""
+        return cls(environ, frozenset({*others, *(system.name for system in systems() if system.driver)}))
 
     def groups(self, folder: Path) -> Iterator[Group]:
         """The variables that put every cache below a folder."""
@@ -100,8 +72,6 @@ class KnownCaches:
                 groups.append(Group((system.name,), own))
             elif found:
                 shared.append(system.name)
-        for plain in PLAIN:
-            groups.append(Group((plain.name,), ((plain.variable, str(folder / plain.name)),)))
         for group in (Group(tuple(shared), ((XDG, str(folder / "xdg")),)), *groups):
             if self.only is None or self.only & set(group.caches):
                 yield group
@@ -111,13 +81,11 @@ class KnownCaches:
         return dict(pair for group in self.groups(folder) for pair in group.variables)
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same, once the folders are there, as NEO and Mesa do not make theirs; raises OSError.
-
-        Those of systems stay theirs to make, but for drivers, of which some cache only where there is one.
-        """
-        systems = {*SYSTEMS} - DRIVERS
+        """The same, once there are the folders of drivers, as some of them do not make theirs, and the one
+        below which strangers keep theirs; raises OSError."""
+        drivers = {OTHERS, *(system.name for system in self._systems() if system.driver)}
         for group in self.groups(folder):
-            if not systems.issuperset(group.caches):
+            if drivers & {*group.caches}:
                 for _, value in group.variables:
                     if Path(value).is_relative_to(folder):
                         Path(value).mkdir(parents=True, exist_ok=True)
@@ -145,17 +113,9 @@ class KnownCaches:
         for cache in self._opened(environ):
             roots.append(Path(cache.location().root))
             held.setdefault(cache.name, {}).update(_entries(cache))
-        for plain, folder in plain_places(environ):
-            if self.only is not None and plain.name not in self.only:
-                continue
-            roots.append(folder)
-            # A hit of ours sets the time of an entry; of others a new time is a file written anew.
-            files = _files(folder, (), timed=plain.name != OWN)
-            found = ((name, one) for name, one in files if not fnmatch(name, plain.rewritten))
-            held.setdefault(plain.name, {}).update(found)
         if private and environ.get(XDG):
             below = Path(environ[XDG])
-            strangers = _files(below, tuple(roots), timed=True)
+            strangers = _files(below, tuple(roots))
             held[OTHERS] = {
                 name: one._replace(text=_is_text(below / name))
                 for name, one in strangers
@@ -169,9 +129,9 @@ class KnownCaches:
 
     def root_of(self, path: Path) -> Path | None:
         """The root of the known cache that a folder lies in; None for any other folder."""
-        plain = next((root for _, root in plain_places(self.environ) if path.is_relative_to(root)), None)
+        known = next((root for root in self._roots if path.is_relative_to(root)), None)
         candidates = (path, *path.parents[:_DEEPEST])
-        return plain or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
+        return known or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
 
     @property
     def off(self) -> frozenset[str]:
@@ -198,7 +158,13 @@ class KnownCaches:
                         break
 
     def _systems(self) -> Iterator[System]:
-        return (load_system(name) for name in SYSTEMS if self.only is None or name in self.only)
+        return (load_system(name) for name in NAMES if self.only is None or name in self.only)
+
+    @cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        """Where the user has them."""
+        every = (one for name in NAMES for one in load_system(name).locations(self.environ))
+        return tuple(Path(location.root) for location in every)
 
     def _opened(self, environ: Mapping[str, str]) -> Iterator[Cache]:
         for system in self._systems():
@@ -213,31 +179,13 @@ def _keeps(system: System, environ: Mapping[str, str]) -> bool:
     return any(one.enabled and one.role != "system" for one in system.locations(environ))
 
 
-def plain_places(environ: Mapping[str, str]) -> Iterator[tuple[Plain, Path]]:
-    """Every cache without a module, with the folder of its entries in an environment."""
-    for plain in PLAIN:
-        place = environ.get(plain.variable) or _default(plain, environ)
-        if place:
-            yield plain, Path(place) / plain.below
-
-
-def _default(plain: Plain, environ: Mapping[str, str]) -> str:
-    home = environ.get("HOME", "")
-    if not plain.default or not home:
-        return ""
-    if plain.default.startswith("~cache/"):
-        caches = environ.get(XDG) or f"{home}/.cache"
-        return f"{caches}/{plain.default.removeprefix('~cache/')}"
-    return f"{home}/{plain.default}"
-
-
 def _entries(cache: Cache) -> Iterator[tuple[str, Held]]:
     with suppress(GpucacheError):
         for entry in cache.scan():
             yield f"{entry.program} {entry.key}".strip(), Held(entry.size_bytes, entry.created_ns)
 
 
-def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[tuple[str, Held]]:
+def _files(folder: Path, without: tuple[Path, ...]) -> Iterator[tuple[str, Held]]:
     """Files below a folder that are not empty, up to a limit; links are not followed."""
     number = 0
     for place, folders, names in os.walk(folder):
@@ -247,8 +195,7 @@ def _files(folder: Path, without: tuple[Path, ...], *, timed: bool) -> Iterator[
             with suppress(OSError):
                 status = path.lstat()
                 if status.st_size and path not in without:
-                    made_ns = status.st_mtime_ns if timed else 0
-                    yield str(path.relative_to(folder)), Held(status.st_size, made_ns)
+                    yield str(path.relative_to(folder)), Held(status.st_size, status.st_mtime_ns)
             number += 1
             if number >= _FILES:
                 return

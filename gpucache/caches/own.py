@@ -6,14 +6,16 @@ format allows: the key recomputed from its key fields, the payload against what 
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.caches.interface import Wanted
-from gpucache.errors import FormatError, UsageError
+from gpucache.caches import registry
+from gpucache.caches.interface import Isolation, Wanted
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.keys import cache_key
-from gpucache.model import Artifact, ArtifactKind, Checks, Entry, EntryHead
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Entry, EntryHead, Toolchain
 from gpucache.outcomes import (
     CacheEntry,
     Checked,
@@ -25,7 +27,8 @@ from gpucache.outcomes import (
     Problem,
     Reach,
 )
-from gpucache.store import DirectoryStore
+from gpucache.settings import find_root
+from gpucache.store import DirectoryStore, RootRefused, check_root
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
 from gpucache.units import format_age, format_size
 
@@ -33,7 +36,7 @@ from gpucache.units import format_age, format_size
 class OwnCache:
     """A gpucache root as a ``gpucache.caches.interface.Cache``."""
 
-    name = "gpucache"
+    name = registry.OWN
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
         self._store = store
@@ -248,3 +251,43 @@ def _scanned(entry: CacheEntry) -> ScannedEntry:
 
 def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
     return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
+
+
+class OwnSystem:
+    """Our own as one system among others: see ``gpucache.caches.interface.System``."""
+
+    name = registry.OWN
+    title = "gpucache's own cache"
+    nowhere = "this user has no home folder; set GPUCACHE_DIR"
+    wanted: Mapping[str, str] = {}
+    tracing: Mapping[str, str] = {}
+    below: Mapping[str, str] = {}
+    driver = False
+
+    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        """The user's own root."""
+        root, decided_by = find_root(environ)
+        return () if root is None else (Location(self.name, str(root), decided_by, enabled=True),)
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a folder is a root."""
+        return registry.is_own(path)
+
+    def open(self, location: Location) -> OwnCache:
+        """A root to look at; raises CacheUnusableError for one that may not be believed."""
+        root = Path(location.root)
+        state = check_root(root)
+        if isinstance(state, RootRefused):
+            raise CacheUnusableError(state.reason)
+        return OwnCache(DirectoryStore(root, writable=False), location)
+
+    def isolation(self, folder: Path) -> Isolation:
+        """A root below a folder."""
+        return Isolation((("GPUCACHE_DIR", str(folder / self.name)),))
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - the protocol's
+        """Nothing: our own keys are explained from the sources themselves."""
+        return {}
+
+
+SYSTEM = OwnSystem()

@@ -31,8 +31,17 @@ SYSTEMS = {
     "cupy": "gpucache.caches.cupy",
     "jax": "gpucache.caches.jax",
     "triton": "gpucache.caches.triton",
+    "intel-neo": "gpucache.caches.intel_neo",
+    "mesa": "gpucache.caches.mesa",
+    "amd-comgr": "gpucache.caches.amd_comgr",
+    "miopen": "gpucache.caches.miopen",
+    "inductor": "gpucache.caches.inductor",
+    "vllm": "gpucache.caches.vllm",
+    "numba": "gpucache.caches.numba",
+    "warp": "gpucache.caches.warp",
+    "taichi": "gpucache.caches.taichi",
 }
-"""Modules by the name of their system; each has a ``SYSTEM``."""
+"""Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
 NAMES = (OWN, *SYSTEMS)
 
 
@@ -44,8 +53,8 @@ def systems() -> "Iterator[System]":
 
 def load_system(name: str) -> "System":
     """The system of a name; raises UsageError for one that nobody knows."""
-    if name in SYSTEMS:
-        found: System = import_module(SYSTEMS[name]).SYSTEM
+    if name in NAMES:
+        found: System = import_module(SYSTEMS.get(name, "gpucache.caches.own")).SYSTEM
         return found
     for point in _of_others(name):
         foreign: System = point.load()

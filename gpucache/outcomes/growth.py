@@ -12,7 +12,7 @@ class Held(NamedTuple):
 
     size_bytes: int
     made_ns: int = 0
-    """When it was written; 0 where its owner sets that at a hit, too."""
+    """When it was written."""
     text: bool = False
     """Whether it is text of an unknown owner, such as settings or a log, and so no entry."""
 

@@ -280,9 +280,13 @@ def evict(
 
 
 def _kept(outcomes: Iterable[EvictOutcome], said: str) -> Iterator[RenderableType]:
+    """What stayed, once for all that share the reason."""
+    why: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.kept is not None:
-            yield plain(f"{outcome.removal.entry.key[:12]} {said}: {outcome.kept.reason}", "yellow")
+            why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
+    for reason, keys in why.items():
+        yield plain(f"{format_list(keys, NAMED)} {said}: {reason}", "yellow")
 
 
 def _brief(entry: str) -> str:

@@ -13,14 +13,16 @@ from gpucache.bench import sources
 from gpucache.bench.plan import Begun
 from gpucache.bench.samples import StartJob
 from gpucache.bench.sources import Sources, Workers
-from gpucache.caches.known_caches import DRIVERS, KnownCaches
+from gpucache.caches.known_caches import KnownCaches
+from gpucache.caches.registry import SYSTEMS, load_system
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
-from gpucache.outcomes import Arm, Built, Growth, Miss, Sample, Verdict
+from gpucache.outcomes import Arm, Built, Miss, Sample, Verdict
 from tests.caches.pocl import build
 
+DRIVERS = [name for name in SYSTEMS if load_system(name).driver]
 BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), CacheKey("0" * 64))
 
 
@@ -102,7 +104,9 @@ def test_what_is_written_is_found_under_the_caches_name(start: Started) -> None:
         program.parent.mkdir()
         program.write_bytes(b"bitcode")
 
-    assert start(Arm.COLD, write).growth == (Growth("mesa", 1, 7, ("ab/program",)),)
+    [found] = start(Arm.COLD, write).growth
+    assert (found.cache, found.entries) == ("mesa", 1)
+    assert found.size_bytes and found.names[0].startswith("ab/program ")
 
 
 def test_empty_and_touched_files_are_no_entries(start: Started) -> None:
@@ -136,4 +140,4 @@ def test_a_case_names_what_was_moved(ready: Callable[..., Prepared]) -> None:
     made = ready()
     item = WarmItem("show", "cuda:compute_90", "", made.request, made.compilation.inputs.toolchain)
     (planned,) = Sources(Bounds(), {}, {}).plan([item])
-    assert dict(planned.case.redirects) == KnownCaches({}, DRIVERS).variables(Path("DIR"))
+    assert dict(planned.case.redirects) == KnownCaches.of_drivers({}).variables(Path("DIR"))

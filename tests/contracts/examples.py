@@ -58,6 +58,8 @@ class Example:
     """Whether the folder is the system's own, so that whatever else lies in it is told."""
     own_folder: bool = False
     """Whether each entry's files have a folder of their own."""
+    opaque: bool = False
+    """Whether gpucache does not read its format, so that no entry is judged and none removed."""
     whole: bool = False
     """Whether the whole cache is one entry, which nobody can check or mend."""
 
@@ -191,6 +193,20 @@ def _add_cuda_driver(place: Path, number: int) -> None:
     cuda_driver.binary(place, number)
 
 
+def _opaque(path: str) -> Example:
+    """Files with content of their own at a path with a number in it."""
+
+    def content(number: int) -> bytes:
+        return cuda_core.PTX + b"// %d" % number
+
+    def add(place: Path, number: int) -> None:
+        file = place / path.format(number=number)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content(number))
+
+    return Example(add, content, alone=False, opaque=True)
+
+
 EXAMPLES: Mapping[str, Example] = {
     OWN: Example(_add_own, lambda _: cuda_core.PTX),
     "sycl": Example(
@@ -210,5 +226,14 @@ EXAMPLES: Mapping[str, Example] = {
     "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
     "triton": Example(triton.put, lambda _: cuda_core.PTX, own_folder=True),
+    "intel-neo": _opaque("{number:016x}.cl_cache"),
+    "mesa": _opaque("{number:02x}/{number:062x}"),
+    "amd-comgr": _opaque("llvmcache-{number:040X}"),
+    "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
+    "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
+    "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
+    "numba": _opaque("sources_{number}/module.function-1.py311.nbi"),
+    "warp": _opaque("1.19.0/wp_module_{number:07x}/wp_module.sm80.cubin"),
+    "taichi": _opaque("T{number:064x}.tic"),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

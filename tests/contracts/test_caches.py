@@ -46,6 +46,8 @@ _REFUSED = "untrusted"
 _UNREAD = ("may not be", "cannot be looked at", "cannot be read", "cannot be opened")
 Checks = list[tuple[Checked, CacheEntry | None]]
 every_system = pytest.mark.parametrize("name", EXAMPLES)
+every_judged = pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if not one.opaque])
+"""Those whose format gpucache reads."""
 every_other = pytest.mark.parametrize("name", SYSTEMS)
 
 
@@ -270,11 +272,12 @@ def test_a_sound_cache_has_no_findings(name: str, tmp_path: Path) -> None:
     """Every entry counts as checked, and none is damaged or bound to stay."""
     example, cache, entries = _made(name, tmp_path)
     assert len(entries) == (1 if example.whole else 3)
-    assert not any(entry.damage or entry.stays for entry in entries)
+    assert not any(entry.damage for entry in entries)
+    assert all(bool(entry.stays) is example.opaque for entry in entries)
     assert {entry.cache for entry in entries} == {name}
     checked = [cache.check(entry) for entry in entries]
     assert not _findings(cache) and all(one.counts and not one.unchecked for one in checked)
-    assert not any(one.notes for one in checked) or example.whole
+    assert not any(one.notes for one in checked) or example.whole or example.opaque
 
 
 @every_system
@@ -303,7 +306,7 @@ def test_an_extraction_gives_the_payload(name: str, tmp_path: Path) -> None:
     assert sorted(map(cache.extract, entries)) == expected
 
 
-@every_system
+@every_judged
 def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) -> None:
     """It is wrong, its neighbours are not, and extraction raises FormatError."""
     example, _, (first, *others) = _made(name, tmp_path)
@@ -360,7 +363,7 @@ def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes:
 # Entries that others remove and rewrite meanwhile.
 
 
-@every_system
+@every_judged
 def test_an_entry_that_vanished_since_the_scan(name: str, tmp_path: Path) -> None:
     """It does not count as checked, its report and payload raise FormatError, and its removal is told."""
     example, cache, (first, *_) = _made(name, tmp_path)
@@ -388,7 +391,7 @@ def test_an_entry_of_another_cache_is_a_mistake(name: str, tmp_path: Path) -> No
             cache.check(stranger)
 
 
-@every_system
+@every_judged
 def test_a_damaged_entry_that_vanished_is_mended(name: str, tmp_path: Path) -> None:
     """Whoever removed it did what the repair would have done."""
     example, cache, (first, *_) = _made(name, tmp_path)
@@ -401,7 +404,7 @@ def test_a_damaged_entry_that_vanished_is_mended(name: str, tmp_path: Path) -> N
     assert first.key not in _keys(cache)
 
 
-@every_system
+@every_judged
 def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path: Path) -> None:
     """What a program wrote since the check is sound, and stays as it is."""
     example, cache, (first, *_) = _made(name, tmp_path)
@@ -417,7 +420,7 @@ def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path
     assert not _findings(open_example(name, tmp_path / "cache" / example.place))
 
 
-@every_system
+@every_judged
 def test_an_entry_that_changed_since_the_scan_is_kept(name: str, tmp_path: Path) -> None:
     """A program built it anew, which nobody decided to remove."""
     example, cache, (first, *_) = _made(name, tmp_path)
@@ -426,7 +429,7 @@ def test_an_entry_that_changed_since_the_scan_is_kept(name: str, tmp_path: Path)
     assert kept == Kept() and first.key in _keys(cache)
 
 
-@every_system
+@every_judged
 def test_a_removal_twice(name: str, tmp_path: Path) -> None:
     """The second says that it is gone; the other entries stay as they are."""
     example, cache, (first, *others) = _made(name, tmp_path)
@@ -437,10 +440,28 @@ def test_a_removal_twice(name: str, tmp_path: Path) -> None:
     assert _keys(cache) == {entry.key for entry in others} and not _findings(cache)
 
 
+@pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if one.opaque])
+def test_an_entry_that_nobody_can_judge(name: str, tmp_path: Path) -> None:
+    """However it is cut it is called sound, with one note for the cache; it stays, and is told why."""
+    example, _, (first, *_) = _made(name, tmp_path)
+    example.cut(first)
+    cache = open_example(name, tmp_path / "cache")
+    checked = [one for one, _ in _verified(cache)]
+    assert not any(one.findings for one in checked) and sum(len(one.notes) for one in checked) == 1
+    before = _lies(tmp_path)
+    kept = _emptied(cache)
+    assert len(kept) == 3 and all(f"remove {tmp_path}/cache as a whole" in one.reason for one in kept)
+    assert _lies(tmp_path) == before
+    example.take(first)
+    assert not cache.check(first).counts
+    with pytest.raises(FormatError):
+        cache.report(first)
+
+
 # Repairs, and what is not one's own.
 
 
-@every_system
+@every_judged
 def test_a_repair_mends_what_it_says_it_mended(name: str, tmp_path: Path) -> None:
     """Verified again, nothing is wrong, the sound entries are there, and nothing is left to repair."""
     example, cache, (first, *others) = _made(name, tmp_path)

@@ -36,6 +36,8 @@ OPERATIONS = (
     ("evict", "--all", "--yes"),
     ("verify", "--repair"),
 )
+every_judged = pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if not one.opaque])
+"""Those of which anything is removed at all."""
 _FLAT = ("cupy", "jax")
 """Systems whose entries are files in one folder."""
 
@@ -121,12 +123,12 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
         said = "".join(capsys.readouterr())
         assert said.replace("\n", "").isprintable()
         told.append(any(one.partition("/")[0] in said for one in _NAMES))
-    if name not in ("futhark", "rocfft"):  # their folders are not theirs alone
+    if EXAMPLES[name].alone:
         # Where no stranger can lie in an entry it is verify that tells them, while there are entries.
         assert told[0] if name in _FLAT else told[OPERATIONS.index(("evict", "--all", "--yes"))]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@every_judged
 def test_a_cache_without_strangers_is_emptied(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +141,7 @@ def test_a_cache_without_strangers_is_emptied(
     assert '"outcomes": []' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@every_judged
 def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
     """A cache of every other system lies in a folder of this one's; nothing of them goes with it."""
     place = EXAMPLES[name].make(tmp_path / "cache")
@@ -198,7 +200,7 @@ PLACES = (_home, _checkout, _store_by_hash, _by_number, _in_capitals)
 
 
 @pytest.mark.parametrize("make", PLACES)
-@pytest.mark.parametrize("name", EXAMPLES)
+@every_judged
 def test_nothing_goes_from_what_only_looks_like_a_cache(
     name: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:

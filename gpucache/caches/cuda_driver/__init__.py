@@ -47,6 +47,7 @@ class CudaDriver(Format[Survey]):
     name = "cuda"
     title = "CUDA driver compute cache"
     owner = "the CUDA driver"
+    driver = True
     below = {"nvidia": "", "nvrtc": ""}
     item = Survey
     mends = frozenset()

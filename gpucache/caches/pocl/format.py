@@ -64,6 +64,7 @@ class Pocl(FilesFormat):
     name = NAME
     title = "PoCL kernel cache"
     owner = "PoCL"
+    driver = True
     place = Place(
         (Var(VARIABLE),),
         move=_MOVE,

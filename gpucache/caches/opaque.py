@@ -1,0 +1,118 @@
+"""Caches that gpucache finds, measures and moves, and whose format it does not read: each file is an entry.
+
+Owns what holds for all of them. An entry is named by its path below the root, and its key is a digest of
+that. What its payload is, is told where its bytes say so; nothing is called damaged but what others own or
+may write to, and nothing is removed, as the owner's rules for single files are not known here.
+
+A system whose format becomes known leaves this module: its class then goes below ``FilesFormat``, with a
+layout of its own, ``look``, ``check`` and ``payload``, and the facts that only this class asks for go.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from gpucache.caches import files, places
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_SCANNED_BYTES = 4096
+_LARGEST_BYTES = 1 << 30
+
+
+class OpaqueFormat(FilesFormat):
+    """A cache of which the place is known, and by which names it can be recognised."""
+
+    signs: ClassVar[Sequence[str]]
+    """Patterns, as those of a layout, of names that no other program gives its files."""
+    rewritten: ClassVar[str] = "(?!)"
+    """What the path of a file matches that a hit writes anew, and that is no entry."""
+    layout = Layout(())
+    opaque = "gpucache does not read this format, so what an entry was made from cannot be told"
+    _noted = False
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether a folder holds something that is called as the owner calls its files."""
+        return Layout(cls.signs).holds_an_entry(path)
+
+    def is_foreign(self) -> bool:
+        """Whether a folder that people named shows nothing of the owner; a variable is taken at its word."""
+        return self.location.decided_by == "--cache" and Layout(self.signs).is_foreign(self.root)
+
+    def items(self, prefix: str) -> Iterator[Files]:
+        """Every file but links and empty ones, which several owners leave as locks or at each start."""
+        with files.open_folder(self.root) as folder:
+            for path, status, _why in files.below(folder):
+                kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size
+                if status is None or not kept or re.fullmatch(self.rewritten, path):
+                    continue
+                key = hashlib.sha256(os.fsencode(path), usedforsecurity=False).hexdigest()
+                if key.startswith(prefix):
+                    *above, name = path.split("/")
+                    yield Files(self.root, tuple(above), key, {name: status})
+
+    def beside(self) -> Iterator[Checked]:
+        """Folders that others may write to, and those that were not looked into."""
+        with files.open_folder(self.root) as folder:
+            if why := places.distrust(folder.lstat(os.curdir), move=self.place.move):
+                yield self.told(self.root, Problem(FindingKind.UNTRUSTED, why))
+            for name, status, unread in files.below(folder):
+                path = self.root / name
+                if status is None:
+                    detail = f"{path} was not looked into: {unread}"
+                    yield self.told(path, Problem(FindingKind.UNSUPPORTED, detail))
+                elif stat.S_ISDIR(status.st_mode) and (why := places.distrust(status, move=self.place.move)):
+                    yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}"))
+
+    def look(self, item: Files) -> Look:
+        """Its path, and what its beginning says that it is."""
+        ((name, status),) = item.seen.items()
+        info = describe(item.part(name, 0, _SCANNED_BYTES))
+        return Look(
+            program="/".join((*item.parts, name)),
+            target=info.target,
+            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
+            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+        )
+
+    def stays(self, item: Files) -> str:  # noqa: ARG002 - of any
+        """That single files are not removed."""
+        return (
+            f"gpucache does not know by which rules {self.owner} lets single files go; remove {self.root} as "
+            "a whole while no program uses it"
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Nothing of what it holds; that it is still there."""
+        item.again()
+        yield from ()
+
+    def notes(self, item: Files) -> Iterator[str]:  # noqa: ARG002 - of any
+        """Once for a cache that its entries are not judged."""
+        if not self._noted:
+            self._noted = True
+            yield (
+                f"gpucache does not read {self.owner}'s format, so nothing in this cache can be checked but "
+                "owners and modes"
+            )
+
+    def payload(self, item: Files) -> bytes:
+        """The file as it is."""
+        return item.read(item.names[0], _LARGEST_BYTES)
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """What the bytes are."""
+        info = describe(self.payload(item))
+        return EntryReport(
+            entry, (KeyField("key", "opaque: gpucache does not read this format"),), info.pairs
+        )
