@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _KEEPS = """
 import os, pathlib
 entry = pathlib.Path(os.environ["VLLM_CACHE_ROOT"], "kernel")
+entry.parent.mkdir(exist_ok=True)
 entry.exists() or entry.write_bytes(b"compiled")
 """
 
@@ -70,7 +71,7 @@ def test_what_a_command_does_not_heed_is_refused(run: Run, option: tuple[str, ..
 
 _KEEPS_OURS = """
 import os, pathlib
-entry = pathlib.Path(os.environ["GPUCACHE_DIR"], "v1/entries/00/entry")
+entry = pathlib.Path(os.environ["GPUCACHE_DIR"], "v1/entries/00", "0" * 64 + ".gpc")
 entry.parent.mkdir(parents=True, exist_ok=True)
 entry.exists() or entry.write_bytes(b"compiled")
 """
@@ -80,7 +81,7 @@ def test_a_command_finds_the_root_that_is_named(run: Run, tmp_path: Path) -> Non
     """With --root the command's own gpucache keeps its entries there, and they are counted."""
     answer = run("warm", "--json", "--", sys.executable, "-c", _KEEPS_OURS, at=tmp_path / "named")
     assert (answer.code, [one["cache"] for one in answer.document["summary"]["added"]]) == (0, ["gpucache"])
-    assert (tmp_path / "named" / "v1" / "entries" / "00" / "entry").is_file()
+    assert list((tmp_path / "named" / "v1" / "entries" / "00").iterdir())
 
 
 @pytest.mark.parametrize("words", [("warm", "--into", "here"), ("bench",)])
