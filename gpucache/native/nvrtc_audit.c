@@ -1,0 +1,80 @@
+/* Puts nvrtc_shim.c in the place of every NVRTC that a program loads, whatever way it finds it. See rtld-audit(7).
+
+   The loader tells each file name before it opens it, and may be told another. The shim in turn needs a
+   library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had found.
+   The loader holds its lock all this time, so that what the shim needs is what was named last. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OLDEST 12 /* major versions that there is a shim for */
+#define NEWEST 13
+
+/* For each major version: what the program found, the same as the shim gets it, and our file. */
+static struct {
+    char found[PATH_MAX], real[PATH_MAX + 4], shim[PATH_MAX + 32];
+    int settled; /* the shim stands for this file, and goes on doing so */
+} versions[NEWEST - OLDEST + 1];
+static size_t folder_size;
+static const ElfW(Ehdr) *own;
+
+__attribute__((visibility("default"))) unsigned la_version(unsigned version) {
+    Dl_info info;
+    if (!dladdr((void *)la_version, &info)) return 0; /* the loader goes on without us */
+    own = info.dli_fbase;
+    const char *name = strrchr(info.dli_fname, '/');
+    folder_size = name ? (size_t)(name - info.dli_fname) : 0;
+    for (int major = OLDEST; major <= NEWEST; major++)
+        snprintf(versions[major - OLDEST].shim, sizeof versions->shim, "%.*s/libnvrtc.so.%d", (int)folder_size,
+                 info.dli_fname, major);
+    return version < LAV_CURRENT ? version : LAV_CURRENT;
+}
+
+/* The major version that a name ends with, behind a prefix; 0 for any other name. */
+static int major_of(const char *name, const char *prefix) {
+    size_t size = strlen(prefix);
+    int major = strncmp(name, prefix, size) ? 0 : atoi(name + size);
+    return major >= OLDEST && major <= NEWEST ? major : 0;
+}
+
+/* Whether a file is a library that the loader would take: it passes over those of other machines. */
+static int is_library(const char *path) {
+    ElfW(Ehdr) header;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    int whole = read(file, &header, sizeof header) == sizeof header;
+    close(file);
+    return whole && !memcmp(header.e_ident, own->e_ident, EI_VERSION) && header.e_machine == own->e_machine;
+}
+
+__attribute__((visibility("default"))) char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) {
+    (void)cookie, (void)flag;
+    char target[PATH_MAX], *same = (char *)name;
+    const char *base = strrchr(name, '/');
+    if (!base) {
+        int major = major_of(name, "gpucache-nvrtc.so.");
+        if (!major || !*versions[major - OLDEST].found) return same;
+        versions[major - OLDEST].settled = 1;
+        return versions[major - OLDEST].real;
+    }
+    if (strncmp(base, "/libnvrtc.so", 12) || strstr(name, "/./") || strlen(name) >= PATH_MAX) return same;
+    if (!strncmp(name, versions->shim, folder_size) && base == name + folder_size) return same;
+    int major = major_of(base, "/libnvrtc.so.");
+    if (!major && !strcmp(base, "/libnvrtc.so") && realpath(name, target)) /* a link of a toolkit */
+        major = major_of(strrchr(target, '/'), "/libnvrtc.so.");
+    if (!major || !is_library(name) || access(versions[major - OLDEST].shim, R_OK)) return same;
+    if (strcmp(versions[major - OLDEST].found, name)) {
+        if (versions[major - OLDEST].settled) return same; /* a second one of this version stays as it is */
+        strcpy(versions[major - OLDEST].found, name);
+        /* In another spelling, because the loader would take the shim for a name that it knows. */
+        sprintf(versions[major - OLDEST].real, "%.*s/.%s", (int)(base - name), name, base);
+    }
+    return versions[major - OLDEST].shim;
+}

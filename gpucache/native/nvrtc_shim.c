@@ -1,0 +1,413 @@
+/* NVRTC as programs find it under gpucache: what the cache holds is served, all else is NVRTC's own.
+
+   nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for what it needs, so that every
+   function that is not here is found there. Programs keep the handles that NVRTC made. A compile that is
+   answered by the cache is not made; whatever is asked afterwards that the answer does not hold is asked of a
+   second program, compiled then. On any doubt the program gets what NVRTC says.
+
+   Built once for each major version with NVRTC_MAJOR. Keeps no lock, because a fork could leave it held. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+#define TEXT_(value) #value
+#define TEXT(value) TEXT_(value)
+
+typedef struct _nvrtcProgram *nvrtcProgram;
+typedef int nvrtcResult;
+enum { SUCCESS = 0, INVALID_INPUT = 3, NO_NAME_EXPRESSIONS_AFTER_COMPILATION = 8, INTERNAL_ERROR = 11 };
+
+/* The functions of NVRTC that are called here; a program that calls one which NVRTC lacks gets an error. */
+#define FUNCTIONS(each)                                                                                            \
+    each(nvrtcVersion, (int *, int *))                                                                             \
+    each(nvrtcCreateProgram,                                                                                       \
+         (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *))              \
+    each(nvrtcDestroyProgram, (nvrtcProgram *))                                                                    \
+    each(nvrtcAddNameExpression, (nvrtcProgram, const char *))                                                     \
+    each(nvrtcSetFlowCallback, (nvrtcProgram, int (*)(void *, void *), void *))                                    \
+    each(nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))                                            \
+    each(nvrtcGetLoweredName, (nvrtcProgram, const char *, const char **))                                         \
+    GETTERS(each, ProgramLog) GETTERS(each, CUBIN) GETTERS(each, PTX) GETTERS(each, LTOIR)                         \
+    GETTERS(each, OptiXIR) GETTERS(each, NVVM)
+#define GETTERS(each, name)                                                                                        \
+    each(nvrtcGet##name##Size, (nvrtcProgram, size_t *)) each(nvrtcGet##name, (nvrtcProgram, char *))
+#define DECLARE(name, parameters) nvrtcResult(*name) parameters;
+static struct { FUNCTIONS(DECLARE) } real;
+static const char *real_path = "";
+#define CALL(name, ...) (real.name ? real.name(__VA_ARGS__) : INTERNAL_ERROR)
+
+__attribute__((constructor)) static void begin(void) {
+    void *library = dlopen("gpucache-nvrtc.so." TEXT(NVRTC_MAJOR), RTLD_LAZY | RTLD_NOLOAD);
+    struct link_map *map;
+    if (!library) return;
+    if (!dlinfo(library, RTLD_DI_LINKMAP, &map)) real_path = map->l_name;
+#define FIND(name, parameters) real.name = (nvrtcResult(*) parameters)dlsym(library, #name);
+    FUNCTIONS(FIND)
+    dlerror(); /* what was not found is no news to the program that loads this */
+}
+
+/* ---- what is remembered of a program ---- */
+
+enum kind { LOG, CUBIN, PTX, LTOIR, OPTIXIR, KINDS, NOT_KEPT = KINDS };
+static const char *const kind_names[KINDS] = {"log", "cubin", "ptx", "ltoir", "optixir"};
+
+struct texts {
+    char **at;
+    size_t count;
+};
+
+struct program {
+    char *source, *name;
+    struct texts headers, expressions; /* of headers each name is followed by its content */
+    int followed;                      /* by a callback, which an answer of the cache would not call */
+    /* Of an answer of the cache, as long as it holds: */
+    int served;
+    struct texts options, lowered; /* of lowered names each expression is followed by its name */
+    struct wire_reply answer;
+    struct wire_bytes artifacts[KINDS];
+    _Atomic(nvrtcProgram) compiled; /* the second program, once something was asked of it */
+};
+
+/* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that nobody waits. */
+struct slot {
+    _Atomic(nvrtcProgram) handle;
+    struct program *program;
+    struct slot *next;
+};
+static struct slot *_Atomic slots;
+static char taken; /* its address stands for the handle of a slot that is being filled */
+
+static struct slot *slot_of(nvrtcProgram handle) {
+    struct slot *slot = handle ? atomic_load(&slots) : NULL;
+    while (slot && atomic_load(&slot->handle) != handle) slot = slot->next;
+    return slot;
+}
+
+static struct program *program_of(nvrtcProgram handle) {
+    struct slot *slot = slot_of(handle);
+    return slot ? slot->program : NULL;
+}
+
+static int add(struct texts *texts, const char *text, size_t size) {
+    char **more = realloc(texts->at, (texts->count + 1) * sizeof *more);
+    if (!more) return 0;
+    texts->at = more;
+    return (more[texts->count] = strndup(text, size)) && ++texts->count;
+}
+
+static void clear(struct texts *texts) {
+    while (texts->count) free(texts->at[--texts->count]);
+    free(texts->at);
+    *texts = (struct texts){0};
+}
+
+/* Take back an answer of the cache. */
+static void forget_answer(struct program *program) {
+    nvrtcProgram compiled = atomic_exchange(&program->compiled, NULL);
+    if (compiled) CALL(nvrtcDestroyProgram, &compiled);
+    clear(&program->options);
+    clear(&program->lowered);
+    wire_done(&program->answer);
+    memset(program->artifacts, 0, sizeof program->artifacts);
+    program->served = 0;
+}
+
+static void forget(struct program *program) {
+    forget_answer(program);
+    clear(&program->headers);
+    clear(&program->expressions);
+    free(program->source);
+    free(program->name);
+    free(program);
+}
+
+static void remember(nvrtcProgram handle, struct program *program) {
+    for (struct slot *slot = atomic_load(&slots); slot; slot = slot->next) {
+        nvrtcProgram none = NULL;
+        if (!atomic_compare_exchange_strong(&slot->handle, &none, (nvrtcProgram)&taken)) continue;
+        slot->program = program;
+        atomic_store(&slot->handle, handle);
+        return;
+    }
+    struct slot *slot = malloc(sizeof *slot);
+    if (!slot) return forget(program); /* NVRTC's own program serves as well */
+    slot->program = program;
+    slot->next = atomic_load(&slots);
+    atomic_init(&slot->handle, handle);
+    while (!atomic_compare_exchange_weak(&slots, &slot->next, slot)) continue;
+}
+
+/* The program that has been compiled in truth: NVRTC's own, or after an answer of the cache a second one. */
+static nvrtcProgram compiled(nvrtcProgram handle, struct program *program) {
+    if (!program || !program->served) return handle;
+    nvrtcProgram second = atomic_load(&program->compiled), first = NULL;
+    if (second) return second;
+    size_t count = program->headers.count / 2;
+    const char **texts = calloc(2 * count + 1, sizeof *texts);
+    for (size_t i = 0; texts && i < count; i++) {
+        texts[i] = program->headers.at[2 * i];
+        texts[count + i] = program->headers.at[2 * i + 1];
+    }
+    int made = texts && !CALL(nvrtcCreateProgram, &second, program->source, program->name, (int)count, texts + count,
+                              texts);
+    free(texts);
+    if (!made) return handle;
+    for (size_t i = 0; i < program->expressions.count; i++)
+        CALL(nvrtcAddNameExpression, second, program->expressions.at[i]);
+    CALL(nvrtcCompileProgram, second, (int)program->options.count, (const char *const *)program->options.at);
+    if (atomic_compare_exchange_strong(&program->compiled, &first, second)) return second;
+    CALL(nvrtcDestroyProgram, &second); /* another thread was faster */
+    return first;
+}
+
+/* ---- asking ---- */
+
+struct request {
+    struct wire_bytes *fields;
+    size_t count, room;
+};
+
+/* Room was made for all of them, or none is put at all. */
+static void put(struct request *request, struct wire_bytes field) {
+    if (request->count < request->room) request->fields[request->count++] = field;
+}
+
+static void put_texts(struct request *request, const char *const *texts, size_t count, size_t each, char *digits) {
+    put(request, wire_number(count / each, digits));
+    for (size_t i = 0; i < count; i++) put(request, wire_text(texts[i]));
+}
+
+static int ask(struct program *program, int count, const char *const *options, struct wire_reply *reply) {
+    struct texts *headers = &program->headers, *expressions = &program->expressions;
+    struct request request = {.room = 10 + headers->count + (size_t)count + expressions->count};
+    char pid[WIRE_NUMBER_SIZE], digits[3][WIRE_NUMBER_SIZE], version[2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    int major = 0, minor = 0;
+    wire_begin();
+    if (!wire_asks() || !getcwd(folder, sizeof folder) || CALL(nvrtcVersion, &major, &minor)) return 0;
+    struct wire_bytes environment = wire_environment();
+    request.fields = environment.at ? malloc(request.room * sizeof *request.fields) : NULL;
+    if (!request.fields) request.room = 0;
+    snprintf(version, sizeof version, "%d.%d", major, minor);
+    put(&request, wire_number((uint64_t)getpid(), pid));
+    put(&request, wire_text(folder));
+    put(&request, environment);
+    put(&request, wire_text(version));
+    put(&request, wire_text(real_path));
+    put(&request, wire_text(program->name));
+    put(&request, wire_text(program->source));
+    put_texts(&request, (const char *const *)headers->at, headers->count, 2, digits[0]);
+    put_texts(&request, options, (size_t)count, 1, digits[1]);
+    put_texts(&request, (const char *const *)expressions->at, expressions->count, 1, digits[2]);
+    int answered = request.room && wire_ask(WIRE_COMPILE, request.fields, request.count, reply);
+    free(request.fields);
+    free((void *)environment.at);
+    return answered;
+}
+
+static size_t number_of(struct wire_bytes field) {
+    char digits[WIRE_NUMBER_SIZE] = {0};
+    if (field.size < sizeof digits) memcpy(digits, field.at, field.size);
+    return strtoul(digits, NULL, 10);
+}
+
+/* Read an answer of the cache: 1, or 0 where it is not what a program of this kind is answered. */
+static int read_answer(struct program *program, struct wire_reply *reply) {
+    struct wire_bytes token, count, name, value;
+    if (!wire_next(reply, &token) || !wire_next(reply, &program->artifacts[LOG]) || !wire_next(reply, &count)) return 0;
+    for (size_t left = number_of(count); left; left--) {
+        if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
+        for (int kind = CUBIN; kind < KINDS; kind++)
+            if (name.size == strlen(kind_names[kind]) && !memcmp(name.at, kind_names[kind], name.size))
+                program->artifacts[kind] = value;
+    }
+    if (!wire_next(reply, &count)) return 0;
+    for (size_t left = number_of(count); left; left--) {
+        if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
+        if (!add(&program->lowered, name.at, name.size) || !add(&program->lowered, value.at, value.size)) return 0;
+    }
+    return program->lowered.count == 2 * program->expressions.count && !wire_next(reply, &value);
+}
+
+static int serve(struct program *program, struct wire_reply *reply, int count, const char *const *options) {
+    int sound = read_answer(program, reply);
+    for (int i = 0; sound && i < count; i++) sound = add(&program->options, options[i], strlen(options[i]));
+    program->answer = *reply; /* which the artifacts lie in */
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+    program->served = sound;
+    if (!sound) forget_answer(program);
+    return sound;
+}
+
+/* What NVRTC gives of one kind, in memory of our own; empty where it gives nothing. */
+static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtcProgram, size_t *),
+                               nvrtcResult (*get)(nvrtcProgram, char *)) {
+    size_t size = 0;
+    char *bytes = size_of && get && !size_of(handle, &size) && size > 1 ? malloc(size) : NULL;
+    if (bytes && !get(handle, bytes)) return (struct wire_bytes){bytes, size};
+    free(bytes);
+    return (struct wire_bytes){NULL, 0};
+}
+
+static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes token, int wanted, nvrtcResult result,
+                 uint64_t ns) {
+    struct texts *expressions = &program->expressions;
+    struct request request = {.room = 6 + 2 * KINDS + 2 * expressions->count};
+    char digits[4][WIRE_NUMBER_SIZE];
+    struct wire_bytes got[KINDS] = {fetch(handle, real.nvrtcGetProgramLogSize, real.nvrtcGetProgramLog)};
+    if (wanted && !result) {
+        got[CUBIN] = fetch(handle, real.nvrtcGetCUBINSize, real.nvrtcGetCUBIN);
+        got[PTX] = fetch(handle, real.nvrtcGetPTXSize, real.nvrtcGetPTX);
+        got[LTOIR] = fetch(handle, real.nvrtcGetLTOIRSize, real.nvrtcGetLTOIR);
+        got[OPTIXIR] = fetch(handle, real.nvrtcGetOptiXIRSize, real.nvrtcGetOptiXIR);
+    }
+    request.fields = malloc(request.room * sizeof *request.fields);
+    if (!request.fields) request.room = 0;
+    put(&request, token);
+    put(&request, wire_number((uint64_t)result, digits[0]));
+    put(&request, wire_number(ns, digits[1]));
+    put(&request, (struct wire_bytes){got[LOG].at, got[LOG].size ? got[LOG].size - 1 : 0}); /* without its NUL */
+    size_t count = 0;
+    for (int kind = CUBIN; kind < KINDS; kind++) count += got[kind].size > 0;
+    put(&request, wire_number(count, digits[2]));
+    for (int kind = CUBIN; kind < KINDS; kind++) {
+        if (!got[kind].size) continue;
+        put(&request, wire_text(kind_names[kind]));
+        put(&request, got[kind]);
+    }
+    size_t known = 0;
+    const char *lowered;
+    struct wire_bytes *number = request.fields + request.count;
+    put(&request, wire_number(0, digits[3]));
+    for (size_t i = 0; wanted && !result && i < expressions->count; i++) {
+        if (CALL(nvrtcGetLoweredName, handle, expressions->at[i], &lowered)) continue;
+        put(&request, wire_text(expressions->at[i]));
+        put(&request, wire_text(lowered));
+        known++;
+    }
+    if (request.room) *number = wire_number(known, digits[3]);
+    if (request.room) wire_tell(WIRE_COMPILED, request.fields, request.count);
+    free(request.fields);
+    for (int kind = LOG; kind < KINDS; kind++) free((void *)got[kind].at);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- what programs call ---- */
+
+EXPORTED nvrtcResult nvrtcCreateProgram(nvrtcProgram *handle, const char *source, const char *name, int count,
+                                        const char *const *headers, const char *const *names) {
+    nvrtcResult result = CALL(nvrtcCreateProgram, handle, source, name, count, headers, names);
+    struct program *program = result ? NULL : calloc(1, sizeof *program);
+    if (!program) return result;
+    int kept = (program->source = strdup(source)) && (program->name = strdup(name ? name : ""));
+    for (int i = 0; kept && i < count; i++)
+        kept = headers[i] && names[i] && add(&program->headers, names[i], strlen(names[i])) &&
+               add(&program->headers, headers[i], strlen(headers[i]));
+    if (kept)
+        remember(*handle, program);
+    else
+        forget(program);
+    return result;
+}
+
+EXPORTED nvrtcResult nvrtcDestroyProgram(nvrtcProgram *handle) {
+    struct slot *slot = handle ? slot_of(*handle) : NULL;
+    if (slot) {
+        forget(slot->program);
+        atomic_store(&slot->handle, NULL);
+    }
+    return CALL(nvrtcDestroyProgram, handle);
+}
+
+EXPORTED nvrtcResult nvrtcAddNameExpression(nvrtcProgram handle, const char *expression) {
+    struct program *program = program_of(handle);
+    if (program && program->served && expression) return NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
+    nvrtcResult result = CALL(nvrtcAddNameExpression, handle, expression);
+    if (program && !result && !add(&program->expressions, expression, strlen(expression))) program->followed = 1;
+    return result;
+}
+
+#if NVRTC_MAJOR > 12 /* some of version 12 have no such function, and are asked whether they have */
+EXPORTED nvrtcResult nvrtcSetFlowCallback(nvrtcProgram handle, int (*callback)(void *, void *), void *payload) {
+    struct program *program = program_of(handle);
+    if (program) program->followed = 1;
+    return CALL(nvrtcSetFlowCallback, handle, callback, payload);
+}
+#endif
+
+EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char *const *options) {
+    struct program *program = program_of(handle);
+    struct wire_reply reply;
+    struct wire_bytes token = {NULL, 0}, wanted = {NULL, 0};
+    int sane = count >= 0 && (options || !count);
+    for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
+    if (program) forget_answer(program);
+    if (!program || program->followed || !sane || !ask(program, count, options, &reply))
+        return CALL(nvrtcCompileProgram, handle, count, options);
+    if (reply.kind == WIRE_HIT && serve(program, &reply, count, options)) return SUCCESS;
+    if (wire_next(&reply, &token)) wire_next(&reply, &wanted);
+    uint64_t begun_ns = now_ns();
+    nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
+    if (token.size)
+        tell(handle, program, token, reply.kind == WIRE_MISS && number_of(wanted), result, now_ns() - begun_ns);
+    wire_done(&reply);
+    return result;
+}
+
+EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expression, const char **lowered) {
+    struct program *program = program_of(handle);
+    if (program && program->served && expression && lowered)
+        for (size_t i = 0; i < program->lowered.count; i += 2)
+            if (!strcmp(program->lowered.at[i], expression)) {
+                *lowered = program->lowered.at[i + 1];
+                return SUCCESS;
+            }
+    return CALL(nvrtcGetLoweredName, compiled(handle, program), expression, lowered);
+}
+
+/* What the cache's answer holds of a kind; NULL where NVRTC is to be asked for it. */
+static const struct wire_bytes *answer_of(const struct program *program, enum kind kind) {
+    if (!program || !program->served || kind == NOT_KEPT) return NULL;
+    return kind == LOG || program->artifacts[kind].size ? &program->artifacts[kind] : NULL;
+}
+
+/* A log is told without its NUL. */
+#define GETTER(name, kind)                                                                                         \
+    EXPORTED nvrtcResult nvrtcGet##name##Size(nvrtcProgram handle, size_t *size) {                                 \
+        struct program *program = program_of(handle);                                                              \
+        const struct wire_bytes *answer = answer_of(program, kind);                                                \
+        if (!answer) return CALL(nvrtcGet##name##Size, compiled(handle, program), size);                           \
+        if (size) *size = answer->size + (kind == LOG);                                                            \
+        return size ? SUCCESS : INVALID_INPUT;                                                                     \
+    }                                                                                                              \
+    EXPORTED nvrtcResult nvrtcGet##name(nvrtcProgram handle, char *bytes) {                                        \
+        struct program *program = program_of(handle);                                                              \
+        const struct wire_bytes *answer = answer_of(program, kind);                                                \
+        if (!answer) return CALL(nvrtcGet##name, compiled(handle, program), bytes);                                \
+        if (!bytes) return INVALID_INPUT;                                                                          \
+        memcpy(bytes, answer->at, answer->size);                                                                   \
+        if (kind == LOG) bytes[answer->size] = 0;                                                                  \
+        return SUCCESS;                                                                                            \
+    }
+GETTER(ProgramLog, LOG)
+GETTER(CUBIN, CUBIN)
+GETTER(PTX, PTX)
+GETTER(LTOIR, LTOIR)
+GETTER(OptiXIR, OPTIXIR)
+#if NVRTC_MAJOR == 12
+GETTER(NVVM, NOT_KEPT)
+#endif
