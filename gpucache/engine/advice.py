@@ -1,7 +1,7 @@
-"""What the keys of a cache say about its users: fields that do not matter, keys that never repeat.
+"""Advice from the entries of a cache: key fields that do not matter, and keys that never repeat.
 
-Owns the judgement over many entries of one program. Keeps a few numbers for each entry and reads the
-key fields of a bounded few. Must not know how an advice is shown.
+Compares the many entries of one program. Keeps a few numbers of each entry, and reads the key fields of a
+bounded number. Must not know how an advice is shown.
 """
 
 import re
@@ -15,18 +15,18 @@ from gpucache.model import KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
 Fields = Callable[[str], Sequence[KeyField]]
-"""Reads the key fields of the entry of a key; empty if they cannot be read."""
+"""Reads the key fields of an entry by its key; empty if they cannot be read."""
 
 RESTLESS_STEPS = 3
-"""How many keys in a row must differ in one field before it is said to change at every build."""
+"""How many keys in a row must differ in one field before we say that it changes at every build."""
 GROWTH_ENTRIES = 8
-"""How many entries of a program, none ever hit, are growth and not a beginning."""
+"""How many entries of a program, none ever hit, count as growth."""
 PROGRAMS_READ = 50
-"""Of how many programs, those with the most entries first, key fields are read."""
+"""For how many programs key fields are read: those with the most entries."""
 TWINS_READ = 4
-"""Of how many sets of twins of a program, the largest first, key fields are read."""
+"""For how many sets of entries with equal bytes key fields are read: the largest of a program."""
 _NOT_TOLD = frozenset({"resolution of includes"})
-# People give these other values on purpose: only values that look made by a machine are told.
+# People change these on purpose, so they are reported only if the values look made by a machine.
 _CHOSEN = frozenset({"option", "checks", "local size", "name expression"})
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LOOKS = (
@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d{2,7}(?![\w.])")
 
 @dataclass(frozen=True, slots=True)
 class _Trace:
-    """What is kept of an entry while all are seen."""
+    """What is kept of an entry until all were seen."""
 
     created_ns: int
     last_used_ns: int
@@ -53,13 +53,13 @@ class _Trace:
 
 
 class Traces:
-    """What is kept of entries that pass by on their way to somebody else."""
+    """A few numbers of every entry, by program and target."""
 
     def __init__(self) -> None:
         self.programs: dict[tuple[str, str], list[_Trace]] = defaultdict(list)
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
-        """The same entries, one by one, each noted."""
+        """Passes entries through, one by one, and keeps a trace of each."""
         for entry in entries:
             if entry.program and not entry.damage:
                 trace = _Trace(entry.created_ns, entry.last_used_ns, entry.key, entry.payload_sha256[:32])
@@ -68,7 +68,7 @@ class Traces:
 
 
 def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
-    """What is worth saying about the entries of a cache, program by program, the largest first."""
+    """Advice on the entries of a cache, for the program with the most entries first."""
     traces = Traces()
     for _ in traces.of(entries):
         pass
@@ -76,7 +76,7 @@ def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
 
 
 def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
-    """What is worth saying about entries that passed by."""
+    """Advice on entries of which traces were kept."""
     largest = sorted(traces.programs.items(), key=lambda item: (-len(item[1]), item[0]))
     for number, ((program, target), own) in enumerate(largest):
         own.sort(key=lambda trace: trace.created_ns)
@@ -87,18 +87,18 @@ def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
 
 
 def looks_like(values: Sequence[str]) -> str:
-    """What a value that never repeats looks like; empty if it looks like nothing known."""
+    """What values that never repeat look like, such as an address; empty if nothing known."""
     for name, pattern in _LOOKS:
         if values and all(pattern.search(value) for value in values):
             return name
     numbers = [number for value in values for number in _NUMBER.findall(value)]
     if values and all(map(_NUMBER.search, values)) and any(int(number) % 8 for number in numbers):
-        return "a process number"  # not only multiples of 8, as the block sizes of a sweep are
+        return "a process number"  # multiples of 8 alone are rather the block sizes of a parameter sweep
     return ""
 
 
 def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> Iterator[Advice]:
-    """Entries with the same bytes under different keys: a field that did not matter."""
+    """Entries with the same bytes under different keys: the field that differs did not matter."""
     same: dict[str, list[_Trace]] = defaultdict(list)
     for trace in own:
         same[trace.payload].append(trace)
@@ -114,9 +114,9 @@ def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> 
 
 
 def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> Iterator[Advice]:
-    """Fields that are different in each of the latest entries, and never come back.
+    """Fields that differ in each of the latest entries, so that no key comes back.
 
-    A key that was hit did come back, so only the newest of them may have been.
+    Of these entries only the newest may have been hit, as a hit means that its key came back.
     """
     latest = own[-RESTLESS_STEPS - 1 :]
     if len(latest) <= RESTLESS_STEPS or any(_was_read(trace) for trace in latest[:-1]):
@@ -135,7 +135,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
 
 
 def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice]:
-    """Entries that nobody read since they were made."""
+    """Entries that were not read since they were made."""
     unread = [trace for trace in own if not _was_read(trace)]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
@@ -155,7 +155,7 @@ def _was_read(trace: _Trace) -> bool:
 
 
 def _is_told(label: str, values: Sequence[str]) -> bool:
-    """Whether values never repeat, and are not simply chosen."""
+    """Whether values never repeat, and were not chosen by a person."""
     return len(set(values)) == len(values) and bool(label not in _CHOSEN or looks_like(_changing(values)))
 
 
@@ -165,7 +165,7 @@ def _values(label: str, steps: Sequence[Sequence[Difference]]) -> list[str]:
 
 
 def _described(label: str, values: Sequence[str]) -> str:
-    """A field with what changes in it, unless that is a digest, which tells nobody anything."""
+    """A field with the part of its value that changes, unless that is a digest, which nobody can read."""
     changing = _changing(values)
     if _DIGEST.fullmatch(values[-1]):
         return label

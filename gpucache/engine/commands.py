@@ -1,7 +1,7 @@
-"""Somebody else's command, run once in a process group of its own and timed from outside.
+"""A user's command, run once in a process group of its own and timed from outside.
 
-Owns its end: what it printed is hashed and not shown, what it failed with is told, and nothing of it is
-left running after its time limit, nor after this process. Must not know of caches.
+What it prints is hashed and not shown; how it fails is reported; and none of its processes runs on after its
+time limit or after this process. Must not know of caches.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ class CommandRun:
 
     duration_ns: int
     error: str
-    """How it failed, with the last lines it wrote to stderr; empty if it did not."""
+    """How it failed, with its last lines on stderr; empty if it did not."""
     output: str
     """SHA-256 of what it wrote to stdout."""
     cpu_ns: int = 0
-    """CPU time that it and what it waited for spent in programs, not in the system; 0 on Windows."""
+    """User CPU time of the command and of the children that it waited for; 0 on Windows."""
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> CommandRun:
@@ -42,7 +42,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: floa
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
         with ExitStack() as ends:
-            with held():  # an interrupt comes when it is known what has to be ended
+            with held():  # an interrupt waits until ``ends`` knows what to end
                 process = _start(argv, environ, out, err, ends)
             try:
                 code: int | None = process.wait(timeout_s)
@@ -50,11 +50,13 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: floa
                 code = None
             duration_ns = time.perf_counter_ns() - started
         cpu_ns = round((os.times().children_user - used_s) * 1e9)
-        return CommandRun(duration_ns, _error(code, timeout_s, err), _digest(out), cpu_ns)
+        out.seek(0)
+        digest = hashlib.file_digest(out, "sha256").hexdigest()
+        return CommandRun(duration_ns, _error(code, timeout_s, err), digest, cpu_ns)
 
 
 def run_prepare(command: str, environ: Mapping[str, str], timeout_s: float) -> str:
-    """Run a shell command before a start; how it failed, or nothing."""
+    """Run a shell command before a start; returns how it failed, or an empty text."""
     run = run_command(("sh", "-c", command), environ, timeout_s)
     return f"the preparation {shlex.quote(command)} failed: {run.error}" if run.error else ""
 
@@ -83,7 +85,7 @@ def _start(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End what is left of its group, which holds all that it started and did not detach."""
+    """End what is left of its group: everything that it started and did not detach."""
     with held():
         if hasattr(os, "killpg"):
             with suppress(OSError):
@@ -99,20 +101,7 @@ def _error(code: int | None, timeout_s: float, err: IO[bytes]) -> str:
     if code is None:
         return f"it did not end within {timeout_s:g} s"
     what = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-    words = _tail(err)
-    return f"{what}: {words}" if words else what
-
-
-def _tail(err: IO[bytes]) -> str:
     size = err.seek(0, os.SEEK_END)
     err.seek(max(0, size - _TAIL_BYTES))
-    lines = err.read().decode("utf-8", "replace").strip().splitlines()[-_TAIL_LINES:]
-    return "\n".join(lines)
-
-
-def _digest(out: IO[bytes]) -> str:
-    out.seek(0)
-    digest = hashlib.sha256()
-    while part := out.read(1 << 20):
-        digest.update(part)
-    return digest.hexdigest()
+    last = err.read().decode("utf-8", "replace").strip().splitlines()[-_TAIL_LINES:]
+    return ": ".join(filter(None, (what, "\n".join(last))))

@@ -9,16 +9,16 @@ from gpucache.outcomes import EvictOutcome, EvictPlan
 
 
 def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()) -> EvictPlan:
-    """What would go from a cache as it is now."""
+    """What would be removed from a cache as it is now."""
     return plan(cache.scan(), limits, now_ns, toolchains)
 
 
 TOGETHER = 500
-"""How many removals share one lock or commit of a cache's owner, whose programs wait meanwhile."""
+"""How many removals share one lock or commit of a cache's owner, whose programs have to wait for it."""
 
 
 def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
-    """Remove what was planned; an entry that changed since the scan stays."""
+    """Remove the planned entries; one that changed since the scan stays."""
     if not isinstance(cache, RemovesTogether):
         for removal in evict_plan.removals:
             yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
@@ -41,6 +41,6 @@ def joined(plans: Sequence[EvictPlan]) -> EvictPlan:
 
 
 def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:
-    """Keep a cache under its bound; how many entries went."""
+    """Keep a cache under its bound; returns how many entries were removed."""
     outcomes = run_evict(cache, plan_evict(cache, Limits(max_size_bytes=max_size_bytes), now_ns))
     return sum(outcome.removed for outcome in outcomes)

@@ -1,7 +1,7 @@
-"""Which entries evict removes: a pure function over entries, limits and the time.
+"""Which entries ``evict`` removes: a pure function of entries, limits and the time.
 
-Filters are joined by AND; a size limit then takes the least recently used of what they left, down
-to a low-water mark, so that eviction does not run again at the next entry.
+An entry has to match all filters. With a size limit the least recently used of the matching entries are
+removed, down to a low-water mark, so that eviction does not run again at the next entry.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ LOW_WATER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What evict was asked for; an absent filter selects everything."""
+    """What ``evict`` was asked for; a filter that is absent selects everything."""
 
     max_size_bytes: int | None = None
     older_than_ns: int | None = None
     superseded: bool = False
     stale: bool = False
     unlike: tuple[tuple[str, str], ...] = ()
-    """Key fields by label: an entry whose field has another value than this goes."""
+    """Key fields by label: an entry is selected if its field has another value."""
     program: str | None = None
     target: str | None = None
     everything: bool = False
@@ -52,7 +52,7 @@ class Limits:
 def plan(
     entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
 ) -> EvictPlan:
-    """What goes, each with the rule that chose it, and what stays."""
+    """The entries to remove, each with the rule that chose it, and what stays."""
     everything = list(entries)
     chosen = _filtered(everything, limits, now_ns, tuple(toolchains))
     if limits.max_size_bytes is not None:
@@ -63,10 +63,10 @@ def plan(
 
 
 def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
-    """Keys of entries with a newer one for the same program, target and variant.
+    """Keys of entries for which there is a newer one of the same program, target and variant.
 
-    Sources in two places are two programs whatever they are called, as every project has its ``main.cl``;
-    an entry of an unknown place is compared with all. Of each entry a few numbers are kept.
+    Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
+    of an unknown place is compared with all. Only a few numbers of each entry are kept.
     """
     known = [
         (entry.created_ns, number, _digest(entry), _digest(entry, entry.place), bool(entry.place), entry.key)
@@ -94,27 +94,27 @@ def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
 
 
 def _digest(entry: CacheEntry, *place: str) -> bytes:
-    """What tells the program, target and variant of an entry, and a place, from all others."""
+    """A digest of the program, target and variant of an entry, and of a place."""
     texts = (entry.program, entry.target, entry.artifact_kind, entry.variant, *place)
     framed = "".join(f"{len(text)}:{text}" for text in texts)
     return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
-    """Whether the entry's platform and device are here, but only with another driver or toolchain."""
+    """Whether an entry's platform and device are here, but with another driver or toolchain."""
     identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
     same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
     return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)
 
 
 def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
-    """Whether the entry has a key field of this label, and another value in it."""
+    """Whether an entry has a key field of this label, with another value."""
     values = [own for name, own in entry.fields if name == label]
     return bool(values) and value not in values
 
 
 def matches_program(entry: CacheEntry, program: str) -> bool:
-    """Whether an entry is of a program: its name, the last part of it, or one of its kernels."""
+    """Whether a word names an entry's program: its name, the last part of its name, or one of its kernels."""
     if entry.program == program or entry.program.endswith(f"/{program}"):
         return True
     kernels = (value for label, value in entry.fields if label in ("kernel", "kernels"))
@@ -124,10 +124,10 @@ def matches_program(entry: CacheEntry, program: str) -> bool:
 
 
 def matches_target(entry: CacheEntry, target: str) -> bool:
-    """Whether an entry is for a target, for one below the part that was named, or for a platform's version.
+    """Whether an entry is for a target, for one below it, or for a version of the platform.
 
-    Where two platforms share a name each target carries a version, as in ``opencl:pocl-3.1/cpu``; the plain
-    name, with which ``warm`` finds the one that can be compiled for, means them all.
+    If two platforms share a name, their targets carry versions, as in ``opencl:pocl-3.1/cpu``. The plain
+    name, with which ``warm`` finds the one that can be compiled for, means all of them.
     """
     if not entry.target.startswith(target):
         return False
@@ -173,7 +173,7 @@ def _tests(
 
 
 def _to_low_water(entries: list[CacheEntry], chosen: list[Removal], limits: Limits) -> list[Removal]:
-    """Of what the filters chose (or of all), the least recently used until the low-water mark is met."""
+    """The least recently used of the chosen (or of all) entries, as many as the low-water mark needs."""
     limit = limits.max_size_bytes or 0
     total = sum(entry.size_bytes for entry in entries)
     if total <= limit:

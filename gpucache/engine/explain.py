@@ -28,7 +28,7 @@ _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 
 
 def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
-    """The verdict on a request that no layer answered; it names every root that could not be asked."""
+    """The verdict on a request for which no layer has an entry; names every root that could not be asked."""
     if layers.disabled:
         return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
     if prepared.refusal is not None:
@@ -39,7 +39,7 @@ def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
     if not any(True for _ in layers.on_disk()):
         return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
     miss = _verdict(layers, prepared, met)
-    if sentences and miss.verdict is Verdict.NEVER_BUILT:  # which is more than anybody can know
+    if sentences and miss.verdict is Verdict.NEVER_BUILT:  # a root that was not asked may have it
         miss = replace(miss, verdict=Verdict.NOT_CONSULTED)
     if miss.verdict is Verdict.NOT_CONSULTED:
         return replace(miss, detail="; ".join((*sentences, miss.detail)))
@@ -75,19 +75,19 @@ def _verdict(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
 
 
 def is_poisoned(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
-    """Whether a key is on the poison list, and not for a time limit shorter than this one."""
+    """Whether a key is on the poison list, unless a shorter time limit than this one put it there."""
     last = [event for store in layers.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
     poisoned = [event for event in last if _is_poisoning(event)]
     return bool(poisoned) and not any(0 < event.limit_s < timeout_s for event in poisoned)
 
 
 def _is_poisoning(event: Event) -> bool:
-    """Whether a key is on the poison list by its last event; not for ever, as a machine's trouble passes."""
+    """Whether a key's last event keeps it on the poison list; not for ever, as a machine's trouble passes."""
     return event.what == "poisoned" and time.time_ns() - event.when_ns < _POISON_NS
 
 
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """The last thing that is recorded of this very key, where it says why there is no entry."""
+    """The last event of this very key, if it says why there is no entry."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
@@ -103,7 +103,7 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """This very key was built, and nothing says why it is not there any more."""
+    """This very key was built, and no event says why its entry is gone."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             if last.what == "built":
@@ -116,7 +116,7 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _unread(met: NoEntry) -> Miss | None:
-    """The very entry is there and could not be used, or nobody can tell, whatever else differs."""
+    """This very key's entry is there but could not be read, or its store could not be asked for it."""
     for store, key, reason in met.unread:
         told = f"in {store.root} {reason}"
         if store.contains(key):
@@ -128,7 +128,7 @@ def _unread(met: NoEntry) -> Miss | None:
 
 
 def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
-    """The very entry lies in a root that this process does not ask."""
+    """This very key's entry is in a root that this process does not ask."""
     for store in layers.unasked:
         if store.contains(prepared.key) or store.contains(prepared.located_key):
             return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(layers)} was asked")
@@ -140,7 +140,7 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
     if found is None:
         return None
     key = CacheKey(found.event.key)
-    if not found.differences:  # the same fields, so a file that is there but was not served
+    if not found.differences:  # the same key, so the file is there and was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
     differences = tuple(told_once(found.differences))
     told = phrases(differences, shadows(differences, _searched(prepared)))
@@ -153,7 +153,7 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
 
 
 def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
-    """What was never built, where the nearest entry is another program's or for another target."""
+    """What was never built, if the nearest entry is another program's or for another target."""
     program, target = prepared.request.program.name, str(prepared.request.target)
     builds = [event for record in records for event in record.builds()]
     if not builds:
@@ -165,14 +165,14 @@ def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found:
 
 
 def _origin(event: Event, prepared: Prepared) -> str:
-    """An entry with its age, and what it was built as where that is not what was asked for."""
+    """An entry with its age, and with the program's name if it was built under another one."""
     age = format_age(time.time_ns() - event.when_ns)
     named = "" if event.program == prepared.request.program.name else f" as {event.program}"
     return f"{event.key[:12]}, built {'just now' if age == 'now' else f'{age} ago'}{named}"
 
 
 def _searched(prepared: Prepared) -> tuple[str, ...]:
-    """Where the compiler looks for headers; the current directory comes first where it counts at all."""
+    """Where the compiler searches for headers; the current directory first if it is searched at all."""
     request = prepared.request
     return (*([request.cwd] if request.searches_cwd else []), *prepared.compilation.include_dirs)
 
@@ -197,14 +197,14 @@ def _asked(layers: Layers) -> str:
 
 
 def _sample(store: EntryStore) -> list[ScannedEntry]:
-    """A few entries, or all where there are few."""
+    """A few entries of a store, or all if there are few."""
     with suppress(OSError, CacheUnusableError):
         return list(islice(store.scan(), _SAMPLED))
     return []
 
 
 def _unrecorded(store: EntryStore, sample: Sequence[ScannedEntry], name: str) -> str | None:
-    """What a sample says of a program without a history: that its record was lost, or everyone's."""
+    """For a program without a history: whether a sample shows that its record was lost, or all records."""
     heads = [(entry.key, entry.head) for entry in sample if entry.head is not None]
     for key, head in heads:
         if head.program == name:

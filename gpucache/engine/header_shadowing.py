@@ -1,6 +1,6 @@
-"""Which file newly shadows which, where a header's content changed because another file is found first.
+"""Headers that changed because a new file of their name is found first, and so shadows the old one.
 
-Reads the few headers of one name. Must not know how a compiler searches beyond its directories in order.
+Reads the few headers of one name. Knows of a compiler's search only the directories in their order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _MOST_HEADERS = 8
 
 
 def shadows(differences: Iterable[Difference], searched: Sequence[str]) -> dict[str, str]:
-    """For each changed header whose old content still lies further on: the sentence that says so."""
+    """For each changed header whose old content is in a later directory: the sentence that says so."""
     found = {}
     changed = [item for item in differences if _is_changed_header(item)]
     for item in changed[:_MOST_HEADERS]:

@@ -1,18 +1,20 @@
-"""Whether a command also caches where gpucache does not look, and in which place.
+"""Whether a command has a cache that no variable of gpucache moves, and where it lies.
 
-Three ways of looking, each of which sees what the others miss:
+There are three signs, and each one shows what the others miss:
 
-* The first run of all used far more CPU time than later cold starts: it filled something that no variable
-  moves. Costs nothing; misses what was full before. CPU time, as a first run also waits for the disk.
+* The first run used far more CPU time than later cold starts: it filled a cache that was not moved. This
+  costs
+  nothing and misses a cache that was full before. CPU time, because a first run also waits for the disk.
 * A cold start with an empty home folder and an empty TMPDIR used far more CPU time than the other cold
-  starts: what was left out had saved it, and what it wrote anew names the place. Costs a run; misses places
-  named in full or through the user database. It is no arm of the benchmark, as programs find their
-  settings, licences and installed packages below the home folder: where such a run fails nothing follows.
-* A warm start under ``strace``, where that is installed, opened files for reading that the command itself
-  wrote since the benchmark began, or that belong to a known cache or lie in a folder that is called a
-  cache. Costs a run; misses what was full before under a name that says nothing.
+  starts:
+  a cache below them had saved time, and the files written anew show where it is. This costs a run and misses
+  places with an absolute path or from the user database. The run is no arm of the benchmark, as programs have
+  settings, licences and packages below the home folder. If it fails, it shows nothing.
+* A warm start under ``strace``, if that is installed, read files that the command wrote since the benchmark
+  began, files of a known cache, or files in a folder that is called a cache. This costs a run and misses a
+  cache that was full before and has another name.
 
-Not used: inotify and the times of files (both need the places beforehand, and see everybody's files),
+Not used: inotify and the times of files (they need to know the places and see the files of all programs),
 fanotify (needs root). Must not know which caches there are.
 """
 
@@ -34,7 +36,7 @@ from gpucache.units import format_duration
 UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"
 _MORE = 1.5
 _LEAST_NS = 100_000_000
-"""Start-up alone varies by less than this."""
+"""The start of a program alone varies by less than this."""
 _TOLD = 3
 
 _TRACER = ("strace", "-ff", "-qq", "-y", "--seccomp-bpf", "-e", "trace=?open,openat,?openat2")
@@ -60,20 +62,20 @@ class Homeless:
 
 @dataclass(frozen=True, slots=True)
 class Clues:
-    """What was seen of a command."""
+    """The signs of a hidden cache that a command gave."""
 
     first_ns: int = 0
-    """CPU time of the first run of all."""
+    """CPU time of the first run."""
     cold_ns: tuple[int, ...] = ()
     """CPU time of the cold starts."""
     homeless: Homeless | None = None
-    """None if it failed or was not tried."""
+    """The cold start without a home folder; None if it failed or was not tried."""
     places: tuple[str, ...] | None = ()
-    """Folders of files that were read from a cache which nobody moved; None if it could not be traced."""
+    """Folders of a cache that was not moved and from which it read; None if it could not be traced."""
 
     @property
     def reason(self) -> str:
-        """Why cold starts were not cold, with the place; empty if nothing speaks for that."""
+        """Why cold starts were not cold, with the place; empty if there is no sign of that."""
         if self.places:
             return f"it also caches in {listed(self.places)}, which no variable of gpucache moves"
         if self.homeless is not None and is_far_more(self.homeless.cpu_ns, self.cold_ns):
@@ -96,7 +98,7 @@ def _figures(cpu_ns: int, cold_ns: Sequence[int]) -> str:
 
 
 def homeless_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """An empty home folder and TMPDIR below a folder, which are made; Python's own packages stay."""
+    """Make an empty home folder and TMPDIR below a folder; the user's Python packages stay visible."""
     empty = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
     for place in empty.values():
         Path(place).mkdir(parents=True)
@@ -105,7 +107,7 @@ def homeless_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, 
 
 
 def homeless_places(folder: Path) -> tuple[str, ...]:
-    """What was filled below the empty home folder, as people write it, the largest first."""
+    """The places that were filled below the empty home folder and TMPDIR, the largest first."""
     sizes: dict[str, int] = {}
     for name, shown in (("home", "~"), ("tmp", "TMPDIR")):
         for place, _, files in os.walk(folder / name):
@@ -122,8 +124,8 @@ def trace(
 ) -> tuple[str, ...] | None:
     """The places of caches outside of ours that a command reads; None if it cannot be traced.
 
-    ``run`` runs the words it is given; ``strace`` writes a file for each process into the folder, which is
-    made and goes afterwards.
+    ``run`` runs a command line. ``strace`` writes a file for each process into ``folder``, which is made here
+    and removed afterwards.
     """
     if shutil.which(_TRACER[0]) is None:
         return None
@@ -135,7 +137,7 @@ def trace(
 
 
 def opened(folder: Path) -> Iterator[Path]:
-    """The files that a traced command opened for reading, by their real paths, each once."""
+    """The real paths of the files that a traced command opened for reading, each once."""
     seen: set[bytes] = set()
     for file in sorted(folder.glob(f"{_TRACED}.*")):
         with file.open("rb") as lines:
@@ -153,23 +155,23 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What tells a file of a cache from other files that a traced command read."""
+    """What distinguishes a file of a cache from other files that a traced command read."""
 
     begun_ns: int
-    """When the first run of all began."""
+    """When the first run began."""
     traced_ns: int
-    """When the traced one did."""
+    """When the traced run began."""
     ours: Path
     """The folder below which caches were moved."""
     root_of: Callable[[Path], Path | None]
     """The root of the known cache that a folder belongs to."""
     own: tuple[str, ...] | None = None
-    """The command's words and the current directory: folders on their way are no caches for their name.
-    None if a name is no reason at all."""
+    """The command's words and the current directory: a folder above one of them needs more than the name.
+    None if a name never makes a folder a cache."""
 
 
 def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
-    """The folders of caches outside of ours that were read, each once, shown as people write them."""
+    """The folders of caches outside of ours that were read, each once, with ``~`` for the home folder."""
     found: dict[Path, None] = {}
     root_of, ours = cache(watched.root_of), watched.ours.resolve()
     for path in files:
@@ -188,9 +190,9 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
 
 
 def _gathered(places: Sequence[Path]) -> Iterator[Path]:
-    """Places, and instead of many the folder that they share: Boost.Compute has a folder for each entry.
+    """The places; many in one folder become that folder, as Boost.Compute has a folder for each entry.
 
-    A folder that everybody shares, such as the home folder and what it lies in, is nobody's cache.
+    A folder that all programs share is no cache: the home folder, TMPDIR, and the folders above them.
     """
     counts = Counter(parent for place in places for parent in place.parents)
     everybodys = [Path(gettempdir()), Path("/var/tmp"), Path(os.environ.get("HOME") or "/")]
@@ -220,6 +222,6 @@ def _shown(place: Path) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some of many names, for a sentence."""
+    """The first names and how many more there are, for a sentence."""
     more = len(names) - _TOLD
     return f"{', '.join(names[:_TOLD])}{f' and {more} more' if more > 0 else ''}"

@@ -1,4 +1,4 @@
-"""Say what is in a cache: its state, its entries, one entry whole. Leaves last uses alone."""
+"""What is in a cache: its state, and entries that are asked for. Does not change the times of last use."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,16 +14,16 @@ from gpucache.outcomes import CacheEntry, CacheState
 Record = dict[str, object]
 """One line of the journal."""
 _KEY_PREFIX = re.compile(r"[0-9a-f]{4,}(-\d+)?")
-"""Of some systems a number follows all digits of a key."""
+"""In some systems a number follows the digits of a key."""
 
 
 def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
-    """The same of our own cache, with what lies beside its entries."""
+    """The state of our own cache, with the size of the files beside its entries."""
     return replace(state(cache, scanned), beside_bytes=cache.beside_bytes())
 
 
 def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
-    """How much is in a cache, from a scan of it, and what is wrong with its place."""
+    """How much is in a cache, from a scan of it."""
     entries = size_bytes = damaged = 0
     programs: set[str] = set()
     oldest: int | None = None
@@ -45,7 +45,7 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
 
 
 def foreign_state(cache: Cache) -> CacheState:
-    """The same of a cache of another system, with what a scan sees wrong in it, a sentence each."""
+    """The state of another system's cache, with a sentence for each problem that a scan sees."""
     damages: list[str] = []
 
     def seen() -> Iterator[CacheEntry]:
@@ -59,7 +59,7 @@ def foreign_state(cache: Cache) -> CacheState:
     try:
         found = state(cache, seen())
         whole = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
-    except GpucacheError as error:  # it is told, and does not hide the other caches
+    except GpucacheError as error:  # reported, so that it does not hide the other caches
         whole = [str(error)]
     told = dict.fromkeys((*whole, *damages))
     return replace(found, findings=tuple(one for one in told if one not in found.location.problems))
@@ -68,10 +68,10 @@ def foreign_state(cache: Cache) -> CacheState:
 def select(
     caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence[str] = ()
 ) -> list[tuple[Cache, Iterable[CacheEntry]]]:
-    """The entries of each cache that words name, for any of some targets; all of them without words.
+    """The entries of each cache that some words name, for any of some targets; all entries without words.
 
-    A word is a program, a target or the first digits of a key. Without words entries are read as they are
-    asked for, one by one. Raises UsageError for a word that names nothing in any of the caches.
+    A word is a program, a target or the first digits of a key. Without words the entries are read one by one,
+    on demand. Raises UsageError for a word that names nothing in any of the caches.
     """
 
     def wanted(entry: CacheEntry) -> bool:
@@ -114,12 +114,12 @@ def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
 
 
 def recent_misses(records: Sequence[Record], oldest_ns: int = 0) -> list[Record]:
-    """The misses among records of the journal, newest first, none before an instant."""
+    """The misses among records of the journal, newest first, from an instant on."""
     return [record for record in records if record.get("kind") == "miss" and _when(record) >= oldest_ns]
 
 
 def processes(records: Sequence[Record]) -> list[Record]:
-    """What processes counted of their hits and misses, newest first."""
+    """The records in which processes count their hits and misses, newest first."""
     return [record for record in records if record.get("kind") == "process"]
 
 

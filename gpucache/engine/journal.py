@@ -1,4 +1,4 @@
-"""What is written to the journal: every miss with its verdict, and what a process counted."""
+"""What is written to the journal: every miss with its verdict, and each process's hits and misses."""
 
 import os
 import time
@@ -9,13 +9,13 @@ from gpucache.outcomes import Miss
 
 
 def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
-    """Write a miss down; ``noted`` where ``warm --misses`` can build it."""
+    """Write a miss down; ``noted`` says that ``warm --misses`` can build it."""
     if layers.target is not None:
         layers.target.journal(miss_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
 
 
 def note_process(layers: Layers, hits: int, misses: int) -> None:
-    """Write down what a process counted, which ends or has done what it was started for."""
+    """Write down the hits and misses of a process at its end, or when its work is done."""
     if layers.target is not None:
         layers.target.journal(
             {
@@ -30,7 +30,7 @@ def note_process(layers: Layers, hits: int, misses: int) -> None:
 
 
 def miss_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
-    """The line of a miss."""
+    """The journal's record of a miss."""
     return {
         "kind": "miss",
         "when_ns": now_ns,

@@ -13,41 +13,41 @@ from gpucache.store.interface import Damaged, EntryStore, Found, RefusedRoot, St
 
 @dataclass(frozen=True, slots=True)
 class NoEntry:
-    """No layer gave an entry that can be used, and what was met in looking for one."""
+    """No layer has an entry that can be used, and what was found instead."""
 
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
     unread: tuple[tuple[EntryStore, CacheKey, str], ...] = ()
-    """Which key could not be asked of which store, and why."""
+    """The stores that could not be asked, each with the key and the reason."""
     incomplete: Hit | None = None
-    """An entry that lacks some of the local sizes that it has to be compiled for."""
+    """An entry that was not compiled for all the local sizes of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Where a key is looked up, and where a new entry goes."""
+    """Where a key is looked up, and where a new entry is published."""
 
     memory: Store | None = None
     user: EntryStore | None = None
     systems: tuple[EntryStore, ...] = ()
     unasked: tuple[EntryStore, ...] = ()
-    """Roots of this user that the settings pass by: looked at only to explain a miss."""
+    """Roots of this user that the settings leave out: looked at only to explain a miss."""
     command: str = ""
-    """What runs, for the journal."""
+    """The command that runs, for the journal."""
     disabled: bool = False
     read_only: bool = False
     require: bool = False
     learn: bool = False
-    """Whether what a program leaves noted is built after its end."""
+    """Whether the misses that a program notes are built after its end."""
     trim: Callable[[], object] | None = None
-    """Called after publishing where the cache has a bound; keeps it."""
+    """Called after publishing to keep the cache under its bound; None if it has none."""
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty if there is one."""
     refused: tuple[RefusedRoot, ...] = ()
-    """System roots that are named and cannot be read."""
+    """System roots that the settings name and that cannot be read."""
 
     def find(self, keys: Iterable[CacheKey]) -> Hit | NoEntry:
-        """A sound entry under any of some keys, the first that is found."""
+        """The first sound entry under any of some keys."""
         damaged: list[Damaged] = []
         unread: list[tuple[EntryStore, CacheKey, str]] = []
         for key in keys:
@@ -66,7 +66,7 @@ class Layers:
         return NoEntry(tuple(damaged), tuple(unread))
 
     def keep_in_memory(self, entry: Entry) -> None:
-        """Have the memory of this process answer with an entry from now on, if there is one."""
+        """Keep an entry in the memory of this process, if it has one."""
         if self.memory is not None:
             self.memory.publish(entry)
 
@@ -78,7 +78,7 @@ class Layers:
 
     @property
     def not_asked(self) -> tuple[tuple[str, str], ...]:
-        """Every root that is named and cannot be asked, each with the sentence that says why."""
+        """Every root that the settings name and that cannot be asked, each with a sentence that says why."""
         own = (("the user's own", self.unusable),) if self.unusable else ()
         return (*own, *((str(one.root), str(one)) for one in self.refused))
 
@@ -101,6 +101,6 @@ class Layers:
         return next((data for data in found if data is not None), None)
 
     def remember(self, name: str, data: bytes) -> None:
-        """Have the store that new entries go to remember something."""
+        """Remember something in the store to which new entries are published."""
         if self.target is not None:
             self.target.remember(name, data)

@@ -1,7 +1,8 @@
 """The heart: request -> keys -> memory -> store -> system stores -> (single flight) compile -> publish.
 
-Owns the order in which a program is looked for and kept; a miss is explained once, where it is reported.
-The library calls it once, warm calls it for many. Must not know how anything is compiled or stored.
+Owns the order in which a program is looked up, built and kept. A miss is explained once, where it is
+reported. The library calls this for one program, ``warm`` for many. Must not know how anything is compiled or
+stored.
 """
 
 import os
@@ -33,8 +34,8 @@ WAIT_S = 300.0
 def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
     """A sound entry for a request. Compiles nothing, and explains nothing.
 
-    With ``whole`` it has to be compiled for all local sizes of the request. That is for filling the
-    cache: a program uses such an entry all the same.
+    With ``whole`` the entry has to be compiled for all local sizes of the request. That is for filling the
+    cache: a program can use an incomplete entry.
     """
     if layers.disabled or prepared.refusal is not None:
         return NoEntry()
@@ -45,11 +46,11 @@ def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | No
 
 
 def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
-    """What ``find`` finds, or why there is nothing: for whoever reports the miss."""
+    """What ``find`` finds, or an explained miss, for a caller that reports it."""
     found = find(layers, prepared, whole=whole)
     if isinstance(found, Hit):
         return found
-    from gpucache.engine.explain import explain  # which programs that hit do not wait for
+    from gpucache.engine.explain import explain  # imported here so that a hit does not wait for it
 
     return explain(layers, prepared, found)
 
@@ -68,8 +69,8 @@ def get_or_build(
 ) -> Hit | Built:
     """A sound entry, or a fresh artifact that was published if it could be.
 
-    Raises CacheMissError if the settings require a hit, and whatever ``compile_`` raises. What
-    goes wrong with the cache itself never raises: it becomes the note of what was built.
+    Raises CacheMissError if the settings require a hit, and whatever ``compile_`` raises. Trouble with the
+    cache itself raises nothing: ``Built.note`` reports it.
     """
     found = look_up(layers, prepared, whole=True)
     if isinstance(found, Hit):
@@ -79,7 +80,7 @@ def get_or_build(
 
 
 def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
-    """Raise CacheMissError where the settings require a hit, having written the miss down."""
+    """If the settings require a hit, write the miss down and raise CacheMissError."""
     if layers.require:
         note_miss(layers, prepared, miss)
         raise CacheMissError(
@@ -97,11 +98,11 @@ def build(
     wait_s: float = WAIT_S,
     useless: Hit | None = None,
 ) -> Hit | Built:
-    """Compile after a miss, once among all processes that want the key, and publish.
+    """Compile after a miss, in only one of all processes that want the key, and publish.
 
-    Where another process compiles the key already, this one waits for it once. If that process kept
-    nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry
-    that was found and has to be replaced.
+    If another process is compiling for the key, this one waits for it once. If that process then published
+    nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry that was
+    found and has to be replaced.
     """
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
@@ -146,7 +147,10 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
     )
     if changed is not None:
         return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")
-    wrong = _garbage(prepared, artifact)
+    wrong: str | None = "it is empty"
+    if artifact.payload:
+        info = describe(artifact.payload)
+        wrong = info.problem or fits(info, artifact.kind.value, str(prepared.request.target))
     if wrong is not None:
         return Built(
             artifact, miss, None, note=f"what the compiler gave is not sound, so it was not kept: {wrong}"
@@ -165,16 +169,16 @@ def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Ar
 
 
 def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
-    """Why nothing was kept, in the same words for every program that it happens to."""
+    """Why nothing was kept, in a sentence that is the same for every program."""
     if isinstance(error, CacheUnusableError):
         return f"nothing could be kept: {error}"
     return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:
-    """Which headers are others than before, or were for a while; None if none is.
+    """Which headers changed, or were different for a while; None if none did.
 
-    A folder that the cache's own root lies in tells nothing: it changes when the root is made.
+    Folders that contain the cache's own root do not count: they change when the root is made.
     """
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
     moved = {path for path, _ in {*before.stamps} ^ {*now.stamps}}
@@ -189,7 +193,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
 
 
 def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
-    """Write down a build under the program's name, and once under the others that lead to it."""
+    """Record a build in the program's history, and once in the histories of aliases that lead to it."""
     known = Identity.of(prepared.request.program)
     when_ns, target = entry.head.created_ns, entry.head.target
     store.record(known.name, Event(when_ns, "built", str(entry.key), target, source=known.mark))
@@ -198,17 +202,10 @@ def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
             store.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
-def _garbage(prepared: Prepared, artifact: Artifact) -> str | None:
-    """What is wrong with an artifact, told from its bytes; None if nothing is."""
-    info = describe(artifact.payload)
-    if not artifact.payload:
-        return "it is empty"
-    return info.problem or fits(info, artifact.kind.value, str(prepared.request.target))
-
-
 def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
     request, inputs = prepared.request, prepared.compilation.inputs
     located = holds_paths(prepared, artifact.payload)
+    path = request.program.path
     head = EntryHead(
         program=request.program.name,
         target=str(request.target),
@@ -224,7 +221,7 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
         lowered_names=artifact.lowered_names,
         toolchain=inputs.toolchain.fields,
         toolchain_identity=inputs.toolchain.identity,
-        place=_place(request.program.path),
+        place="" if path is None else digest(os.fsencode(os.path.realpath(path)))[:16],
         has_log=bool(artifact.build_log),
         checks=request.checks.value,
         failures=instrumented(request).table,
@@ -234,12 +231,8 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
     return Entry(prepared.located_key if located else prepared.key, head, detail, artifact.payload)
 
 
-def _place(path: Path | None) -> str:
-    return "" if path is None else digest(os.fsencode(os.path.realpath(path)))[:16]
-
-
 def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
-    """Where a build came from, as far as that is on disk."""
+    """A build's source file, include directories, named headers and options; empty if built from memory."""
     request = prepared.request
     if request.program.path is None:
         return ()
@@ -250,7 +243,7 @@ def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
 
 
 def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:
-    """Why nothing is kept of a miss, in one sentence, and whether the miss says so itself."""
+    """Why nothing is kept after a miss, in one sentence, and whether the miss itself says so."""
     if miss.verdict in (Verdict.UNCACHEABLE, Verdict.NOT_CONSULTED):
         return miss.detail, True
     if layers.read_only:

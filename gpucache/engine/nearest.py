@@ -1,8 +1,8 @@
-"""The build that is nearest to a request: the fewest and lightest differences among all that are recorded.
+"""The recorded build that is nearest to a request: the one with the fewest and lightest differences.
 
-Histories name the candidates, however large the cache is. Heads are read of all of them and bound from
-below how far each one is; details are read of those that can still be the nearest. Must not know how
-a verdict is told.
+The candidates come from histories, so that the size of the cache does not matter. The head of each candidate
+is read and gives a lower bound of its distance; details are read only of those that can still be the nearest.
+Must not know how a verdict is shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ _DETAILS_READ = 64
 _SOURCE = (Difference("source", "", ""),)
 
 _Rank = tuple[bool, bool, int, int]
-"""Another program, another device, the weight of the differences, how old."""
+"""Whether it is another program, whether another device, the weight of the differences, its age."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one store remembers of one program, under its own name and under others."""
+    """The events that one store has recorded of one program, under its own name and under others."""
 
     store: EntryStore
     identity: Identity
@@ -34,16 +34,16 @@ class Record:
     """Oldest first."""
 
     def of(self, prepared: Prepared) -> list[Event]:
-        """What happened to the very keys of a request."""
+        """The events of the two keys of a request."""
         keys = (str(prepared.key), str(prepared.located_key))
         return [event for event in self.events if event.key in keys]
 
     def builds(self) -> list[Event]:
-        """Builds of this program, whatever it was called; not of others with a kernel of its name."""
+        """Builds of this program under any name; not of other programs with a kernel of its name."""
         return [event for event in self.events if event.what == "built" and self.is_kin(event)]
 
     def is_kin(self, event: Event) -> bool:
-        """Whether something happened to this program, and not to another with a kernel of its name."""
+        """Whether an event is of this program, and not of another with a kernel of its name."""
         return self.identity.is_kin(event.program, event.source)
 
 
@@ -53,7 +53,7 @@ class Nearest:
 
     event: Event
     same_device: bool
-    """Whether it was built for the device that is asked for, whatever the target was called then."""
+    """Whether it was built for the requested device, under any name of the target."""
     differences: tuple[Difference, ...]
 
 
@@ -62,11 +62,11 @@ class _Candidate:
     store: EntryStore
     event: Event
     least: _Rank
-    """Its rank if nothing differs but what its head says."""
+    """A lower bound of its rank: its rank if nothing differs beyond what its head shows."""
 
 
 def record_of(store: EntryStore, prepared: Prepared) -> Record:
-    """The histories of a program: by name, base name, kernel, and by its source where it has none."""
+    """The histories of a program: by name, base name and kernel, or by its source if it has no kernel."""
     identity = Identity.of(prepared.request.program)
     led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
     names = dict.fromkeys([*identity.names, *led])
@@ -77,7 +77,7 @@ def record_of(store: EntryStore, prepared: Prepared) -> Record:
 
 
 def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
-    """The nearest build; of equally near ones the newest. None if no entry is left."""
+    """The nearest build, of equally near ones the newest; None if no entry is left."""
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
     candidates = sorted(_candidates(records, prepared), key=lambda one: one.least)
     for candidate in candidates[:_DETAILS_READ]:
@@ -97,7 +97,7 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
 
 
 def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Candidate]:
-    """Every recorded build that is still there, with the least that its head says of its distance."""
+    """Every recorded build whose entry is still there, with the lower bound of its rank."""
     target = str(prepared.request.target)
     wanted = _known(prepared)
     for record in records:
@@ -121,13 +121,13 @@ def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Cand
 
 
 def _is_for(head: EntryHead, prepared: Prepared) -> bool:
-    """Whether an entry is for a request's device; its name also tells it from others that are there."""
+    """Whether an entry is for a request's device, going by the toolchain's fields and not by its name."""
     own = tuple(pair for pair in head.toolchain if pair[0] in head.toolchain_identity)
     return own == prepared.compilation.inputs.toolchain.identity_fields()
 
 
 def _told(head: EntryHead) -> list[KeyField]:
-    """The key fields that a head tells."""
+    """The key fields that are in a head."""
     return [
         *(KeyField("option", option) for option in head.options),
         *([] if head.checks == Checks.NONE else [KeyField("checks", head.checks)]),
@@ -148,7 +148,7 @@ def _known(prepared: Prepared) -> list[KeyField]:
 
 
 def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
-    """The fields to hold against an entry's: with places where the entry has them."""
+    """The fields to compare with an entry's: with locations if the entry has them."""
     places = {item.label for item in prepared.located[len(prepared.fields) :]}
     located = any(item.label in places for item in detail.key_fields)
     return prepared.located if located else prepared.fields

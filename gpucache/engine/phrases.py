@@ -1,6 +1,6 @@
-"""Differences between key fields in words that help, and how much each one weighs. Pure.
+"""Differences between key fields in words, and how much each one weighs. Pure.
 
-Must not look anything up: what only the disk can tell (a shadowing header) is handed in.
+What only the disk knows, such as a header that shadows another, is passed in.
 """
 
 import re
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucache.keys import NOT_FOUND, SEARCHED, Difference
 
-# What a person would call another program, another machine, or the same one after an update. An
-# update of a driver moves several of the last kind at once, so they weigh little each.
+# Differences that make it another program or another machine weigh most. An update of a driver changes
+# several fields at once, so each of these weighs little.
 _WEIGHTS = {
     "language": 50,
     "source": 8,
@@ -47,9 +47,9 @@ _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
 
 
 def weight(differences: Iterable[Difference]) -> int:
-    """How far apart two builds are: the sum of their differences' weights, more for more options.
+    """How far apart two builds are: the sum of the weights of their differences, more for more options.
 
-    The same options in another order are the lightest difference there is.
+    The same options in another order are the lightest difference.
     """
     return sum(
         _WEIGHTS.get(item.label, _OTHER) if item.label != "option" else _options_weight(item)
@@ -63,7 +63,7 @@ def _options_weight(item: Difference) -> int:
 
 
 def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
-    """One phrase for each difference, the weightiest first, without what follows from another.
+    """Phrases for the differences, the heaviest first, without those that follow from another.
 
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
@@ -73,7 +73,7 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
-    """The differences without a header's further ones, where a macro may reach it by longer names as well."""
+    """The differences, each header once: a macro may name the same header with more folders as well."""
     short = {(item.left, item.right, item.label.removeprefix("include ")) for item in differences}
 
     def is_repeated(item: Difference) -> bool:
@@ -85,7 +85,7 @@ def told_once(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _follows(item: Difference, differences: Sequence[Difference]) -> bool:
-    """The resolution changes with every header, so it is news only alone."""
+    """Whether another difference implies it: the resolution changes with every header."""
     return item.label == "resolution of includes" and any(
         other.label.startswith("include ") for other in differences
     )
@@ -151,7 +151,7 @@ def _options(item: Difference) -> Iterable[str]:
 
 
 def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The options that the others hold as often, in order."""
+    """The options that are in both sequences equally often, in order."""
     count, other_count = Counter(options), Counter(others)
     return [option for option in options if count[option] == other_count[option]]
 

@@ -1,4 +1,4 @@
-"""From a request to its keys: the plan of the build, the include closure, key fields, two keys.
+"""From a request to its keys: the plan of the build, the include closure, the key fields, and two keys.
 
 Reads headers, nothing else. Must not know stores.
 """
@@ -27,7 +27,7 @@ class Prepared:
     closure: Closure
     fields: tuple[KeyField, ...]
     key: CacheKey
-    """Portable: the same wherever the sources lie."""
+    """The portable key: the same wherever the sources lie."""
 
     @cached_property
     def located(self) -> tuple[KeyField, ...]:
@@ -41,7 +41,7 @@ class Prepared:
         return cache_key(self.located)
 
     def keys(self) -> Iterator[CacheKey]:
-        """Both keys in the order in which they are asked for; a hit under the first makes no second one."""
+        """Both keys in the order of the lookup; the second is made only if the first one misses."""
         yield self.key
         yield self.located_key
 
@@ -62,7 +62,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was found of a program where it was recorded."""
+    """What is known of a program from a recording on another machine."""
 
     source: str
     """The digest of its source."""
@@ -79,8 +79,8 @@ def prepare(
 ) -> Prepared:
     """Everything a lookup needs; raises OptionError for options that must be refused.
 
-    ``memos`` keep what is found in headers from one process to the next. ``known`` stands for the source and
-    the headers where they are not here.
+    ``memos`` keep what is found in headers from one process to the next. ``known`` replaces source and
+    headers that are not here.
     """
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation, memos) if known is None else known.closure
@@ -89,9 +89,9 @@ def prepare(
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """The directories that a header of the closure was found in: others leave no trace in an artifact.
+    """The include directories in which headers of the closure lie; others leave no trace in an artifact.
 
-    One that lies in none of them, as ``../config.h`` may, was found through any.
+    A header outside of them all, as ``../config.h`` may be, can have been found through any of them.
     """
     places = {place: _below(place) for place in compilation.inputs.locations}
     strays = [file for file in closure.files if not file.startswith((*places.values(),))]
@@ -127,12 +127,12 @@ def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | N
 
 
 def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
-    """Whether nothing in an artifact can be launched, and none of it is to be linked either."""
+    """Whether an artifact has no kernel to launch, and is not meant to be linked either."""
     return not prepared.compilation.linked_later and holds_no_kernel(describe(payload))
 
 
 def holds_paths(prepared: Prepared, payload: bytes) -> bool:
-    """Whether an artifact may only be reused from the same directories."""
+    """Whether an artifact may be reused only from the same directories."""
     if prepared.compilation.holds_paths or prepared.closure.tells_places:
         return True
     compilation = prepared.compilation
@@ -140,7 +140,7 @@ def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     spelled = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
     places = [place.encode(errors="surrogateescape") for place in spelled]
     kind = prepared.request.artifact_kind
-    if kind is ArtifactKind.LTOIR:  # it holds the path of a header that declares a function, enciphered
+    if kind is ArtifactKind.LTOIR:  # it holds paths of headers that declare functions, in an encoding
         return any(include.digest is not None for include in prepared.closure.includes)
     if compilation.lists_files:
         places += [os.fsencode(os.path.basename(file)) for file in prepared.closure.files]  # noqa: PTH119

@@ -1,4 +1,4 @@
-"""What programs are called: a name for one without, and the names by which its builds are found. Pure."""
+"""Names of programs: of one without a name, and those under which builds are recorded. Pure."""
 
 from dataclasses import dataclass
 
@@ -8,27 +8,27 @@ from gpucache.payload.source import kernel_names
 
 UNNAMED = "unnamed"
 ALIAS = "alias of "
-"""How a history begins that only says under which names builds are recorded."""
+"""The beginning of the names of histories that only say under which name builds are recorded."""
 _DIGITS = 16
 
 
 def program_name(source: bytes) -> str:
-    """The name of the first kernel of a source, or ``unnamed``; for people, never part of a key."""
+    """The name of the first kernel in a source, or ``unnamed``; for people, never part of a key."""
     return next(kernel_names(source), UNNAMED)
 
 
 def source_mark(source: bytes) -> str:
-    """The first digits of a source's SHA-256: enough to tell versions of a program apart."""
+    """The first digits of a source's SHA-256, enough to distinguish the versions of a program."""
     return source_digest(source)[:_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes a program known again under another name."""
+    """What identifies a program even if it has another name."""
 
     name: str
     kernel: str
-    """Its first kernel, or ``unnamed``. A library that gives no name calls the program so."""
+    """Its first kernel, or ``unnamed``; also the name of a program that a library compiles without a name."""
     mark: str
 
     @classmethod
@@ -38,15 +38,15 @@ class Identity:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The histories of its own: one may say ``kernels/nbody.cl``, ``nbody.cl``, or the kernel's name."""
+        """The names of its own histories: such as ``kernels/nbody.cl``, ``nbody.cl`` and the first kernel."""
         kernel = () if self.kernel == UNNAMED else (self.kernel,)
         return tuple(dict.fromkeys((self.name, _base(self.name), *kernel)))
 
     @property
     def aliases(self) -> dict[str, str]:
-        """The histories that lead to builds under any other name, each with the name that needs none.
+        """The histories that lead to builds under other names, each with the name that needs no alias.
 
-        The first kernel's name stays while a source is edited; a source without one is known by its digest.
+        The first kernel's name survives edits of a source; a source without a kernel is known by its digest.
         """
         base = _base(self.name)
         if self.kernel == UNNAMED:
@@ -54,7 +54,7 @@ class Identity:
         return {f"{ALIAS}file {base}": base, f"{ALIAS}kernel {self.kernel}": self.kernel}
 
     def is_kin(self, name: str, mark: str) -> bool:
-        """Whether what was built under a name, from a source of this mark, is this program in some state."""
+        """Whether something built under a name, from a source of this mark, is a version of this program."""
         nameless = self.kernel != UNNAMED and self.kernel in (name, self.name)
         return mark == self.mark or _base(name) == _base(self.name) or nameless
 

@@ -1,4 +1,4 @@
-"""Which devices a command means: names on the command line against what a probe found. Pure."""
+"""The devices that a command means, by their names and what a probe found. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,10 @@ from gpucache.model import Device, Target
 
 
 def select_target(text: str, devices: Sequence[Device]) -> Device:
-    """The one device a text means: its target, or a beginning of it that is no other's.
+    """The device that a text means, by its target or an unambiguous beginning of that.
 
-    Raises TargetError for a target that is malformed, unknown or ambiguous, NoDeviceError where its
-    backend has no compiler here.
+    Raises TargetError for a target that is malformed, unknown or ambiguous, NoDeviceError if its backend has
+    no compiler here.
     """
     wanted = Target.parse(text)
     own = [device for device in devices if device.backend == wanted.backend]
@@ -41,7 +41,7 @@ def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
 
 
 def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
-    """The row of an architecture with a suffix, such as sm_90a, made from that of its number."""
+    """The device for an architecture with a suffix, such as sm_90a, made from that of the plain number."""
     match = re.fullmatch(r"((?:sm|compute)_\d+)[af]", wanted.name)
     plain = next((device for device in usable if match and device.target == Target("cuda", match[1])), None)
     if plain is None or plain.toolchain is None:

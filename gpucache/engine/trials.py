@@ -1,4 +1,4 @@
-"""Trying an entry for real: load it on its device, or compile it again and compare. Always in a child."""
+"""Trials of an entry: load it on its device, or compile it again and compare. Always in a child process."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +43,10 @@ def try_load(
     load_other: Callable[[Target], object],
     entry: CacheEntry,
 ) -> Trial:
-    """Load an entry on the device of its target; ``load_other`` builds and loads a program of its own there.
+    """Load an entry on the device of its target; if that fails, try another program with ``load_other``.
 
-    An entry is at fault only where that succeeds: a driver that gets no thread, memory or descriptor dies
-    of any binary. Raises WorkersError if no process can be started.
+    The entry is at fault only if the other one can be loaded: without threads, memory or descriptors a driver
+    fails with every binary. Raises WorkersError if no process can be started.
     """
     try:
         artifact, target = cache.artifact(entry), Target.parse(entry.target)
@@ -74,7 +74,7 @@ def try_rebuild(
     compile_: Callable[[Job], Artifact],
     entry: CacheEntry,
 ) -> Trial:
-    """Compile an entry again from the file it was built from, by the same toolchain, and compare."""
+    """Compile an entry again from its source file, with the same toolchain, and compare the bytes."""
     device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
     if device is None or device.toolchain is None or device.target is None:
         return Trial(note="not rebuilt: its target is not here")

@@ -1,9 +1,9 @@
-"""Which of the files that a compiler opened no key covers.
+"""The files that a compiler opened and that the key does not cover.
 
-Owns what belongs to no program whatever compiles it: the kernel's and the loader's files, shared objects
-and archives, locales and Python's modules. What a compiler brings besides its backend knows. A file is
-told by its device and inode, so that any name of a covered file is covered: a link that leads elsewhere
-later changes the key only under names that the closure knows.
+Owns the list of files that are no input of a program, whichever compiler reads them: those of kernel and
+loader, shared objects and archives, locales and Python's modules. A compiler's own files are known to its
+backend. Files are compared by device and inode, so that a covered file is covered under all its names; if one
+of these names later leads to another file, the key changes only for names that the closure knows.
 """
 
 import os
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 _KERNEL = ("/proc", "/sys")
-"""Most opens are of files in these, which are told by their device at less cost than by their path."""
+"""Most opened files lie in these; comparing the device costs less than comparing the path."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
 )
-# Shared objects, which may be text that names others, and what a linker is told by; settings beside
-# programs; the list of OpenCL drivers; names of devices; locales; Python and what it reads as it starts.
+# Shared objects, which may be linker scripts, and the linker's own scripts; settings beside programs; the
+# list of OpenCL drivers; names of devices; locales; Python and the files that it reads at start.
 _NAMES = re.compile(
     r".*(\.so(\.[\w.-]+)?|/ldscripts/.*|/bin/[^/]+\.cfg|\.icd|\.ids(\.gz)?"
     r"|/(lib\w*|share)/locale/.*|/gconv-modules(\.cache|\.d/.*)?"
@@ -34,9 +34,9 @@ _NAMED = 3
 def uncovered(
     opened: Iterable[str], covered: Sequence[str], own: Callable[[], Sequence[str]]
 ) -> tuple[str, ...]:
-    """Of the paths that were opened the regular files that are not covered, in order.
+    """The opened paths of regular files that are not covered, sorted.
 
-    ``own`` gives what the compiler brings; a path that ends in a slash stands for all below it.
+    ``own`` returns the compiler's own files; a path that ends in a slash stands for everything below it.
     """
     names = frozenset(covered)
     kernel = {Path(place).stat().st_dev for place in _KERNEL if Path(place).exists()}
@@ -62,7 +62,7 @@ def uncovered(
 
 
 def name_some(paths: Sequence[str]) -> str:
-    """A few of many paths in words."""
+    """The first paths and how many more there are, in words."""
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(paths[:_NAMED]) + more
 

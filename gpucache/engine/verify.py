@@ -1,7 +1,7 @@
 """Check every entry of a cache, and on request load or rebuild each in a child process.
 
-Owns the order of checks and what is worth knowing beyond a single entry (stale, superseded). What
-is wrong with an entry's bytes is its cache's to say.
+The cache itself says what is wrong with an entry. This module adds what follows from other entries and from
+this machine: superseded and stale ones.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What trying an entry on a device or against a rebuild said."""
+    """The result of loading an entry on a device or of rebuilding it."""
 
     problem: str = ""
     """What is wrong; empty if nothing is."""
     note: str = ""
-    """What could not be told, and why."""
+    """What could not be found out, and why."""
     unchecked: str = ""
-    """Why nothing can be tried now, whatever the entry."""
+    """Why no entry can be tried now."""
 
 
 Try = Callable[[CacheEntry], Trial]
@@ -38,9 +38,9 @@ def run_verify(
     trials: Sequence[Try] = (),
     whole: bool = True,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
-    """Each entry checked, then what belongs to no entry; ``whole`` is False for a selection of entries.
+    """Checks each entry, then what belongs to no entry; ``whole`` is False for a selection of entries.
 
-    ``old`` are the keys of entries that are superseded.
+    ``old`` are the keys of superseded entries.
     """
     stopped = ""
     for entry in entries:
@@ -48,7 +48,7 @@ def run_verify(
         if not checked.findings and checked.counts:
             try:
                 checked = replace(checked, unchecked=stopped) if stopped else _tried(checked, entry, trials)
-            except WorkersError as error:  # the next one would not start either, each after a while
+            except WorkersError as error:  # the next worker would not start either, and each try takes time
                 stopped = str(error)
                 checked = replace(checked, unchecked=stopped)
         yield _known(checked, entry, old, toolchains), entry
@@ -57,7 +57,7 @@ def run_verify(
 
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:
-    """What was found once everything was checked, with what could be mended taken out of the way."""
+    """Repair what can be repaired, once everything was checked; returns the findings, marked as repaired."""
     return [cache.repair(checked, entry) if checked.findings else checked for checked, entry in found]
 
 
@@ -77,7 +77,7 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
 def _known(
     checked: Checked, entry: CacheEntry, old: Collection[str], toolchains: Sequence[Toolchain]
 ) -> Checked:
-    """Add what is worth knowing of a readable entry."""
+    """Add whether an entry is stale or superseded."""
     extra = []
     if is_stale(entry, toolchains):
         extra.append(
