@@ -4,7 +4,6 @@ Compiles with NVRTC in the caller's process after a miss; needs neither a driver
 architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
 """
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ from gpucache.backends.options import split
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
-from gpucache.engine.prepare import prepare
+from gpucache.engine.prepare import prepare_again
 from gpucache.engine.program_names import program_name
 from gpucache.errors import (
     CacheMissError,
@@ -32,6 +31,7 @@ from gpucache.errors import (
     CompileError,
     NoDeviceError,
 )
+from gpucache.host.environment import environment
 from gpucache.keys import cache_key, digest
 from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
@@ -117,7 +117,7 @@ def compile_program(
     layers, toolchain = process.layers(), nvrtc.toolchain(wanted)
     own = _OwnBuild(request)
     try:
-        prepared = prepare(BACKEND, request, toolchain, os.environ, layers)
+        prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)
         own.compilation = prepared.compilation
         outcome = get_or_build(layers, prepared, own.compile)
         process.tell(layers, prepared, outcome)

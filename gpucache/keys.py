@@ -76,12 +76,16 @@ def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyFi
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
     """The key of key fields."""
-    hasher = hashlib.sha256()
-    for part in (SCHEMA, *(text for item in fields for text in (item.label, item.value))):
-        data = part.encode("utf-8", "surrogatepass")  # every text has one encoding of its own
-        hasher.update(len(data).to_bytes(8, "little"))
-        hasher.update(data)
-    return CacheKey(hasher.hexdigest())
+    frames = [*_frame(SCHEMA)]
+    for item in fields:
+        frames += _frame(item.label)
+        frames += _frame(item.value)
+    return CacheKey(digest(b"".join(frames)))
+
+
+def _frame(text: str) -> tuple[bytes, bytes]:
+    data = text.encode("utf-8", "surrogatepass")  # every text has one encoding of its own
+    return len(data).to_bytes(8, "little"), data
 
 
 def _pairs(

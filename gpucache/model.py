@@ -155,6 +155,10 @@ class Include:
     digest: str | None
 
 
+Asked = tuple[str, str, str]
+"""A question to the disk, the path that it is about, and the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Closure:
     """Every header the compiler could read for a program.
@@ -172,6 +176,9 @@ class Closure:
     stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
     """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
     what tells that one was another for a while. Never part of a key."""
+    asked: tuple[Asked, ...] | None = field(default=(), compare=False)
+    """All that was asked of the disk, in that order; None where an answer is an error that may pass.
+    Never part of a key."""
     tells_places: bool = field(default=False, compare=False)
     """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
     constant nothing can be found in the artifact."""

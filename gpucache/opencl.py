@@ -6,7 +6,6 @@ us, and what was wanted is noted for ``gpucache warm --misses``. A program never
 cache: what goes wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
 """
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -24,9 +23,10 @@ from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, fo
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, look_up
-from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.program_names import program_name
 from gpucache.errors import CacheMissError, CompileError, SourceError
+from gpucache.host.environment import environment
 from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
@@ -129,7 +129,7 @@ def _of_platform(context: Any) -> Sequence[str]:
 
 def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
     request = replace(request, target=platforms.target_of(device))
-    return prepare(BACKEND, request, platforms.toolchain(device), os.environ, layers)
+    return prepare_again(BACKEND, request, platforms.toolchain(device), environment(), layers)
 
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "_Call") -> Any:
@@ -196,7 +196,7 @@ def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], call: "_Call"
 
 
 def _environment(prepared: Prepared) -> tuple[tuple[str, str], ...]:
-    return BACKEND.environment(prepared.compilation.inputs.toolchain, os.environ)
+    return BACKEND.environment(prepared.compilation.inputs.toolchain, environment())
 
 
 class _Call:

@@ -1,6 +1,8 @@
 """From a request to its keys: the plan of the build, the include closure, the key fields, and two keys.
 
-Reads headers, nothing else. Must not know stores.
+What a program asks for again is not made again: it follows from the request, the toolchain, the environment
+and what was asked of the disk alone, so that is all that is compared. Reads headers, nothing else. Must not
+know stores.
 """
 
 import os
@@ -13,8 +15,12 @@ from gpucache.backends.interface import Backend, Compilation
 from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, EntryHead, KeyField, Toolchain
 from gpucache.payload import describe, holds_no_kernel
-from gpucache.sources import Memos, read_closure
+from gpucache.sources import Memos, read_closure, still_closure
 
+_PROGRAMS_KEPT = 64
+_SOURCE_BYTES_KEPT = 256 << 10
+_QUESTIONS_KEPT = 64
+"""Of more the answers are read from a memo of the store about as fast."""
 _CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
 
 
@@ -86,6 +92,34 @@ def prepare(
     closure = closure_of(request, compilation, memos) if known is None else known.closure
     fields = key_fields(request, closure, compilation.inputs, None if known is None else known.source)
     return Prepared(request, compilation, closure, fields, cache_key(fields))
+
+
+_kept: "dict[BuildRequest, tuple[Toolchain, Mapping[str, str], Prepared]]" = {}
+
+
+def prepare_again(
+    backend: Backend,
+    request: BuildRequest,
+    toolchain: Toolchain,
+    environ: Mapping[str, str],
+    memos: Memos | None = None,
+) -> Prepared:
+    """What ``prepare`` gives, which this process may have kept; raises OptionError as that does.
+
+    It is given again where each question to the disk, contents of headers included, has its answer still.
+    """
+    before = _kept.get(request)
+    if before is not None and before[0] == toolchain and before[1] == environ:
+        closure = still_closure(before[2].closure)
+        if closure is not None:
+            return before[2] if closure is before[2].closure else replace(before[2], closure=closure)
+    prepared = prepare(backend, request, toolchain, environ, memos)
+    asked, source = prepared.closure.asked, request.program.source
+    if asked is not None and len(asked) <= _QUESTIONS_KEPT and len(source) <= _SOURCE_BYTES_KEPT:
+        if len(_kept) >= _PROGRAMS_KEPT:
+            _kept.clear()  # another thread may do so between any two lines here
+        _kept[request] = toolchain, dict(environ), prepared
+    return prepared
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
+from gpucache.host.environment import environment
 from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
@@ -33,7 +34,8 @@ _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME"
 
 def layers() -> Layers:
     """The layers of this process as its environment says now."""
-    return _layers(tuple((name, os.environ[name]) for name in _NAMES if name in os.environ))
+    now = environment()
+    return _layers(tuple([(name, now[name]) for name in _NAMES if name in now]))
 
 
 def uncached(layers: Layers, program: str, error: Exception) -> None:

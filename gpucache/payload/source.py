@@ -5,7 +5,7 @@ bounded, as a source may hold thousands of words that begin like a declaration.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 _READ_BYTES = 1_000_000
 _KERNELS = 1000
@@ -13,7 +13,7 @@ _DECLARATION_BYTES = 65_536
 _FAILED_BYTES = 64 * _DECLARATION_BYTES
 """How much is read, over and over, behind words like ``kernel`` that begin no declaration of one."""
 _NAME_BYTES = 512
-_QUALIFIERS = (b"__kernel", b"kernel", b"__global__")
+_QUALIFIERS = frozenset({b"__kernel", b"kernel", b"__global__"})
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*", re.MULTILINE)
 _DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)", re.MULTILINE)
@@ -21,6 +21,17 @@ _ATTRIBUTES = (b"__attribute__", b"__launch_bounds__")
 _MACROS_FOLLOWED = 4
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _TOKEN = re.compile(rb"[A-Za-z_]\w*|[^\s\w]")
+# As nearly all are declared; the bound is of what may be read in vain.
+_SIMPLE = re.compile(
+    rb"\s+void\s+(?!void\b|__attribute__\b|__launch_bounds__\b)([A-Za-z_]\w*)\s*\([^(){};]{0,2000}\)\s*[{;]"
+)
+
+
+def _qualified(marks: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))))
+
+
+_QUALIFIED = _qualified(_QUALIFIERS)
 
 
 def kernel_names(source: bytes) -> Iterator[str]:
@@ -29,16 +40,24 @@ def kernel_names(source: bytes) -> Iterator[str]:
     Macros for a qualifier (``#define KERNEL __kernel``) and for a name (``#define KERNEL_NAME scan``) are
     followed, whatever the conditionals around them say: the first definition counts.
     """
-    text = _COMMENT.sub(b" ", source[:_READ_BYTES])
-    macros = {match[1]: match[2] for match in reversed(list(_DEFINE.finditer(text)))}
-    marks = {name for name, body in macros.items() if not set(_QUALIFIERS).isdisjoint(_WORD.findall(body))}
-    marks.update(_QUALIFIERS)
-    code = _DIRECTIVE.sub(b"", text)
-    qualified = re.compile(rb"(?:\b(void)\s+)?\b(?:%s)\b" % b"|".join(map(re.escape, sorted(marks))))
+    text = source[:_READ_BYTES]
+    if b"/" in text:
+        text = _COMMENT.sub(b" ", text)
+    macros, code = {}, text
+    if b"#" in text:
+        macros = {match[1]: match[2] for match in reversed(list(_DEFINE.finditer(text)))}
+        code = _DIRECTIVE.sub(b"", text)
+    own = (name for name, body in macros.items() if not _QUALIFIERS.isdisjoint(_WORD.findall(body)))
+    marks = _QUALIFIERS.union(own)
+    qualified = _QUALIFIED if marks == _QUALIFIERS else _qualified(marks)
     seen: set[str] = set()
     place = failed = 0
     while failed < _FAILED_BYTES and len(seen) < _KERNELS and (match := qualified.search(code, place)):
-        name, end = _declared(code, match.end(), marks, is_void=match[1] is not None)
+        simple = _SIMPLE.match(code, match.end())
+        if simple and simple[1] not in marks:
+            name, end = simple[1], simple.end()
+        else:
+            name, end = _declared(code, match.end(), marks, is_void=match[1] is not None)
         if not name:
             place = match.end()
             failed += end - place

@@ -9,8 +9,17 @@ search rule.
 """
 
 from gpucache.sources.closure import read_closure
-from gpucache.sources.closure_memos import Memos
+from gpucache.sources.closure_memos import Memos, still_closure
 from gpucache.sources.discover import discover, load_program
 from gpucache.sources.rules import Limits, Place, SearchRule
 
-__all__ = ["Limits", "Memos", "Place", "SearchRule", "discover", "load_program", "read_closure"]
+__all__ = [
+    "Limits",
+    "Memos",
+    "Place",
+    "SearchRule",
+    "discover",
+    "load_program",
+    "read_closure",
+    "still_closure",
+]

@@ -28,6 +28,7 @@ from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
     Mention,
+    asks_nothing,
     can_paste,
     path_macros,
     probed_by_macro,
@@ -38,6 +39,7 @@ from gpucache.sources.scan_memos import Scans
 
 _LIMITS = Limits()
 _OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | PathConstants.TYPES
+_OF_NOTHING = Closure(resolution=digest(b""))
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
 
@@ -63,6 +65,8 @@ def read_closure(
     sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. Raises
     nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
     """
+    if not (forced or named_headers or rule.configuration) and asks_nothing(source, definitions):
+        return _OF_NOTHING
     given = (include_dirs, rule.system, forced, definitions, named_headers)
     if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
         cwd = None  # it makes no difference, so programs in all directories share one memo
@@ -136,7 +140,8 @@ class _Walk:
         includes = tuple(Include(name, found or None) for name, found in sorted(self._includes))
         files, stamps = tuple(self._headers.paths()), tuple(self._disk.stamps)
         resolution = self._edges.hexdigest()
-        return Closure(includes, resolution, self.uncacheable, files, stamps, self._tells_places)
+        asked = None if self._disk.failed else tuple(self._disk.asked)
+        return Closure(includes, resolution, self.uncacheable, files, stamps, asked, self._tells_places)
 
     def define(self, definitions: Sequence[str]) -> None:
         """Read ``-D`` options as a text of ``#define`` lines."""

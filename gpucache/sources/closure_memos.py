@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from gpucache.model import Closure, Include
 from gpucache.sources.disk import Disk
 from gpucache.sources.rules import Limits
 
+_LIMITS = Limits()
 WORTH_FILES = 8
 """With fewer headers a walk is as fast as a memo."""
 
@@ -75,6 +77,17 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
     return None
 
 
+def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
+    """A closure of this process with the stamps of now, where the walk would find it again; else None."""
+    if closure.asked == ():
+        return closure
+    disk = Disk()
+    with suppress(OSError, ValueError):
+        if closure.asked is not None and disk.answers(closure.asked, limits.file_bytes):
+            return replace(closure, stamps=tuple(disk.stamps))
+    return None
+
+
 def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:
     """Keep what a walk found, if that is worth a file."""
     if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _CODE:
@@ -106,5 +119,6 @@ def _closure(values: Mapping[str, object], disk: Disk) -> Closure:
         uncacheable,
         tuple(map(str, files)),
         tuple(disk.stamps),
+        tuple(disk.asked),
         values["tells_places"] is True,
     )

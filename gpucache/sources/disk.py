@@ -11,12 +11,13 @@ number, given in the order in which files are seen, and not by the inode: a copi
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from gpucache.keys import digest
+from gpucache.model import Asked
 
 _NO_FILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
@@ -26,8 +27,6 @@ _CHUNK = 64 * 1024
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 
 Question = Literal["look", "read", "list", "real", "watch"]
-Asked = tuple[Question, str, str]
-"""A question, the path that it is about, and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        """What ``Closure.asked`` holds."""
         self.stamps: list[tuple[str, tuple[int, ...]]] = []
         """Paths with their inode, size and times, taken before reading: they change with the file."""
         self.failed = False
@@ -119,7 +119,7 @@ class Disk:
 
         Raises OSError, ValueError, and KeyError for an unknown question.
         """
-        ask = {
+        ask: dict[str, Callable[[bytes], object]] = {
             "look": self.look,
             "read": lambda path: self.read(path, limit),
             "list": self.names,

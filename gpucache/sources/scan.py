@@ -116,9 +116,27 @@ _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
+# Of a directive in any spelling or reading, and of all that asks without one.
+_SIGNS = (
+    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"asm"),
+    *(b"FILE", b"source_location", b"PRETTY_FUNCTION"),
+)
+# Compilers do not agree on quotes.
+_SIGNS_IN_OPTIONS = (*(sign.decode() for sign in _SIGNS), '"', "'")
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
+
+
+def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
+    """Whether a program surely asks nothing, as its text and its ``-D`` options hold none of the signs of it.
+
+    A program of which this is not said may ask nothing all the same.
+    """
+    if any(sign in source for sign in _SIGNS):
+        return False
+    given = "".join(definitions)
+    return not given or not any(sign in given for sign in _SIGNS_IN_OPTIONS)
 
 
 def scan(data: bytes, *, trigraphs: bool = True) -> Scan:

@@ -1,4 +1,7 @@
-"""A hit by the library: from the source in a program's hand to bytes or a program, nothing kept in memory."""
+"""A hit by the library: from the source in a program's hand to bytes or a program.
+
+Nothing is kept in memory where it is not said, so that each hit is read from disk.
+"""
 
 import os
 import sys
@@ -6,14 +9,17 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.benchmarks.measure import Comparison, Effort, calls, compare
+from tests.benchmarks.measure import Comparison, Effort, Sample, Side, calls, compare, each
 
 _CUDA = 'extern "C" __global__ void scale(float *x, float a) { x[threadIdx.x] *= a; }\n'
+_PROGRAMS = 200
+"""More than a process keeps the keys of."""
 _OPENCL = "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }\n"
 _INTEL = "Intel(R) OpenCL"
 
@@ -26,7 +32,8 @@ def run(effort: Effort) -> Iterator[Comparison]:
         except ImportError as error:
             yield Comparison("A hit of a CUDA program", (), {"cuda.core": str(error)})
         else:
-            yield _cuda(place, effort)
+            yield _cuda_each_once(place, effort)
+            yield _cuda_again(place, effort)
             yield _program_cache(place, effort)
         yield from _opencl(place, effort)
 
@@ -47,21 +54,42 @@ def _settled() -> Iterator[Path]:
             yield Path(folder)
 
 
-def _cuda(place: Path, effort: Effort) -> Comparison:
+def _cuda_each_once(place: Path, effort: Effort) -> Comparison:
     from cuda.core.utils import FileStreamProgramCache
 
     from gpucache.cuda import compile_program
 
-    sides = {
-        "compile_program": _warm(lambda: compile_program(_CUDA, target="sm_90")),
-        "Program.compile(cache=)": _warm(_compile(FileStreamProgramCache(place / "peer"))),
-    }
-    count = effort.calls(500)
+    peer = FileStreamProgramCache(place / "each")
+    sources = [
+        _CUDA.replace("scale", f"scale_{number}") for number in range(2 if effort.small else _PROGRAMS)
+    ]
+    ours = [partial(compile_program, source, target="sm_90") for source in sources]
+    theirs = [_compile(peer, source) for source in sources]
     return compare(
-        "A hit of a CUDA program without includes",
-        {name: calls(action, count) for name, action in sides.items()},
+        f"A hit of each of {len(sources)} CUDA programs without includes",
+        {"compile_program": each(ours), "Program.compile(cache=)": each(theirs)},
         effort.rounds,
     )
+
+
+def _cuda_again(place: Path, effort: Effort) -> Comparison:
+    from cuda.core.utils import FileStreamProgramCache, InMemoryProgramCache
+
+    from gpucache.cuda import compile_program
+
+    def kept_in_memory() -> Sample:
+        with patch.dict(os.environ):
+            del os.environ["GPUCACHE_MEMORY_BYTES"]
+            return calls(_warm(lambda: compile_program(_CUDA, target="sm_90")), count)()
+
+    count = effort.calls(500)
+    sides: dict[str, Side] = {
+        "compile_program": calls(_warm(lambda: compile_program(_CUDA, target="sm_90")), count),
+        "Program.compile(cache=)": calls(_warm(_compile(FileStreamProgramCache(place / "peer"))), count),
+        "compile_program, kept in memory": kept_in_memory,
+        "cuda.core's InMemoryProgramCache": calls(_warm(_compile(InMemoryProgramCache())), count),
+    }
+    return compare("A hit of one CUDA program without includes, again and again", sides, effort.rounds)
 
 
 def _program_cache(place: Path, effort: Effort) -> Comparison:
@@ -81,11 +109,11 @@ def _program_cache(place: Path, effort: Effort) -> Comparison:
     )
 
 
-def _compile(cache: Any) -> Callable[[], object]:
+def _compile(cache: Any, source: str = _CUDA) -> Callable[[], object]:
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(arch="sm_90")
-    return lambda: Program(_CUDA, "c++", options=options).compile("cubin", cache=cache)
+    return lambda: Program(source, "c++", options=options).compile("cubin", cache=cache)
 
 
 def _opencl(place: Path, effort: Effort) -> Iterator[Comparison]:

@@ -4,6 +4,8 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpucache.keys import digest
 from gpucache.model import Closure, Include
-from gpucache.sources import Limits, Place, SearchRule, read_closure
+from gpucache.sources import Limits, Place, SearchRule, closure, read_closure
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -388,3 +390,76 @@ def test_any_source_and_header_are_survived(tree: Tree, source: bytes, header: b
     """No bytes, in the source or in a header, make reading a closure raise."""
     root = tree({"a/x.h": header})
     assert len(_closure(b"#include <x.h>\n" + source, root, "a").files) >= 1
+
+
+_FRAGMENTS = [
+    *(
+        b'extern "C" __global__ void f(int *out) {',
+        b"*out = N; }",
+        b"__device__ int g;",
+        b"\n",
+        b"// ",
+        b"/*",
+        b"*/",
+    ),
+    *(
+        b"#",
+        b"%:",
+        b"??=",
+        b"??/",
+        b"\\",
+        b"include <a.h>",
+        b"define X 1",
+        b"if __has_include(<a.h>)",
+        b"endif",
+    ),
+    *(
+        b"__DATE__",
+        b"__TIME__",
+        b"__TIMESTAMP__",
+        b"__FILE__",
+        b"__BASE_FILE__",
+        b"__builtin_FILE()",
+        b'"',
+        b"'",
+    ),
+    *(
+        b"std::source_location::current()",
+        b"__PRETTY_FUNCTION__",
+        b"asm(\".incbin 'a.h'\");",
+        b"printf",
+        b'R"(',
+    ),
+    *(b"__has_include", b"_", b"##", b"\xc2\x85", b"\xef\xbb\xbf", b"\0", b"\r", b" "),
+]
+_DEFINITIONS = [
+    "",
+    "N",
+    "N=4",
+    "N=<a.h>",
+    'N="a.h"',
+    "F=__FILE__",
+    'F=__FI"LE__',
+    "F=__DA\\\nTE__",
+    "J(a)=__##a",
+]
+
+
+def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a text is made of, the short way comes to what the walk comes to."""
+    random, root, short = Random(1), tree({"a.h": b"int x;"}), 0
+    rule = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
+    for _ in range(4000):
+        source = b"".join(random.choices(_FRAGMENTS, k=random.randint(0, 5)))
+        asked_for: dict[str, Any] = {"rule": rule, "include_dirs": [str(root)], "cwd": None}
+        definitions = [each for each in random.choices(_DEFINITIONS, k=random.randint(0, 2)) if each]
+        found = read_closure(source, definitions=definitions, **asked_for)
+        with monkeypatch.context() as patched:
+            patched.setattr(closure, "asks_nothing", lambda *_: False)
+            walked = read_closure(source, definitions=definitions, **asked_for)
+        assert found == walked, (source, definitions)
+        assert found.tells_places == walked.tells_places
+        short += found.stamps == ()
+    assert 0 < short < 4000

@@ -13,7 +13,15 @@ from random import Random
 import pytest
 
 from gpucache.model import Closure
-from gpucache.sources import Limits, Place, SearchRule, closure_memos, read_closure, scan_memos
+from gpucache.sources import (
+    Limits,
+    Place,
+    SearchRule,
+    closure_memos,
+    read_closure,
+    scan_memos,
+    still_closure,
+)
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.scan import Scan, scan
 
@@ -199,6 +207,7 @@ def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.Mon
         patched.setattr(os, "stat", failing)
         found = [_closure(many, each, source) for each in (memos, none)]
     assert all("Input/output error" in str(each.uncacheable) for each in found)
+    assert [still_closure(each) for each in found] == [None, None]
     assert not none.kept
     assert _closure(many, memos, source).uncacheable is None
 
@@ -392,7 +401,7 @@ def _lead(link: Path, folder: Path) -> None:
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("source", [_SOURCE, _SOURCE + _UNTOLD])
 def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: bool) -> None:
-    """Over any edits of a tree the closure is the same with memos and without, field by field."""
+    """Over any edits of a tree the closure is the same with memos, here or in a process, and without."""
     random = Random(every + 2 * len(source))
     for place in ("a/many", "a/deep", "b", "w"):
         (tmp_path / place).mkdir(parents=True)
@@ -405,8 +414,10 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
         "include_dirs": [str(tmp_path / "a"), str(tmp_path / "l/../b"), str(tmp_path / "l")],
         "cwd": str(tmp_path / "w"),
     }
-    answered = 0
+    answered = still = 0
+    walked = _closure(tmp_path, None, source, **asked_for)
     for _ in range(_STATES):
+        before = walked
         _edit(random, tmp_path)
         answered += _asked(memos, tmp_path, source, **asked_for)
         found = _closure(tmp_path, memos, source, **asked_for)
@@ -414,4 +425,8 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
         assert found == walked
         assert (found.files, found.tells_places) == (walked.files, walked.tells_places)
         assert {*found.stamps} == {*walked.stamps}
+        kept = still_closure(before)
+        still += kept is not None
+        assert kept is None or (kept, kept.files, {*kept.stamps}) == (walked, walked.files, {*walked.stamps})
     assert 0 < answered < _STATES
+    assert 0 < still < _STATES

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def version() -> tuple[int, int]:
     return major, minor
 
 
+@lru_cache(maxsize=64)
 def toolchain(target: Target) -> Toolchain:
     """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError."""
     check_target(target)
