@@ -34,12 +34,27 @@ class Library:
     flags: tuple[str, ...] = ()
     header: str | None = None
     """A header that is not of the C library, so that its absence can be told."""
+    needs: str = ""
+    """The name of a library that the loader shall be asked for; there is none of this name to link with."""
 
 
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(
         ("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", "wire.c"), header="CL/cl_layer.h"
     ),
+    "nvrtc_audit": Library(("nvrtc_audit.c",)),
+    **{
+        f"nvrtc_{major}": Library(
+            ("nvrtc_shim.c", "wire.c"),
+            (
+                f"-DNVRTC_MAJOR={major}",
+                f"-Wl,-soname,libnvrtc.so.{major}",
+                f"-Wl,--version-script={FOLDER / f'nvrtc_{major}.map'}",
+            ),
+            needs=f"gpucache-nvrtc.so.{major}",
+        )
+        for major in (12, 13)
+    },
 }
 """By name; the file is called ``libgpucache_NAME.so``."""
 
@@ -87,23 +102,30 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
     library = LIBRARIES[name]
     with tempfile.TemporaryDirectory(dir=folder) as place:
         made = Path(place, file_name(name))
-        arguments = [*_FLAGS, *library.flags, *flags, "-o", str(made)]
-        sources = [str(FOLDER / source) for source in library.sources]
-        try:
-            done = subprocess.run(
-                [*compiler.command, *arguments, *sources, *_LINKING, "-ldl"],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-        except OSError as error:
-            return str(error)
-        if done.returncode == 0:
+        arguments = [*_FLAGS, *library.flags, *flags, *(str(FOLDER / source) for source in library.sources)]
+        problem = ""
+        if library.needs:
+            empty = Path(place, library.needs)
+            problem = _run(compiler, [*_FLAGS, f"-Wl,-soname,{empty.name}", "-xc", os.devnull, "-o", str(empty)])
+            arguments += ["-Wl,--no-as-needed", str(empty)]
+        problem = problem or _run(compiler, [*arguments, *_LINKING, "-ldl", "-o", str(made)])
+        if not problem:
             made.replace(folder / made.name)
-            return ""
-    if library.header and library.header in done.stderr:
+    if library.header and library.header in problem:
         return f"there is no <{library.header}> (opencl-c-headers of Debian, opencl-headers of Fedora)"
+    return problem
+
+
+def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
+    """Call the compiler; what it says if it fails, or nothing."""
+    try:
+        done = subprocess.run(
+            [*compiler.command, *arguments], capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
     return done.stderr.strip() or f"the compiler ended with {done.returncode}"
 
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define EXPORTED __attribute__((visibility("default")))
 #define OLDEST 12 /* major versions that there is a shim for */
 #define NEWEST 13
 
@@ -22,17 +23,16 @@ static struct {
     char found[PATH_MAX], real[PATH_MAX + 4], shim[PATH_MAX + 32];
     int settled; /* the shim stands for this file, and goes on doing so */
 } versions[NEWEST - OLDEST + 1];
-static size_t folder_size;
 static const ElfW(Ehdr) *own;
 
-__attribute__((visibility("default"))) unsigned la_version(unsigned version) {
+EXPORTED unsigned la_version(unsigned version) {
     Dl_info info;
     if (!dladdr((void *)la_version, &info)) return 0; /* the loader goes on without us */
     own = info.dli_fbase;
     const char *name = strrchr(info.dli_fname, '/');
-    folder_size = name ? (size_t)(name - info.dli_fname) : 0;
+    int folder_size = name ? (int)(name - info.dli_fname) : 0;
     for (int major = OLDEST; major <= NEWEST; major++)
-        snprintf(versions[major - OLDEST].shim, sizeof versions->shim, "%.*s/libnvrtc.so.%d", (int)folder_size,
+        snprintf(versions[major - OLDEST].shim, sizeof versions->shim, "%.*s/libgpucache_nvrtc_%d.so", folder_size,
                  info.dli_fname, major);
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
@@ -54,7 +54,7 @@ static int is_library(const char *path) {
     return whole && !memcmp(header.e_ident, own->e_ident, EI_VERSION) && header.e_machine == own->e_machine;
 }
 
-__attribute__((visibility("default"))) char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) {
+EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) {
     (void)cookie, (void)flag;
     char target[PATH_MAX], *same = (char *)name;
     const char *base = strrchr(name, '/');
@@ -65,7 +65,6 @@ __attribute__((visibility("default"))) char *la_objsearch(const char *name, uint
         return versions[major - OLDEST].real;
     }
     if (strncmp(base, "/libnvrtc.so", 12) || strstr(name, "/./") || strlen(name) >= PATH_MAX) return same;
-    if (!strncmp(name, versions->shim, folder_size) && base == name + folder_size) return same;
     int major = major_of(base, "/libnvrtc.so.");
     if (!major && !strcmp(base, "/libnvrtc.so") && realpath(name, target)) /* a link of a toolkit */
         major = major_of(strrchr(target, '/'), "/libnvrtc.so.");
