@@ -2,6 +2,7 @@
 
 cli                   the command line, a file per verb         render     outcomes to text, JSON and plots
 opencl, cuda          what programs import                      library    what those two share
+intercept             what commands that nobody changed ask of their compilers, answered over a socket
 assembly              puts concrete parts together, each when it is asked for
 bench                 measured starts
 engine                the verbs: lookup and explain, inspect, verify, evict
@@ -99,6 +100,16 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "render": frozenset({"model", "outcomes", "units"}),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
+    "intercept": frozenset(
+        {
+            "leaves",
+            "engine",
+            "recording",
+            "probe",
+            "backends.interface",
+            "store.interface",
+        }
+    ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cli": _CLI,

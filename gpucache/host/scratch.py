@@ -26,9 +26,9 @@ MARK = ".gpucache-scratch"
 
 
 @contextmanager
-def scratch(purpose: str) -> Iterator[Path]:
-    """An empty folder in TMPDIR, removed afterwards with everything in it; raises OSError."""
-    parent = tempfile.gettempdir()
+def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
+    """An empty folder in TMPDIR, or in ``parent``, removed afterwards with everything in it; raises OSError."""
+    parent = parent or tempfile.gettempdir()
     sweep(parent)
     place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
     lock = None

@@ -1,0 +1,156 @@
+"""The frames that a library inside a command and this process exchange. Bounded in every length.
+
+A frame is little-endian: u32 number of bytes that follow, u16 version, u16 kind, then the fields one after
+another, each a u32 length and as many bytes. Numbers inside fields are ASCII decimal, text is bytes as the
+program gave them. Each connection carries one request and one reply. Must not know what a request means.
+"""
+
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+VERSION = 1
+FRAME_BYTES_CAP = 256 << 20
+"""The most bytes that may follow the first length."""
+FIELD_CAP = 1 << 16
+"""The most fields of a frame."""
+_LENGTH = struct.Struct("<I")
+_HEAD = struct.Struct("<HH")
+_DIGITS_CAP = 19
+_CHUNK = 1 << 20
+
+
+class Kind(IntEnum):
+    """What a frame says. Requests come from the library, replies go to it."""
+
+    BUILD = 1
+    """An OpenCL program is about to be built: can it be served?"""
+    BUILT = 2
+    """What came of a build."""
+    REJECTED = 3
+    """The driver refused a binary of ours."""
+    LAUNCHED = 4
+    """A kernel was launched with a local size."""
+    OTHER = 5
+    """An entry point was called that is never served."""
+    COMPILE = 16
+    """NVRTC is asked to compile: can it be served?"""
+    COMPILED = 17
+    """What NVRTC gave."""
+    PASS = 0x80
+    """Not served: do as without us."""
+    HIT = 0x81
+    """Here is the artifact."""
+    MISS = 0x82
+    """Not there: compile it, and say what came of it."""
+    OK = 0x83
+    """Heard."""
+
+
+class WireError(Exception):
+    """Bytes that are no frame, or fields that are not those of their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A request or a reply."""
+
+    kind: int
+    """One of ``Kind``, or a number that this version does not know."""
+    fields: tuple[bytes, ...] = ()
+
+
+class Fields:
+    """The fields of a frame, taken one after another. Every method raises WireError where that fails."""
+
+    def __init__(self, fields: Iterable[bytes]) -> None:
+        self._left = iter(fields)
+
+    def take(self) -> bytes:
+        """The next field."""
+        for field in self._left:
+            return field
+        raise WireError("a frame has too few fields")
+
+    def text(self) -> str:
+        """The next field as text; bytes that are not UTF-8 become surrogates."""
+        return self.take().decode("utf-8", "surrogateescape")
+
+    def number(self) -> int:
+        """The next field as a number."""
+        digits = self.take()
+        if len(digits) > _DIGITS_CAP or not digits.removeprefix(b"-").isdigit():
+            raise WireError("a field is no number")
+        return int(digits)
+
+    def count(self) -> int:
+        """The next field as the number of things that follow."""
+        number = self.number()
+        if not 0 <= number <= FIELD_CAP:
+            raise WireError("a frame counts too many things")
+        return number
+
+    def rest(self) -> tuple[bytes, ...]:
+        """All that is left."""
+        return tuple(self._left)
+
+    def end(self) -> None:
+        """Raise WireError where something is left."""
+        if self.rest():
+            raise WireError("a frame has too many fields")
+
+
+def number(value: int) -> bytes:
+    """A number as fields have it."""
+    return b"%d" % value
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame; raises WireError where it is too large."""
+    parts = [_HEAD.pack(VERSION, frame.kind)]
+    for field in frame.fields:
+        parts += (_LENGTH.pack(len(field)), field)
+    size = sum(map(len, parts))
+    if size > FRAME_BYTES_CAP or len(frame.fields) > FIELD_CAP:
+        raise WireError("a frame is too large")
+    return b"".join((_LENGTH.pack(size), *parts))
+
+
+def receive(connection: socket.socket) -> Frame:
+    """Read one frame; raises WireError for anything else, and OSError where the connection fails.
+
+    Memory is taken as bytes arrive and not as a length promises. Bytes behind the frame stay unread.
+    """
+    (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if not _HEAD.size <= size <= FRAME_BYTES_CAP:
+        raise WireError(f"a frame of {size} bytes cannot be")
+    return _decode(_exactly(connection, size))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(min(size - len(data), _CHUNK))
+        if not part:
+            raise WireError("a frame ends too early")
+        data += part
+    return bytes(data)
+
+
+def _decode(data: bytes) -> Frame:
+    version, kind = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise WireError(f"frames of version {version} are not known")
+    fields: list[bytes] = []
+    place = _HEAD.size
+    while place < len(data):
+        begin = place + _LENGTH.size
+        if begin > len(data) or len(fields) == FIELD_CAP:
+            raise WireError("a frame has no end, or too many fields")
+        place = begin + _LENGTH.unpack_from(data, begin - _LENGTH.size)[0]
+        if place > len(data):
+            raise WireError("a field is longer than its frame")
+        fields.append(data[begin:place])
+    return Frame(kind, tuple(fields))

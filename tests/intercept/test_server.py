@@ -1,0 +1,155 @@
+"""The server: every request has an answer, whatever it holds and whatever its handler does."""
+
+import os
+import socket
+import stat
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import UsageError
+from gpucache.intercept.server import PATH_BYTES_CAP, Reply, serve
+from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode
+from tests.intercept.client import ask, ask_raw
+from tests.patience import PATIENCE_S
+from tests.unprivileged import as_nobody, needs_root
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is for Linux")
+_PASS = Frame(Kind.PASS, (b"",))
+
+
+def _echo(fields: Fields) -> Reply:
+    return Reply(Kind.HIT, fields.rest())
+
+
+def _raise(fields: Fields) -> Reply:
+    raise RuntimeError("a defect of the handler")
+
+
+def test_a_handler_answers_its_kind() -> None:
+    """What it gives is what the program reads, binaries larger than a socket's buffer too."""
+    binary = bytes(range(256)) * 8192
+    with serve({Kind.BUILD: _echo}) as path:
+        assert ask(path, Kind.BUILD, b"source", binary) == Frame(Kind.HIT, (b"source", binary))
+
+
+@pytest.mark.parametrize("kind", [Kind.COMPILE, 0x7777])
+def test_a_kind_that_nobody_handles_is_passed(kind: int) -> None:
+    """A program whose library is newer than this server goes on as without us."""
+    with serve({Kind.BUILD: _echo}) as path:
+        assert ask(path, kind, b"source") == _PASS
+
+
+def test_a_handler_that_raises_passes_and_the_server_goes_on() -> None:
+    """A defect of ours costs one hit."""
+    with serve({Kind.BUILD: _raise, Kind.OTHER: _echo}) as path:
+        assert ask(path, Kind.BUILD) == _PASS
+        assert ask(path, Kind.OTHER, b"x") == Frame(Kind.HIT, (b"x",))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\x04\0\0\0\x09\0\x01\0"]
+)
+def test_what_is_no_frame_is_passed(data: bytes) -> None:
+    """Bytes of any kind get an answer, and the next request too."""
+    with serve({Kind.OTHER: _echo}) as path:
+        assert ask_raw(path, data) == _PASS
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+
+
+def test_whoever_hangs_up_harms_nobody() -> None:
+    """A program that is killed in its request leaves the server to the others."""
+    with serve({Kind.OTHER: _echo}) as path:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(path))
+            connection.sendall(encode(Frame(Kind.OTHER, (b"x",)))[:6])
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+
+
+def test_requests_are_answered_at_the_same_time() -> None:
+    """A slow one is not waited for by the next."""
+    both = threading.Barrier(2)
+
+    def meet(fields: Fields) -> Reply:
+        both.wait(PATIENCE_S)
+        return Reply(Kind.OK)
+
+    answers: list[Frame] = []
+    with serve({Kind.BUILD: meet}) as path:
+        threads = [threading.Thread(target=lambda: answers.append(ask(path, Kind.BUILD))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == [Frame(Kind.OK)] * 2
+
+
+def test_what_follows_a_reply_does_not_hold_it_up_and_is_finished() -> None:
+    """The program has its answer first; the end of the server waits for what was begun."""
+    told = threading.Event()
+    done: list[bool] = []
+
+    def after() -> None:
+        done.append(told.wait(PATIENCE_S))
+
+    with serve({Kind.BUILT: lambda _: Reply(Kind.OK, then=after)}) as path:
+        assert ask(path, Kind.BUILT) == Frame(Kind.OK)
+        told.set()
+    assert done == [True]
+
+
+def test_what_follows_a_reply_may_fail() -> None:
+    """The server goes on."""
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    with serve({Kind.BUILT: lambda _: Reply(Kind.OK, then=fail)}) as path:
+        assert ask(path, Kind.BUILT) == Frame(Kind.OK)
+        assert ask(path, Kind.BUILT) == Frame(Kind.OK)
+
+
+def test_only_this_user_may_enter_its_folder() -> None:
+    """Nobody else can ask, and nothing is left behind."""
+    with serve({}) as path:
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert not path.parent.exists()
+
+
+@needs_root
+def test_another_user_is_not_answered() -> None:
+    """Who asks is checked, also where the folder would let them in."""
+    with serve({Kind.OTHER: _echo}) as path:
+        path.parent.chmod(0o755)
+        path.chmod(0o666)
+
+        def refused() -> str:
+            try:
+                return f"answered {ask(path, Kind.OTHER)}"
+            except (OSError, WireError):
+                return "refused"
+
+        assert as_nobody(refused) == "refused"
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+
+
+def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a socket may have some 100 bytes."""
+    deep = tmp_path / ("x" * PATH_BYTES_CAP)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with serve({Kind.OTHER: _echo}) as path:
+        assert len(os.fsencode(path)) <= PATH_BYTES_CAP
+        assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+    assert not list(deep.iterdir())
+
+
+def test_no_place_for_a_socket_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence says what to set."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    monkeypatch.setattr("gpucache.intercept.server._PLACES", ())
+    with pytest.raises(UsageError, match="set TMPDIR"), serve({}):
+        pass
