@@ -27,7 +27,7 @@ MARK = ".gpucache-scratch"
 
 @contextmanager
 def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
-    """An empty folder in TMPDIR, or in ``parent``, removed afterwards with everything in it; raises OSError."""
+    """An empty folder in TMPDIR or ``parent``, removed afterwards with everything in it; raises OSError."""
     parent = parent or tempfile.gettempdir()
     sweep(parent)
     place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)

@@ -106,7 +106,8 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
         problem = ""
         if library.needs:
             empty = Path(place, library.needs)
-            problem = _run(compiler, [*_FLAGS, f"-Wl,-soname,{empty.name}", "-xc", os.devnull, "-o", str(empty)])
+            named = f"-Wl,-soname,{empty.name}"
+            problem = _run(compiler, [*_FLAGS, named, "-xc", os.devnull, "-o", str(empty)])
             arguments += ["-Wl,--no-as-needed", str(empty)]
         problem = problem or _run(compiler, [*arguments, *_LINKING, "-ldl", "-o", str(made)])
         if not problem:
