@@ -122,7 +122,7 @@ def test_every_cold_start_has_empty_folders_that_go(run: Run) -> None:
     assert {len(sample.growth) for sample in case.samples if sample.arm is Arm.COLD} == {1}
     assert {sample.growth for sample in case.samples if sample.arm is Arm.WARM} == {()}
     assert case.verdict is BenchVerdict.FASTER
-    assert [(one.cache, one.entries, one.size_bytes) for one in case.growth] == [("mesa", 1, 8)]
+    assert [(one.cache, one.entries, one.size_bytes > 0) for one in case.growth] == [("mesa", 1, True)]
     assert not any(Path(folder or "").exists() for folder in folders[Arm.COLD])
 
 
