@@ -43,6 +43,8 @@ SYSTEMS = {
 }
 """Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
 NAMES = (OWN, *SYSTEMS)
+EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
+"""Modules of those whose caches can be written; each has its ``FORMS``."""
 
 
 def systems() -> "Iterator[System]":
