@@ -194,9 +194,9 @@ class ForeignCache(Generic[T]):
         except OSError as error:
             return Kept.by(error, self._root)
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Do what the owner's rules ask for after removals."""
-        return self._format.settle()
+        return self._format.finish_removals()
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Take what is wrong out of the way, so that the owner makes it anew; what is gone is marked."""

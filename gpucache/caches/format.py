@@ -282,7 +282,7 @@ class Format(ABC, Generic[T]):
         """Under which digits the entry of a whole key is filed, where those are others; else empty."""
         return ""
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
         return ()
 

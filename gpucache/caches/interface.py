@@ -57,7 +57,7 @@ class Cache(Protocol):
         """Remove an entry by its owner's rules and locks if unchanged since the scan; None once removed."""
         ...
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
         ...
 

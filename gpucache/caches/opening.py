@@ -111,7 +111,7 @@ class Unusable:
         """Refused."""
         return Kept(self._reason)
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Nothing."""
         return ()
 

@@ -147,7 +147,7 @@ class OwnCache:
         freed = format_size(swept.freed_bytes)
         return f"{swept.files} files beside the entries went too, {freed}: {what}." if swept.files else ""
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Nothing: a removal leaves nothing behind."""
         return ()
 

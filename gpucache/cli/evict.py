@@ -106,13 +106,13 @@ def evict(
     except KeyboardInterrupt:
         gone = sum(outcome.removed for outcome in outcomes)
         raise KeyboardInterrupt(f"{gone} of {len(plan.removals)} were removed, and the rest stays") from None
-    settled = [sentence for cache, own in plans if own.removals for sentence in cache.settle()]
-    settled += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
+    said = [sentence for cache, own in plans if own.removals for sentence in cache.finish_removals()]
+    said += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
     left = _left(plans) if everything else []
     summary = replace(summarise_evict(plan, outcomes), left=tuple(left))
     given().document("evict", outcomes, summary)
     given().show(tables.evict(outcomes, summary, whole=given().whole))
-    for sentence in (*settled, *left):
+    for sentence in (*said, *left):
         given().say(sentence)
     finish(opened, ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
 

@@ -342,7 +342,7 @@ def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
 def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
     from gpucache.assembly import backends, open_layers
     from gpucache.engine.warm.plan import Named, Progress
-    from gpucache.engine.warm.run import count, interrupted, run_warm, settled
+    from gpucache.engine.warm.run import as_kept, count, interrupted, run_warm
     from gpucache.engine.warm.work import build_job
     from gpucache.host.interrupts import disarm
 
@@ -380,6 +380,6 @@ def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]
         count(layers, outcomes)
         if layers.trim is not None:
             layers.trim()
-    outcomes = list(settled(layers, outcomes))
+    outcomes = list(as_kept(layers, outcomes))
     order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
     return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])

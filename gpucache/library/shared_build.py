@@ -56,7 +56,7 @@ class SharedBuild(Generic[Built]):
         """What was built, by this call where nobody else did; raises what ``build`` raises."""
         me = (os.getpid(), threading.get_ident())
         with _CHANGED:
-            before = self._settled(*me)
+            before = self._when_ended(*me)
             if isinstance(before, _Built):
                 return before.value
             if before.failed is not None and before.builds >= _MOST_BUILDS:
@@ -73,7 +73,7 @@ class SharedBuild(Generic[Built]):
         self._become(_Built(value))
         return value
 
-    def _settled(self, process: int, thread: int) -> "_Open | _Built[Built]":
+    def _when_ended(self, process: int, thread: int) -> "_Open | _Built[Built]":
         """The state when nobody builds any longer, for a thread that holds the condition."""
         while isinstance(state := self._state, _InProgress):
             if state.process != process:

@@ -90,7 +90,7 @@ def _asked(cache: Cache) -> list[CacheEntry]:
 def _emptied(cache: Cache) -> list[Kept]:
     """What of the entries stays, and why, once all that may go is gone."""
     kept = [cache.remove(entry, "--all") for entry in list(cache.scan())]
-    cache.settle()
+    cache.finish_removals()
     return [one for one in kept if one is not None]
 
 
@@ -122,7 +122,7 @@ def test_every_system_keeps_this_contract() -> None:
 def test_an_absent_place_has_nothing(name: str, tmp_path: Path) -> None:
     """No entries, nothing to tell, and asking makes nothing."""
     cache = open_example(name, tmp_path / "none" / EXAMPLES[name].place)
-    assert not _asked(cache) and not _findings(cache) and not cache.settle()
+    assert not _asked(cache) and not _findings(cache) and not cache.finish_removals()
     assert not list(tmp_path.iterdir())
 
 
@@ -134,7 +134,7 @@ def test_an_empty_place_has_nothing(name: str, tmp_path: Path) -> None:
     if EXAMPLES[name].place:
         place.touch()
     cache = open_example(name, place)
-    assert not _asked(cache) and not _findings(cache) and not cache.settle()
+    assert not _asked(cache) and not _findings(cache) and not cache.finish_removals()
     assert not any(finding.repaired for finding in _repaired(cache))
     assert len(list(tmp_path.rglob("*"))) == 1 + bool(EXAMPLES[name].place)
 
@@ -436,7 +436,7 @@ def test_a_removal_twice(name: str, tmp_path: Path) -> None:
     assert cache.remove(first, "--all") is None
     again = cache.remove(first, "--all")
     assert again == (Kept() if name in _GONE_OR_CHANGED else GONE) or (example.whole and again is not None)
-    cache.settle()
+    cache.finish_removals()
     assert _keys(cache) == {entry.key for entry in others} and not _findings(cache)
 
 

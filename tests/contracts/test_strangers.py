@@ -259,7 +259,7 @@ def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, t
         before = _strangers(copy, set())
         for entry in entries:
             cache.remove(entry, "--all")
-        cache.settle()
+        cache.finish_removals()
         with suppress(CacheUnusableError):  # our own cache, where that folder leads to all entries
             for checked in list(cache.leftovers()):
                 cache.repair(checked, None)

@@ -130,7 +130,7 @@ def _read_cache(cache: Cache) -> None:
         _tried(partial(cache.repair, found, None))
     for entry in _listed(cache.scan)[:1]:
         _tried(partial(cache.remove, entry, "fuzz"))
-    _tried(cache.settle)
+    _tried(cache.finish_removals)
 
 
 def _listed(call: Callable[[], Iterator[T]]) -> list[T]:

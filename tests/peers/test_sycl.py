@@ -172,7 +172,7 @@ def test_what_is_evicted_alone_is_missed(root: Path, program: Program) -> None:
     gone, *others = cache.scan()
 
     assert cache.remove(gone, "a test") is None
-    said = cache.settle()
+    said = cache.finish_removals()
     traced = program.run(root)
 
     assert any("cache_size.txt now says" in sentence for sentence in said)
@@ -206,7 +206,7 @@ def test_all_of_one_folder_go_from_one_scan(root: Path, program: Program) -> Non
 
     assert len(entries) == 4
     assert [cache.remove(entry, "a test") for entry in entries] == [None] * 4
-    cache.settle()
+    cache.finish_removals()
     traced = program.run(root)
 
     assert (len(traced.added), len(traced.used)) == (1, _entries(root) - 1)

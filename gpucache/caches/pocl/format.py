@@ -216,10 +216,10 @@ class Pocl(FilesFormat):
             gone = [] if stays(now.tree) or self._take_out(item) else [one.problem for one in found]
         else:
             gone = [one.problem for one in found if self._remove_files(item, one)]
-        self.settle()
+        self.finish_removals()
         return gone
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Remove the folders of two letters that removals left empty, as PoCL makes them anew."""
         for pair in self._emptied:
             removal.remove_empty(self.root, pair)
@@ -254,7 +254,7 @@ class Pocl(FilesFormat):
                     self._emptied.update(place[:-1])
         except (OSError, FormatError):
             return checked
-        self.settle()
+        self.finish_removals()
         return checked.mended() if group and gone else checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:

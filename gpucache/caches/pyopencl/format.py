@@ -240,7 +240,7 @@ class PyOpencl(FilesFormat):
             raise HeldError(kept.reason)
         return problems
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Remove the folders of other Pythons that are empty now; PyOpenCL keeps no totals."""
         folders = list(names.cache_folders(self.root))
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))

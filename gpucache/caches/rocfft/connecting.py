@@ -229,7 +229,7 @@ def _recovered(path: Path, suffix: str, way: Way) -> Reader:
         try:
             copied = _copy(path, ("", suffix), private)
             if stamp(path) == before:
-                return _settled(before, private, copied, way)
+                return _recovered_copy(before, private, copied, way)
             shutil.rmtree(private)
         except BaseException:
             shutil.rmtree(private, ignore_errors=True)
@@ -237,7 +237,7 @@ def _recovered(path: Path, suffix: str, way: Way) -> Reader:
     raise CacheUnusableError(f"{path} changes while it is read; try again once its programs have ended")
 
 
-def _settled(seen: Stamp, private: Path, size_bytes: int, way: Way) -> Reader:
+def _recovered_copy(seen: Stamp, private: Path, size_bytes: int, way: Way) -> Reader:
     """A reader of a private copy, into which its log or journal was worked first."""
     copy = private / "copy"
     with closing(_connect(f"{_uri(copy)}?mode=rw", size_bytes)) as connection:

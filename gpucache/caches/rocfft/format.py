@@ -214,7 +214,7 @@ class Rocfft(Format[Stored]):
         """The same of several rows, in one transaction."""
         return mending.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Give pages back where a fifth of them is free."""
         if self.location.role == SYSTEM:
             return ()

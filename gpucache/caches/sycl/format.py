@@ -201,9 +201,9 @@ class Sycl(Format[Numbered]):
             self._touched.add(item.slot.group.parts)
         return kept
 
-    def settle(self) -> Sequence[str]:
+    def finish_removals(self) -> Sequence[str]:
         """Remove folders that became empty, and correct the file of the size where there is one."""
-        self._removals.settle(self.root)
+        self._removals.finish(self.root)
         gone = sum(tree.remove_empty(self.root, parts) for parts in sorted(self._touched))
         touched, self._touched = bool(self._touched), set()
         told = [f"{gone} empty folders removed"] if gone else []

@@ -44,7 +44,7 @@ class Removals:
         except OSError as error:
             return Kept.by(error, root.joinpath(*seen.group.parts))
 
-    def settle(self, root: Path) -> None:
+    def finish(self, root: Path) -> None:
         """Close what holes writers left open behind the removals; best effort."""
         groups, self._tails = list(self._tails), {}
         for group in groups:

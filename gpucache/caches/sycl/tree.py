@@ -181,7 +181,7 @@ def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Ite
         yield Stray(own, FindingKind.UNTRUSTED, f"it cannot be read ({error.strerror}); chmod u+rx it")
 
 
-_SETTLED_NS = 2_000_000_000
+_STEADY_NS = 2_000_000_000
 """A folder changed less long ago may change again without another time of change."""
 
 
@@ -220,7 +220,7 @@ class Views:
         status = folder.status()
         seen = status.st_dev, status.st_ino, status.st_mtime_ns
         if self._view is None or seen != self._seen:
-            settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+            steady = time.time_ns() - status.st_mtime_ns > _STEADY_NS
             self._view = View(listing(folder))
-            self._seen = seen if settled else None
+            self._seen = seen if steady else None
         return self._view

@@ -44,7 +44,7 @@ def run_warm(
     """
     pending: list[tuple[WarmItem, Prepared]] = []
     for item in items:
-        outcome = _settle(
+        outcome = _without_compiling(
             item, backends, layers, environ, timeout_s, check=check, retry_poisoned=retry_poisoned
         )
         if isinstance(outcome, WarmOutcome):
@@ -57,7 +57,7 @@ def run_warm(
         yield from in_workers(pending, layers, build, bounds(len(pending)), progress)
 
 
-def _settle(
+def _without_compiling(
     item: WarmItem,
     backends: Backends,
     layers: Layers,
@@ -114,12 +114,12 @@ def interrupted(
     items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome], running: Collection[Named]
 ) -> list[WarmOutcome]:
     """An outcome for every item that a run was stopped before, or at."""
-    settled = {(one.program, one.target, one.variant) for one in outcomes}
+    answered = {(one.program, one.target, one.variant) for one in outcomes}
     told = {True: "it was being compiled", False: "it was not reached"}
     return [
         item.outcome(WarmResult.INTERRUPTED, reason=told[item.name in running])
         for item in items
-        if item.name not in settled
+        if item.name not in answered
     ]
 
 
@@ -131,7 +131,7 @@ def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
         note_process(layers, hits, misses)
 
 
-def settled(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
+def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
     """The outcomes as the cache holds them at the end of a run.
 
     Each hit and each build has the size of its entry on disk; what is not there any more is missing.

@@ -226,7 +226,7 @@ def test_an_evicted_entry_is_compiled_anew(root: Path) -> None:
     """Also where its folder was left empty."""
     cache, path = opened(root), _file(root, "thrice")
     entry = next(one for one in cache.scan() if one.path == str(path))
-    assert cache.remove(entry, "--all") is None and cache.settle() == ()
+    assert cache.remove(entry, "--all") is None and cache.finish_removals() == ()
     assert not path.exists()
     compile_program(root, "thrice")
     assert path.exists()

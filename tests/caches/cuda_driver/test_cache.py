@@ -253,7 +253,7 @@ def test_all_of_it_is_emptied_and_the_folder_stays(tmp_path: Path) -> None:
     file(tmp_path / "jit", "a/b/.nfs0001")
     assert _remove(tmp_path / "jit") is None
     assert not list((tmp_path / "jit").iterdir())
-    assert opened(tmp_path / "jit").settle() == ()
+    assert opened(tmp_path / "jit").finish_removals() == ()
 
 
 @pytest.mark.parametrize(

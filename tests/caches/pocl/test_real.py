@@ -237,7 +237,7 @@ def test_a_removed_program_is_built_again(pocl: Pocl, root: Path) -> None:
     cache = _later(root)
     [entry] = cache.scan()
     assert cache.remove(entry, "test") is None
-    cache.settle()
+    cache.finish_removals()
     assert list(cache.scan()) == []
     pocl.works(root)
     [again] = cache.scan()

@@ -13,23 +13,23 @@ from tests.caches.pocl import build
 
 
 def test_a_program_is_removed_with_its_folder_of_two_letters(tmp_path: Path) -> None:
-    """Nothing is left of the only program once the cache was settled."""
+    """Nothing is left of the only program once removals are finished."""
     build.program(tmp_path)
     cache = build.cache(tmp_path)
     [entry] = cache.scan()
     assert cache.remove(entry, "test") is None
-    assert cache.settle() == ()
+    assert cache.finish_removals() == ()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_settling_keeps_what_still_holds_programs(tmp_path: Path) -> None:
+def test_finishing_keeps_what_still_holds_programs(tmp_path: Path) -> None:
     """A folder of two letters stays as long as another program lies in it."""
     for last in (1, 2):
         build.program(tmp_path, digest=bytes([*[7] * 19, last]))
     cache = build.cache(tmp_path)
     first, second = cache.scan()
     assert cache.remove(first, "test") is None
-    cache.settle()
+    cache.finish_removals()
     assert [entry.key for entry in cache.scan()] == [second.key]
 
 

@@ -124,9 +124,9 @@ def test_an_empty_folder_of_another_python_goes(root: Path, key: str) -> None:
     other = root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0"
     write(other, key)
     cache = opened(root.parent)
-    assert cache.settle() == ()
+    assert cache.finish_removals() == ()
     assert [cache.remove(entry, "test") for entry in cache.scan()] == [None]
-    assert len(cache.settle()) == 1
+    assert len(cache.finish_removals()) == 1
     assert [path.name for path in root.parent.iterdir()] == [root.name]
 
 

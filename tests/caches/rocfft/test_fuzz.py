@@ -62,7 +62,7 @@ def _mend_everything(path: Path) -> None:
     cache = opened(path)
     for entry in (_tried(lambda: list(cache.scan())) or [])[:3]:
         cache.remove(entry, "fuzz")
-    _tried(cache.settle)
+    _tried(cache.finish_removals)
     for checked in _tried(lambda: list(cache.leftovers())) or []:
         _tried(partial(cache.repair, checked, None))
 

@@ -105,7 +105,7 @@ def test_the_systems_database_is_left_alone(tmp_path: Path) -> None:
     kept = cache.remove(next(cache.scan()), "test")
     assert kept is not None
     assert "belongs to the installation" in kept.reason
-    assert cache.settle() == ()
+    assert cache.finish_removals() == ()
     repair_all(path, role="system")
     del cache
     assert trace(tmp_path) == before
@@ -205,7 +205,7 @@ def test_free_pages_are_given_back(tmp_path: Path) -> None:
     for entry in list(cache.scan())[:40]:
         assert cache.remove(entry, "test") is None
     size = path.stat().st_size
-    (said,) = cache.settle()
+    (said,) = cache.finish_removals()
     assert "VACUUM" in said
     assert path.stat().st_size < size / 3
     assert count(path) == 10
@@ -218,7 +218,7 @@ def test_few_free_pages_stay(tmp_path: Path) -> None:
     )
     cache = opened(path)
     assert cache.remove(next(cache.scan()), "test") is None
-    assert cache.settle() == ()
+    assert cache.finish_removals() == ()
 
 
 def test_pages_in_use_are_not_given_back(tmp_path: Path) -> None:
@@ -229,13 +229,13 @@ def test_pages_in_use_are_not_given_back(tmp_path: Path) -> None:
     execute(path, "DELETE FROM cache_v1")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        (said,) = opened(path).settle()
+        (said,) = opened(path).finish_removals()
     assert "locked" in said
 
 
-def test_nothing_is_settled_where_nothing_is(tmp_path: Path) -> None:
+def test_removals_are_finished_where_nothing_is(tmp_path: Path) -> None:
     """A missing file is not made."""
-    assert opened(tmp_path / "c.db").settle() == ()
+    assert opened(tmp_path / "c.db").finish_removals() == ()
     assert not list(tmp_path.iterdir())
 
 
@@ -405,7 +405,7 @@ def test_what_is_called_like_a_file_of_sqlite_and_is_none_stays(suffix: str, tmp
     [entry] = cache.scan()
     kept = cache.remove(entry, "--all")
     assert kept is not None and "move it elsewhere" in kept.reason
-    cache.settle()
+    cache.finish_removals()
     told = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
     assert any("no file of SQLite" in detail for detail in told)
     for checked in list(cache.leftovers()):

@@ -46,7 +46,7 @@ def test_a_closed_place_is_a_problem_and_has_no_entries(closed: str, mode: int) 
             entries, found = list(cache.scan()), cache.find("abcd")
             ((checked, _),) = verified(cache)
             again = cache.repair(checked, None)
-            said = cache.settle()
+            said = cache.finish_removals()
             (reach,) = cache.explain({"kernel": (b"k",)})
         _close(root.parent, 0o755)
 

@@ -223,6 +223,6 @@ def test_what_is_numbered_as_libsycls_files_stays(root: Path) -> None:
     assert len(kept) == 3 and all(one is not None and "move it elsewhere" in one.reason for one in kept)
     for entry in cache.scan():
         cache.remove(entry, "--all")
-    cache.settle()
+    cache.finish_removals()
     assert {path.read_text() for path in mine} == {"mine and dear to me"}
     assert not list(root.rglob("0.bin"))

@@ -39,7 +39,7 @@ def test_the_numbered_files_of_another_program_are_no_entries(tmp_path: Path) ->
     cache = opened(tmp_path)
 
     assert [cache.remove(entry, "--all") for entry in list(cache.scan())] == [None]
-    cache.settle()
+    cache.finish_removals()
     assert tile.read_bytes() == b"a map"
     assert any("3 as well" in one.findings[0].detail for one in cache.leftovers())
 
@@ -141,13 +141,13 @@ def test_what_is_gone_is_kept_with_a_reason(tmp_path: Path) -> None:
     (entry,) = cache.scan()
 
     assert cache.remove(entry, "a test") is None
-    cache.settle()
+    cache.finish_removals()
     kept = cache.remove(entry, "a test")
 
     assert kept == GONE
 
 
-def test_settling_removes_empty_folders_and_corrects_the_size(tmp_path: Path) -> None:
+def test_finishing_removes_empty_folders_and_corrects_the_size(tmp_path: Path) -> None:
     """Only folders that became empty."""
     put(tmp_path, Made(image=spirv("a")))
     other = put(tmp_path, Made(image=spirv("b")))
@@ -156,13 +156,13 @@ def test_settling_removes_empty_folders_and_corrects_the_size(tmp_path: Path) ->
     gone = next(entry for entry in cache.scan() if entry.program == "a")
 
     cache.remove(gone, "a test")
-    said = cache.settle()
+    said = cache.finish_removals()
 
     made = Made(image=spirv("b"))
     assert (tmp_path / "cache_size.txt").read_text() == str(len(made.binary) + len(made.source))
     assert said[0] == "3 empty folders removed"
     assert [path for path in tmp_path.rglob("*") if path.is_dir()] == [*sorted(other.parents)[-3:], other]
-    assert cache.settle() == []
+    assert cache.finish_removals() == []
 
 
 def test_a_locked_size_is_left_and_told(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_locked_size_is_left_and_told(tmp_path: Path) -> None:
 
     assert cache.remove(next(cache.scan()), "a test") is None
 
-    assert "was left alone, as cache_size.txt.lock exists" in cache.settle()[-1]
+    assert "was left alone, as cache_size.txt.lock exists" in cache.finish_removals()[-1]
     assert (tmp_path / "cache_size.txt").read_text() == "123"
 
 
@@ -184,7 +184,7 @@ def test_no_size_is_made_where_there_is_none(tmp_path: Path) -> None:
     cache = opened(tmp_path)
     cache.remove(next(cache.scan()), "a test")
 
-    cache.settle()
+    cache.finish_removals()
 
     assert list(tmp_path.iterdir()) == []
 
@@ -303,6 +303,6 @@ def test_a_copy_written_between_removals_is_seen(tmp_path: Path) -> None:
     cache.remove(entries["0"], "a test")
     copy(folder, 0, 2)
     cache.remove(entries["1"], "a test")
-    cache.settle()
+    cache.finish_removals()
 
     assert names(folder) == {"0": "kernel_2", "1": "kernel_2"}
