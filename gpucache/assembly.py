@@ -13,7 +13,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.engine.layers import Layers
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import Settings, other_roots
 from gpucache.store import (
@@ -29,6 +28,7 @@ from gpucache.store import (
 if TYPE_CHECKING:
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
+    from gpucache.engine.layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.outcomes import Location
 
@@ -117,8 +117,10 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
 
 def open_layers(
     settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False, command: str = "gpucache"
-) -> Layers:
+) -> "Layers":
     """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
+    from gpucache.engine.layers import Layers
+
     user: DirectoryStore | None = None
     unusable = ""
     try:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.units import parse_size
@@ -22,8 +23,7 @@ _NO_HOME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """An environment variable that gpucache reads, and what it decides."""
 
     name: str

@@ -6,9 +6,8 @@ executed; a removal that could break the owner is refused. Must not know how an 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from gpucache.model import Artifact, BuildRequest, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
@@ -106,8 +105,7 @@ class Rebuildable(Cache, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(NamedTuple):
     """How a program is made to use a private cache: environment variables, or why that cannot be."""
 
     environment: tuple[tuple[str, str], ...] = ()

@@ -5,9 +5,9 @@ such file nothing is known. Must not know whose cache lies there, nor what is wr
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 _LIMIT_BYTES = 4 << 20
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -30,8 +30,7 @@ class Medium(StrEnum):
     LAYER = "layer"
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """One mount: where, of which kind, with which options (its own and its file system's)."""
 
     point: str

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
@@ -22,8 +23,7 @@ WINDOWS = os.name == "nt"
 _ADMINISTRATOR = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(NamedTuple):
     """A variable that names the place of a cache, or a folder above it. An empty one counts as unset."""
 
     name: str
@@ -36,8 +36,7 @@ class Var:
         return (Path(value, self.below), self.name) if value else None
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(NamedTuple):
     """A place below the home folder."""
 
     below: str

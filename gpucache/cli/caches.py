@@ -3,9 +3,9 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class OwnOpened:
+class OwnOpened(NamedTuple):
     """A root of our own cache, with the store that has its records."""
 
     cache: "Rebuildable"
@@ -34,8 +33,7 @@ class OwnOpened:
     """Whether it is a system root, which is only read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """The caches that were named, and which of them are our own, with the settings that led to them."""
 
     settings: "Settings"
@@ -152,7 +150,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
         return _ours(settings, systems=systems)
     if name == ALL:
         ours = _ours(settings, systems=systems)
-        return replace(ours, caches=(*ours.caches, *open_others()))
+        return ours._replace(caches=(*ours.caches, *open_others()))
     if name is None and place is not None:
         return _foreign(settings, system_at(place).name, place)
     return _foreign(settings, name or OWN, place)

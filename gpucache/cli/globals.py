@@ -55,9 +55,9 @@ class Globals(NamedTuple):
         """Write text for people to stdout."""
         if self.json or self.quiet:
             return
-        from gpucache.render.console import product, write
+        from gpucache.render.console import show
 
-        write(product(), renderables)
+        show(sys.stdout, renderables)
 
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
         """Write the document for machines to stdout, if it is asked for: outcomes, then their summary."""

@@ -35,10 +35,9 @@ from gpucache.errors import CacheUnusableError, FormatError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from gpucache.caches.interface import Cache
     from gpucache.outcomes import CacheEntry, CacheState, EntryReport
+    from gpucache.render.grid import Block
 
 MISSES_SHOWN = 10
 MISSES_KEPT = 4096
@@ -155,7 +154,7 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     from gpucache.render import inspect as text
 
     own = opened.own
-    summary, records = ({}, []) if own is None else _own_state(own)
+    summary, (its_state, records) = ({}, ([], [])) if own is None else _own_state(own)
     rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
     # A cache that was named by its place is asked for alone; unused places are shown for named systems.
     named = {one.name for one in rest if one.location().decided_by != "--cache"}
@@ -163,11 +162,11 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
     given().document("inspect", (), {**summary, "caches": states})
-    given().show(records[:1])
+    given().show(its_state)
     for one in states:
         if one.location.cache == OWN:
             given().show(["", *text.state(one)])
-    given().show(records[1:])
+    given().show(records)
     if brief:
         given().show(["", *text.overview([one for one in states if one.location.cache != OWN])])
         return
@@ -176,14 +175,11 @@ def _show_states(opened: Opened, *, brief: bool) -> None:
             _show_foreign(cache, one)
 
 
-def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
+def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], tuple[list[Block], list[Block]]]":
     """Our own cache for the document, and for people: its state, then what is worth knowing."""
-    from rich.console import Group
-
     from gpucache.engine.advice import Traces, advise_on
     from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
     from gpucache.render import inspect as text
-    from gpucache.render.document import json_of
 
     traces = Traces()
     found = own_state(own.cache, traces.of(own.cache.scan()))
@@ -191,14 +187,13 @@ def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], list[RenderableType]]":
     records, now_ns = own.store.journal_tail(MISSES_KEPT), time.time_ns()
     shown = None if given().verbose else MISSES_SHOWN
     misses, runs = recent_misses(records)[:shown], processes(records)[:shown]
-    summary = {
-        **json_of(found),
-        "advice": advice,
-        "misses": misses,
-        "processes": runs,
-    }
+    summary: dict[str, Any] = {}
+    if given().json:
+        from gpucache.render.document import json_of
+
+        summary = {**json_of(found), "advice": advice, "misses": misses, "processes": runs}
     told = [*text.misses(misses, now_ns), *text.processes(runs, now_ns)]
-    return summary, [Group(*text.state(found)), *text.advice(advice), "", *told]
+    return summary, (list(text.state(found)), [*text.advice(advice), "", *told])
 
 
 def _everything() -> None:
@@ -212,7 +207,7 @@ def _everything() -> None:
     except CacheUnusableError:
         given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
-    _show_states(replace(own, caches=(*own.caches, *others)), brief=True)
+    _show_states(own._replace(caches=(*own.caches, *others)), brief=True)
     finish(own, 0)
 
 

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from gpucache.probe.profile import Profile
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """Devices with their toolchains, and the environment that reaches them."""
 
     devices: "tuple[Device, ...]"

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.errors import SourceError, UsageError
 from gpucache.model import Checks, Language
@@ -18,8 +18,7 @@ NOTHING_NAMED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """What the command line said of programs and builds."""
 
     sources: tuple[Path, ...]

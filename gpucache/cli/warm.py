@@ -190,7 +190,7 @@ def _warm_programs(
 def _check_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
     """Raise UsageError for what does not go together with --misses."""
 
-    if replace(named, local_sizes=()).anything:
+    if named._replace(local_sizes=()).anything:
         raise UsageError(
             "--misses builds what programs asked for, as they asked; leave sources and build options out"
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.cli.caches import Opened, OwnOpened
 from gpucache.cli.files import read_whole
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _WITH_A_PROGRAM = "--why with a program"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What is asked about, and how it would be built."""
 
     what: tuple[str, ...]
@@ -107,7 +106,7 @@ def _meant(opened: Opened, word: str, asked: Asked) -> _Meant:
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
-        named = replace(asked.named, sources=() if manifest else (path,), manifest=manifest)
+        named = asked.named._replace(sources=() if manifest else (path,), manifest=manifest)
         return _Meant(read_programs(named))
     if asked.named.builds:
         raise UsageError(

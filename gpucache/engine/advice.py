@@ -7,8 +7,8 @@ bounded number. Must not know how an advice is shown.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from gpucache.keys import Difference, difference
 from gpucache.model import KeyField
@@ -42,8 +42,7 @@ _LOOKS = (
 _NUMBER = re.compile(r"(?<![\w.])\d{2,7}(?![\w.])")
 
 
-@dataclass(frozen=True, slots=True)
-class _Trace:
+class _Trace(NamedTuple):
     """What is kept of an entry until all were seen."""
 
     created_ns: int

@@ -4,7 +4,6 @@ An entry has to match all filters. With a size limit the least recently used of 
 removed, down to a low-water mark, so that eviction does not run again at the next entry.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -97,7 +96,9 @@ def _digest(entry: CacheEntry, *place: str) -> bytes:
     """A digest of the program, target and variant of an entry, and of a place."""
     texts = (entry.program, entry.target, entry.artifact_kind, entry.variant, *place)
     framed = "".join(f"{len(text)}:{text}" for text in texts)
-    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    from hashlib import blake2b
+
+    return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import chain
 
 from gpucache.caches.interface import Cache, Rebuildable
-from gpucache.engine.eviction_policy import matches_program, matches_target
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, CacheState
@@ -74,6 +73,8 @@ def select(
     on demand. Raises UsageError for a word that names nothing in any of the caches.
     """
 
+    from gpucache.engine.eviction_policy import matches_target
+
     def wanted(entry: CacheEntry) -> bool:
         return not targets or any(matches_target(entry, target) for target in targets)
 
@@ -90,6 +91,8 @@ def select(
 
 
 def _named(cache: Cache, word: str) -> list[CacheEntry]:
+    from gpucache.engine.eviction_policy import matches_program, matches_target
+
     found = cache.find(word) if is_key_prefix(word) else []
     return found or [
         entry for entry in cache.scan() if matches_program(entry, word) or matches_target(entry, word)

@@ -1,128 +1,131 @@
 """Frozen results of the verbs and their summaries, which are pure folds over them.
 
 Owns what a verb can answer. Must not know how an answer is shown, nor how it was found.
+
+A name's module is imported when that name is first asked for: every process waits for the classes that it
+makes, and a command or a program needs few of these.
 """
 
-from gpucache.keys import Difference
-from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
-from gpucache.outcomes.bench import (
-    CACHED,
-    FEWEST_PAIRS,
-    PAPER_ASYNC,
-    PAPER_SYNC,
-    Arm,
-    ArmResult,
-    BenchCase,
-    BenchVerdict,
-    BreakEven,
-    CachedPart,
-    CheckedCase,
-    CheckedMeans,
-    Ratio,
-    Sample,
-    SettleRun,
-    SettleSummary,
-    Spread,
-    summarise_checked,
-)
-from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
-from gpucache.outcomes.evictions import (
-    ALL,
-    GONE,
-    EvictOutcome,
-    EvictPlan,
-    EvictSummary,
-    Foreseen,
-    Kept,
-    Removal,
-    summarise_evict,
-)
-from gpucache.outcomes.exports import Exported
-from gpucache.outcomes.findings import (
-    Checked,
-    Finding,
-    FindingKind,
-    Note,
-    Problem,
-    VerifySummary,
-    summarise_verify,
-)
-from gpucache.outcomes.growth import Growth, Held, Snapshot
-from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.outcomes.reaches import Reach, Served
-from gpucache.outcomes.recordings import (
-    PassedOver,
-    RecordedProgram,
-    RecordingSummary,
-    summarise_recording,
-)
-from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
+TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 
-__all__ = [
-    "ALL",
-    "CACHED",
-    "FEWEST_PAIRS",
-    "GONE",
-    "PAPER_ASYNC",
-    "PAPER_SYNC",
-    "Advice",
-    "AdviceKind",
-    "Answer",
-    "Arm",
-    "ArmResult",
-    "BenchCase",
-    "BenchVerdict",
-    "BreakEven",
-    "Build",
-    "Built",
-    "CacheEntry",
-    "CacheState",
-    "CachedPart",
-    "Checked",
-    "CheckedCase",
-    "CheckedMeans",
-    "Difference",
-    "EntryReport",
-    "EvictOutcome",
-    "EvictPlan",
-    "EvictSummary",
-    "Exported",
-    "Finding",
-    "FindingKind",
-    "Foreseen",
-    "Growth",
-    "Held",
-    "Hit",
-    "Kept",
-    "Location",
-    "Miss",
-    "Note",
-    "Noted",
-    "PassedOver",
-    "Plain",
-    "Problem",
-    "Ratio",
-    "Reach",
-    "RecordedProgram",
-    "RecordingSummary",
-    "Removal",
-    "Reply",
-    "ReplyState",
-    "Sample",
-    "Served",
-    "SettleRun",
-    "SettleSummary",
-    "Snapshot",
-    "Spread",
-    "TargetDifference",
-    "Verdict",
-    "VerifySummary",
-    "WarmOutcome",
-    "WarmResult",
-    "WarmSummary",
-    "summarise_checked",
-    "summarise_evict",
-    "summarise_recording",
-    "summarise_verify",
-    "summarise_warm",
-]
+if TYPE_CHECKING:
+    from gpucache.keys import Difference
+    from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
+    from gpucache.outcomes.bench import (
+        CACHED,
+        FEWEST_PAIRS,
+        PAPER_ASYNC,
+        PAPER_SYNC,
+        Arm,
+        ArmResult,
+        BenchCase,
+        BenchVerdict,
+        BreakEven,
+        CachedPart,
+        CheckedCase,
+        CheckedMeans,
+        Ratio,
+        Sample,
+        SettleRun,
+        SettleSummary,
+        Spread,
+        summarise_checked,
+    )
+    from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
+    from gpucache.outcomes.evictions import (
+        ALL,
+        GONE,
+        EvictOutcome,
+        EvictPlan,
+        EvictSummary,
+        Foreseen,
+        Kept,
+        Removal,
+        summarise_evict,
+    )
+    from gpucache.outcomes.exports import Exported
+    from gpucache.outcomes.findings import (
+        Checked,
+        Finding,
+        FindingKind,
+        Note,
+        Problem,
+        VerifySummary,
+        summarise_verify,
+    )
+    from gpucache.outcomes.growth import Growth, Held, Snapshot
+    from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
+    from gpucache.outcomes.reaches import Reach, Served
+    from gpucache.outcomes.recordings import (
+        PassedOver,
+        RecordedProgram,
+        RecordingSummary,
+        summarise_recording,
+    )
+    from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
+
+_HOMES = {
+    "keys": ["Difference"],
+    "outcomes.answers": ["Answer", "Build", "Reply", "ReplyState", "TargetDifference"],
+    "outcomes.bench": [
+        "CACHED",
+        "FEWEST_PAIRS",
+        "PAPER_ASYNC",
+        "PAPER_SYNC",
+        "Arm",
+        "ArmResult",
+        "BenchCase",
+        "BenchVerdict",
+        "BreakEven",
+        "CachedPart",
+        "CheckedCase",
+        "CheckedMeans",
+        "Ratio",
+        "Sample",
+        "SettleRun",
+        "SettleSummary",
+        "Spread",
+        "summarise_checked",
+    ],
+    "outcomes.entries": ["Advice", "AdviceKind", "CacheEntry", "CacheState", "EntryReport", "Location"],
+    "outcomes.evictions": [
+        "ALL",
+        "GONE",
+        "EvictOutcome",
+        "EvictPlan",
+        "EvictSummary",
+        "Foreseen",
+        "Kept",
+        "Removal",
+        "summarise_evict",
+    ],
+    "outcomes.exports": ["Exported"],
+    "outcomes.findings": [
+        "Checked",
+        "Finding",
+        "FindingKind",
+        "Note",
+        "Problem",
+        "VerifySummary",
+        "summarise_verify",
+    ],
+    "outcomes.growth": ["Growth", "Held", "Snapshot"],
+    "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
+    "outcomes.reaches": ["Reach", "Served"],
+    "outcomes.recordings": ["PassedOver", "RecordedProgram", "RecordingSummary", "summarise_recording"],
+    "outcomes.warming": ["WarmOutcome", "WarmResult", "WarmSummary", "summarise_warm"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gpucache.outcomes' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"gpucache.{_HOME[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

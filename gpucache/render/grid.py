@@ -1,36 +1,79 @@
-"""One description of a table, drawn for a terminal of any width and for a pipe.
+"""One description of a table, drawn for a terminal of any width and for a pipe; lines and pairs likewise.
 
 On a terminal what all rows share is said once above them, rows are grouped by what is too wide for a
 column, and columns go, the least important first, before anything is broken over lines. A pipe gets
-every column in every row, so that a line can be searched for by itself. Must not know what is in it.
+every column in every row, so that a line can be searched for by itself. Each kind gives its ``lines`` for a
+pipe without rich, which takes longer to import than a small cache to read. Must not know what is in it.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
-from rich.text import Text
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.units import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 PIPE_WIDTH = 10_000
 """The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
 PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
 GAP = 2
-Cell = str | Text
-"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
 SIZE = "on disk"
 """The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Line(NamedTuple):
+    """Text, which may have several lines, in one style; what ``plain`` makes."""
+
+    text: str
+    style: str = ""
+
+    def lines(self, _: int) -> Iterator[str]:
+        """The text as it is, whatever the width."""
+        yield from self.text.split("\n")
+
+    def __rich__(self) -> "Text":
+        """The same in its style."""
+        from rich.text import Text
+
+        return Text(self.text, style=self.style)
+
+
+class Pairs(NamedTuple):
+    """What is said of one thing, a label and a text in each row."""
+
+    rows: Sequence[tuple[str, str]]
+
+    def lines(self, _: int) -> Iterator[str]:
+        """The texts below each other, unbroken, whatever the width."""
+        labels = max((_cells(label) for label, _text in self.rows), default=0)
+        for label, text in self.rows:
+            first, *more = shown(text).split("\n")
+            yield f"{label}{' ' * (labels + GAP - _cells(label))}{first}"
+            yield from (f"{' ' * (labels + GAP)}{line}" for line in more)
+
+    def __rich__(self) -> "Table":
+        """The same, in which long texts are broken."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, GAP, 0, 0))
+        for label, text in self.rows:
+            grid.add_row(label, plain(text))
+        return grid
+
+
+Cell = str | Line
+"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
+
+
+class Column(NamedTuple):
     """A column and what may be done to it where there is little room."""
 
     heading: str
@@ -60,10 +103,10 @@ class Grid:
 
     def add(self, *cells: Cell) -> None:
         """Add a row with a cell for each column; text is shown as it is and never read as markup."""
-        self.rows.append(tuple([cell if isinstance(cell, Text) else shown(cell) for cell in cells]))
+        self.rows.append(tuple([cell if isinstance(cell, Line) else _unindented(cell) for cell in cells]))
         self._known.clear()
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(self, _: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
         """The table, drawn to the width that there is."""
         said, groups, used, widths = self._layout(options.max_width)
         yield from said
@@ -72,23 +115,32 @@ class Grid:
     def lines(self, width: int) -> Iterator[str]:
         """The same as unbroken lines of text, which is a thousand times as fast for many rows."""
         said, groups, used, _ = self._layout(width)
-        yield from (one.plain for one in said)
+        yield from (one.text for one in said)
+        if not used:
+            yield ""
+            return
         widths = {index: self._widest(index) for index in used}
         yield self._line([self.columns[index].heading for index in used], used, widths)
         yield "─" * (sum(widths.values()) + GAP * (len(used) - 1))
         for names, rows in self._parts(groups).items():
             if names:
                 yield ", ".join(name or "-" for name in names)
-            yield from (self._line([_said(row[index]) for index in used], used, widths) for row in rows)
+            for row in rows:
+                cells = [_said(row[index]) for index in used]
+                if any("\n" in cell for cell in cells):
+                    broken = zip_longest(*(cell.split("\n") for cell in cells), fillvalue="")
+                    yield from (self._line(parts, used, widths) for parts in broken)
+                else:
+                    yield self._line(cells, used, widths)
 
     def _line(self, cells: Sequence[str], used: Sequence[int], widths: Mapping[int, int]) -> str:
         parts = []
         for index, cell in zip(used, cells, strict=True):
-            blanks = " " * (widths[index] - cell_len(cell))
+            blanks = " " * (widths[index] - _cells(cell))
             parts.append(blanks + cell if self.columns[index].numeric else cell + blanks)
         return (" " * GAP).join(parts).rstrip()
 
-    def _layout(self, width: int) -> tuple[list[Text], list[int], list[int], dict[int, int]]:
+    def _layout(self, width: int) -> tuple[list[Line], list[int], list[int], dict[int, int]]:
         """The lines above the rows, the columns that group them, the other columns, and their widths."""
         used = [index for index in range(len(self.columns)) if any(_said(row[index]) for row in self.rows)]
         if width >= PIPE_WIDTH:
@@ -97,7 +149,7 @@ class Grid:
         def fits() -> bool:
             return self._taken(used) <= width
 
-        said: list[Text] = []
+        said: list[Line] = []
         if len(self.rows) > 1 or not fits():
             for index in [one for one in used if self.columns[one].shared and self._is_same(one)]:
                 used.remove(index)
@@ -118,7 +170,7 @@ class Grid:
 
     def _grouped(
         self, groups: Sequence[int], used: Sequence[int], widths: dict[int, int]
-    ) -> Iterator[RenderableType]:
+    ) -> "Iterator[RenderableType]":
         """One table, or the head of the table and then each group of rows below what they share."""
         if not groups:
             yield self._table(used, self.rows, widths)
@@ -152,7 +204,7 @@ class Grid:
 
     def _widest(self, index: int) -> int:
         if index not in self._known:
-            cells = (cell_len(line) for row in self.rows for line in _said(row[index]).split("\n"))
+            cells = (_cells(line) for row in self.rows for line in _said(row[index]).split("\n"))
             self._known[index] = max(len(self.columns[index].heading), *cells)
         return self._known[index]
 
@@ -163,8 +215,12 @@ class Grid:
         widths: dict[int, int],
         *,
         headed: bool = True,
-    ) -> Table:
+    ) -> "Table":
         """Some of the columns over some of the rows."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(
             box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed, header_style="bold",
             padding=(0, 1, 0, 0),
@@ -187,13 +243,31 @@ class Grid:
         return table
 
 
+Block = str | Line | Pairs | Grid
+"""What is written for people, on lines of its own."""
+
+
 def _said(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell.plain
+    return cell if isinstance(cell, str) else cell.text
 
 
-def plain(text: str, style: str = "") -> Text:
+def _cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _unindented(text: str) -> str:
+    """Text for a cell, which no terminal would move on to its own stops."""
+    return shown(text).expandtabs()
+
+
+def plain(text: str, style: str = "") -> Line:
     """Text for a terminal that holds no markup and no control characters."""
-    return Text(shown(text), style=style)
+    return Line(_unindented(text), style)
 
 
 def digest(value: str) -> str:

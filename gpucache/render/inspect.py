@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-
-from rich.console import RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from gpucache.model import Checks, KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport
-from gpucache.render.grid import SIZE, Column, Grid, digest, plain
+from gpucache.render.grid import SIZE, Block, Column, Grid, Pairs, digest, plain
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 ROWS_IN_A_TABLE = 2000
 """The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
@@ -19,43 +21,45 @@ _MOST_INCLUDES = 12
 _MOST_CHECKS = 24
 
 
-def state(one: CacheState) -> Iterator[RenderableType]:
+def state(one: CacheState) -> Iterator[Block]:
     """Where the cache is and what is in it."""
     place = one.location
     limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_row("cache", plain(f"{place.root} (decided by {place.decided_by})"))
-    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}, in {one.files} files"))
+    rows = [
+        ("cache", f"{place.root} (decided by {place.decided_by})"),
+        ("size", f"{format_size(one.size_bytes)}{limit}, in {one.files} files"),
+    ]
     if one.beside_bytes:
-        grid.add_row("beside", plain(f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
-    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
-    yield grid
+        rows.append(("beside", f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
+    rows.append(("entries", f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
+    yield Pairs(rows)
     for problem in place.problems:
         yield plain(f"wrong with the place: {problem}", "yellow")
 
 
 def foreign_state(
     one: CacheState, redirect: Sequence[tuple[str, str]], tracing: Mapping[str, str], lacking: str
-) -> Iterator[RenderableType]:
+) -> Iterator[Block]:
     """One cache of another system: where it is, what is in it, how to redirect and to trace it."""
     place = one.location
     used = "" if place.enabled else "; not used by programs here"
     limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_row("cache", plain(f"{_name(one)}: {place.root} (decided by {place.decided_by}{used})"))
-    grid.add_row("size", plain(f"{format_size(one.size_bytes)}{limit}"))
-    grid.add_row("entries", plain(f"{one.entries} of {one.programs} programs, {one.damaged} damaged"))
+    rows = [
+        ("cache", f"{_name(one)}: {place.root} (decided by {place.decided_by}{used})"),
+        ("size", f"{format_size(one.size_bytes)}{limit}"),
+        ("entries", f"{one.entries} of {one.programs} programs, {one.damaged} damaged"),
+    ]
     if redirect:
-        grid.add_row("redirect", plain(" ".join(f"{name}={value}" for name, value in redirect)))
+        rows.append(("redirect", " ".join(f"{name}={value}" for name, value in redirect)))
     if lacking:
-        grid.add_row("redirect", plain(lacking))
+        rows.append(("redirect", lacking))
     if tracing:
-        grid.add_row("trace", plain(" ".join(f"{name}={value}" for name, value in tracing.items())))
-    yield grid
+        rows.append(("trace", " ".join(f"{name}={value}" for name, value in tracing.items())))
+    yield Pairs(rows)
     yield from _wrong(one, "wrong")
 
 
-def overview(states: Sequence[CacheState]) -> Iterator[RenderableType]:
+def overview(states: Sequence[CacheState]) -> Iterator[Block]:
     """A line for each cache of others on this machine, then what is wrong with each."""
     if not states:
         yield plain("No cache of another system was found.", "dim")
@@ -82,7 +86,7 @@ def _name(one: CacheState) -> str:
     return f"{one.location.cache} ({one.location.role})" if one.location.role else one.location.cache
 
 
-def _wrong(one: CacheState, heading: str) -> Iterator[RenderableType]:
+def _wrong(one: CacheState, heading: str) -> Iterator[Block]:
     told = [*one.location.problems, *one.findings]
     for sentence in told[:_MOST_WRONG]:
         yield plain(f"{heading}: {sentence}", "yellow")
@@ -91,9 +95,7 @@ def _wrong(one: CacheState, heading: str) -> Iterator[RenderableType]:
         yield plain(f"{heading}: {more}", "yellow")
 
 
-def entries(
-    found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False
-) -> Iterator[RenderableType]:
+def entries(found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False) -> Iterator[Block]:
     """A row for each entry, sorted by name, with the cache it is in where that is named.
 
     With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
@@ -147,7 +149,7 @@ def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
     return cache, one.program, one.variant, one.target, one.key
 
 
-def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
+def advice(found: Sequence[Advice]) -> Iterator[Block]:
     """What is worth knowing of the keys, a sentence for each program."""
     shown = [one for one in found if one.kind is not AdviceKind.UNREAD]
     for one in shown[:_MOST_ADVICE]:
@@ -160,7 +162,7 @@ def advice(found: Sequence[Advice]) -> Iterator[RenderableType]:
         yield plain(f"{told} not read since made; --json says which", "dim")
 
 
-def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+def report(one: EntryReport, *, whole: bool) -> "Iterator[RenderableType]":
     """What an entry stores about itself; headers and checks beyond a few only where ``whole`` asks."""
     entry = one.entry
     sizes = ", ".join("x".join(map(str, size)) for size in one.local_sizes)
@@ -199,7 +201,7 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
         yield plain(one.build_log)
 
 
-def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[RenderableType]:
+def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[Block]:
     """What each code means that a failing kernel leaves behind."""
     grid = Grid(
         (
@@ -227,7 +229,9 @@ def _shown(fields: Sequence[KeyField], *, whole: bool) -> list[KeyField]:
     return [field for field in fields if id(field) not in hidden]
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
+def _pairs(pairs: Sequence[tuple[str, str]]) -> "Table":
+    from rich.table import Table
+
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=False, max_width=34, overflow="fold")
     grid.add_column(overflow="fold")
@@ -236,7 +240,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Table:
     return grid
 
 
-def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Block]:
     """The last misses, newest first, each with its verdict."""
     if not records:
         yield plain("No miss is on record.")
@@ -254,7 +258,7 @@ def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Render
         )
 
 
-def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[RenderableType]:
+def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Block]:
     """What the last processes counted."""
     if records:
         yield plain("\nLast processes", "bold")

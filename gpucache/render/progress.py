@@ -1,25 +1,20 @@
 """Live progress on stderr, when that is a terminal."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
-from gpucache.render.console import talk
 from gpucache.units import shown
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Display:
     """A bar that names what is being worked on; it is silent where nobody looks."""
 
-    def __init__(self, bar: Progress | None) -> None:
+    def __init__(self, bar: "Progress | None") -> None:
         self._bar = bar
         self._task = None if bar is None else bar.add_task("", total=None)
 
@@ -32,10 +27,20 @@ class Display:
 @contextmanager
 def display(*, quiet: bool) -> Iterator[Display]:
     """A display for the time of a run."""
-    console = talk()
-    if quiet or not console.file.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
+    if quiet or not sys.stderr.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
         yield Display(None)
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    from gpucache.render.console import console_of
+
     columns = (
         SpinnerColumn(),
         MofNCompleteColumn(),
@@ -43,5 +48,5 @@ def display(*, quiet: bool) -> Iterator[Display]:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=console_of(sys.stderr), transient=True) as bar:
         yield Display(bar)

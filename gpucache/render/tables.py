@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from gpucache.model import Device
 from gpucache.outcomes import (
     Checked,
@@ -22,7 +19,7 @@ from gpucache.outcomes import (
     WarmSummary,
     summarise_evict,
 )
-from gpucache.render.grid import SIZE, Column, Grid, plain
+from gpucache.render.grid import SIZE, Block, Column, Grid, plain
 from gpucache.units import format_count, format_duration, format_list, format_size
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
@@ -44,7 +41,7 @@ _STYLES = {
 }
 
 
-def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[RenderableType]:
+def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
     """Every target that can be named, then what is missing and why, in sentences; toolchains if ``whole``."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
@@ -71,7 +68,7 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Renderab
 
 def warm(
     outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, apart: str = "variant", whole: bool = False
-) -> Iterator[RenderableType]:
+) -> Iterator[Block]:
     """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum.
 
     ``apart`` heads the column of what tells builds of one program apart.
@@ -117,7 +114,7 @@ def _beginning(log: str, *, whole: bool) -> str:
     return "\n".join([*lines[:LOG_LINES], f"... and {len(lines) - LOG_LINES} more lines; -v shows them"])
 
 
-def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[RenderableType]:
+def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]:
     """One sentence for all items with the same reason, which are named up to a few unless ``whole``."""
     groups: dict[tuple[WarmResult, str, str], list[WarmOutcome]] = {}
     for outcome in outcomes:
@@ -126,7 +123,7 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[R
             alike = outcome.verdict if outcome.verdict in _ALIKE else outcome.reason
             groups.setdefault((outcome.result, str(alike), log), []).append(outcome)
     if groups:
-        yield Text()
+        yield plain("")
     for (result, why, log), same in groups.items():
         for one in same if whole else same[: len(same) == 1]:
             yield plain(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
@@ -150,7 +147,7 @@ def _item(one: WarmOutcome) -> str:
     return f"{one.program}{variant} for {one.target}" if one.target else f"{one.program}{variant}"
 
 
-def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[RenderableType]:
+def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[Block]:
     """The fields that two machines do not share, each of them once and with the targets that have it."""
     if not found:
         yield plain("Nothing tells them apart: both machines can share a cache.", "green")
@@ -164,9 +161,7 @@ def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -
             yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")
 
 
-def verify(
-    outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False
-) -> Iterator[RenderableType]:
+def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False) -> Iterator[Block]:
     """A row for each finding, then what could not be told, then the sum; first sound entries if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.counts and not outcome.findings and not outcome.unchecked:
@@ -210,7 +205,7 @@ def verify(
     )
 
 
-def _unchecked(outcomes: Iterable[Checked]) -> Iterator[RenderableType]:
+def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:
     """What could not be checked, once for all that share the reason."""
     why: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -220,7 +215,7 @@ def _unchecked(outcomes: Iterable[Checked]) -> Iterator[RenderableType]:
         yield plain(f"{format_list(named, NAMED)}: not checked: {reason}", "yellow")
 
 
-def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableType]:
+def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
     """What would be removed, in that order, and why; all rows and columns if ``whole``."""
     outcomes = plan.expected()
     going = [outcome.removal for outcome in outcomes if outcome.removed]
@@ -261,9 +256,7 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[RenderableTy
     )
 
 
-def evict(
-    outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False
-) -> Iterator[RenderableType]:
+def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False) -> Iterator[Block]:
     """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.removed:
@@ -279,7 +272,7 @@ def evict(
     )
 
 
-def _kept(outcomes: Iterable[EvictOutcome], said: str) -> Iterator[RenderableType]:
+def _kept(outcomes: Iterable[EvictOutcome], said: str) -> Iterator[Block]:
     """What stayed, once for all that share the reason."""
     why: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -294,14 +287,14 @@ def _brief(entry: str) -> str:
     return entry[:12] if _KEY.fullmatch(entry) else PurePath(entry).name[-32:] or entry
 
 
-def _more(number: int, one: str, many: str | None = None) -> Iterator[RenderableType]:
+def _more(number: int, one: str, many: str | None = None) -> Iterator[Block]:
     """A sentence about the rows that were left out of a table, as nobody reads one to its end."""
     if number > ROWS_SHOWN:
         left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
         yield plain(f"and {left_out}; --json has all")
 
 
-def exported(one: Exported) -> Iterator[RenderableType]:
+def exported(one: Exported) -> Iterator[Block]:
     """What was written, and from what."""
     entries = format_count(one.entries, "entry", "entries")
     yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
-
 from gpucache.outcomes import Answer, Hit, Miss, Reach, ReplyState, Served
-from gpucache.render.grid import Column, Grid, digest, plain
+from gpucache.render.grid import Block, Column, Grid, digest, plain
 from gpucache.units import format_age
 
 
-def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
+def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
     """For each program: whether it would hit, and if not why, which fields differ and what was built."""
     for one in found:
         where = f" for {one.target}" if one.target else ""
@@ -37,7 +35,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[RenderableType]:
         yield ""
 
 
-def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[RenderableType]:
+def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Block]:
     """What tells two entries apart."""
     yield plain(f"{left[:12]} -> {right[:12]}", "bold")
     for phrase in told or ("nothing: their key fields are the same",):
@@ -48,7 +46,7 @@ def _brief(found: Hit | Miss) -> str:
     return f"hit: {found.key.short}" if isinstance(found, Hit) else f"{found.verdict}: {found.detail}"
 
 
-def _differences(one: Answer) -> Iterator[RenderableType]:
+def _differences(one: Answer) -> Iterator[Block]:
     if isinstance(one.found, Hit) or not one.found.differences:
         return
     grid = Grid((Column("field"), Column("nearest entry"), Column("now")))
@@ -57,12 +55,12 @@ def _differences(one: Answer) -> Iterator[RenderableType]:
     yield grid
 
 
-def _written(one: Answer, now_ns: int) -> Iterator[RenderableType]:
+def _written(one: Answer, now_ns: int) -> Iterator[Block]:
     told = ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in one.written)
     yield plain(f"built before for this target: {told or 'nothing'}")
 
 
-def _layers(one: Answer) -> Iterator[RenderableType]:
+def _layers(one: Answer) -> Iterator[Block]:
     """The caches below ours, in the order in which the program passes them."""
     below = one.layers[1:]
     if below:
@@ -78,7 +76,7 @@ def _ago(age_ns: int) -> str:
     return "just now" if age == "now" else f"{age} ago"
 
 
-def reaches(found: Sequence[Reach]) -> Iterator[RenderableType]:
+def reaches(found: Sequence[Reach]) -> Iterator[Block]:
     """Whether each cache would answer, and if not which field is in the way."""
     for one in found:
         yield plain(f"{one.cache}: {one.wanted}", "bold")

@@ -6,11 +6,10 @@ written under another name and renamed. Must not know what the files say.
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
@@ -24,8 +23,7 @@ _UNUSABLE = (OSError, CacheUnusableError)
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """How much a folder holds at most."""
 
     files: int
@@ -107,7 +105,7 @@ class BoundedFolder:
 
 
 def _write(tmp: Folder, folder: Folder, name: str, data: bytes, mode: int) -> None:
-    aside = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
+    aside = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
     try:
         fd = tmp.open_for_writing(aside, os.O_WRONLY | os.O_EXCL, mode)
         try:

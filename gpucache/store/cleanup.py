@@ -8,7 +8,7 @@ Must not know what the files say.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
@@ -23,8 +23,7 @@ _SHARE = 4
 _IN_USE = (layout.TMP, layout.LOCKS)
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(NamedTuple):
     """What a sweep removed and what is left, as bytes of allocated blocks."""
 
     files: int
@@ -32,8 +31,7 @@ class Swept:
     left_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """A file, or the folder of a program's history."""
 
     place: tuple[str, ...]

@@ -7,7 +7,6 @@ costs an explanation, never a hit, so nothing here raises OSError. Must not know
 
 import os
 import re
-import secrets
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
@@ -74,7 +73,7 @@ class History:
             if size > FILE_CAP // 2:
                 break
             kept.append(line)
-        name = f"{os.getpid()}-{secrets.token_hex(8)}.history"
+        name = f"{os.getpid()}-{os.urandom(8).hex()}.history"
         with self._root.make(*layout.TMP) as tmp:
             try:
                 lines.append(tmp, name, b"".join(reversed(kept)), self._root.file_mode)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Kept, Noted
@@ -26,8 +26,7 @@ class Damage(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A sound entry: header and payload checksums match and the key is the one asked for."""
 
     key: CacheKey
@@ -36,15 +35,13 @@ class Found:
     root: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """There is no entry; ``reason`` is set if it could not be read, as with an unreadable root."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(NamedTuple):
     """There was an entry and it is not sound; ``quarantined`` says whether it was moved out of the way."""
 
     damage: Damage
@@ -52,8 +49,7 @@ class Damaged:
     quarantined: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """Equal as long as a file is still the one that was read."""
 
     inode: int
@@ -61,8 +57,7 @@ class FileIdentity:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedEntry:
+class ScannedEntry(NamedTuple):
     """One file below ``entries/`` as a scan sees it; ``head`` is None if it is damaged."""
 
     folder: Path
@@ -87,8 +82,7 @@ class ScannedEntry:
         return CacheKey(self.name.removesuffix(ENTRY_SUFFIX))
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(NamedTuple):
     """A file that belongs to no entry: what a killed writer left in ``tmp/``, or a stray file."""
 
     path: Path
@@ -119,8 +113,7 @@ class Event:
     """The program whose history it is in. Set when it is read; ``record`` takes the name as an argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRoot:
+class RefusedRoot(NamedTuple):
     """A system root that is not asked."""
 
     root: Path
@@ -132,8 +125,7 @@ class RefusedRoot:
         return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
 
 
-@dataclass(frozen=True, slots=True)
-class MissedRequest:
+class MissedRequest(NamedTuple):
     """A request that missed and whose program was built without the cache, kept to be built later."""
 
     key: CacheKey

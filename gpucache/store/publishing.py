@@ -4,7 +4,6 @@ Must not know what an entry says, nor who wants it.
 """
 
 import os
-import secrets
 from contextlib import suppress
 
 from gpucache.folders import Folder
@@ -21,7 +20,7 @@ def publish(root: RootFolder, entry: Entry) -> int:
     """
     data = encode(entry)
     name = layout.entry_name(entry.key)
-    partial = f"{os.getpid()}-{secrets.token_hex(8)}-{name}"
+    partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
     with root.make(*layout.entry_folder(entry.key)) as folder, root.make(*layout.TMP) as tmp:
         try:
             _write(tmp, partial, data, entry.head.created_ns, root.file_mode)

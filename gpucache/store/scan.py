@@ -9,7 +9,6 @@ target is.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
@@ -162,7 +161,7 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
         return _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, os_errors.reason(error)))
     told = f"it cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
     found = _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
-    return replace(found, unread=not isinstance(error, PermissionError))
+    return found._replace(unread=not isinstance(error, PermissionError))
 
 
 def _entry(

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
@@ -34,8 +35,7 @@ class RootMissing:
     """Nothing is there yet; the first entry makes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RootRefused:
+class RootRefused(NamedTuple):
     """The root is there and must not be used; ``reason`` is a sentence with the remedy."""
 
     reason: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,7 +112,7 @@ def test_what_is_noted_meanwhile_is_built_too(
     def forget_and_note(*arguments: Any) -> None:
         forget_built(*arguments)
         for one in first:
-            store.note_missed(replace(one, key=CacheKey(digest(b"more" + one.request.program.source))))
+            store.note_missed(one._replace(key=CacheKey(digest(b"more" + one.request.program.source))))
 
     monkeypatch.setattr(running, "forget_built", forget_and_note)
     results = [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]

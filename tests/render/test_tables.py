@@ -165,7 +165,7 @@ def test_many_entries_are_lines_below_each_other(width: int) -> None:
 
 def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table takes milliseconds for each row, minutes for all."""
-    monkeypatch.setattr("gpucache.render.grid.Table.add_row", None)
+    monkeypatch.setattr("rich.table.Table.add_row", None)
     one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu")
     file = io.StringIO()
     write(Console(file=file, width=80), inspect.entries([("", one)] * (ROWS_IN_A_TABLE + 1), 0))

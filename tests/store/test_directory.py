@@ -4,7 +4,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,7 +181,7 @@ def test_nothing_outside_the_root_is_removed(
     outside = tmp_path / "outside.gpc"
     entry_path(make_entry()).rename(outside)
     for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
-        assert store.remove(replace(scanned, folder=path.parent, name=path.name), "old") is not None
+        assert store.remove(scanned._replace(folder=path.parent, name=path.name), "old") is not None
     assert outside.exists()
 
 

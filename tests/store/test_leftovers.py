@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,8 +163,8 @@ def test_only_leftovers_are_removed_as_such(
     outside = put(tmp_path / name, b"1")
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
     tag = store.root / "CACHEDIR.TAG"
-    assert not store.remove_leftover(replace(leftover, path=outside))
-    assert not store.remove_leftover(replace(leftover, path=tag, size_bytes=tag.stat().st_size))
+    assert not store.remove_leftover(leftover._replace(path=outside))
+    assert not store.remove_leftover(leftover._replace(path=tag, size_bytes=tag.stat().st_size))
     left.write_bytes(b"grown")
     assert not store.remove_leftover(leftover)
     assert left.exists() and outside.exists() and tag.exists()

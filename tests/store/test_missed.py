@@ -53,14 +53,14 @@ def test_a_request_is_noted_once(store: DirectoryStore) -> None:
 def test_a_request_whose_entry_was_rejected_is_noted_as_such(store: DirectoryStore) -> None:
     """That is news of a request that was noted before, once, and comes back with it."""
     store.note_missed(_missed())
-    rejected = replace(_missed(), rejected=True)
+    rejected = _missed()._replace(rejected=True)
     assert [store.note_missed(rejected), store.note_missed(rejected)] == [Noted.NEW, Noted.KNOWN]
     assert store.missed() == [rejected]
 
 
 def test_a_request_is_news_again_after_an_hour(store: DirectoryStore) -> None:
     """What nobody has built since is noted anew, with all sizes that are known, as its build may be lost."""
-    later = replace(_missed(local_sizes=()), when_ns=_missed().when_ns + AGAIN_NS)
+    later = _missed(local_sizes=())._replace(when_ns=_missed().when_ns + AGAIN_NS)
     assert [store.note_missed(one) for one in (_missed(), later, later)] == [
         Noted.NEW,
         Noted.NEW,
