@@ -60,6 +60,7 @@ _CLI = frozenset(
         "caches.known_caches",
         "examples",
         "backends.options",
+        "backends.registry",
         "caches.opening",
         "caches.interface",
         "caches.registry",

@@ -54,6 +54,20 @@ class Launch:
     """For each argument ``buffer``, ``local``, or ``scalar`` and its size in bytes, such as ``scalar 4``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another cache that keeps what programs of a backend compile, by a library: ``bench`` times it, too."""
+
+    name: str
+    """That of its system among the caches of others."""
+    programs: str
+    """Whose programs it keeps, such as ``OpenCL programs``."""
+    loaded_apart: bool = False
+    """Whether its library is more than what the backend loads anyway."""
+    switch: str = ""
+    """The variable that turns it off by 1, where the library uses it unless it is told not to."""
+
+
 class Session(Protocol):
     """One start of a program on one device, step by step, as bench times it."""
 
@@ -62,7 +76,7 @@ class Session(Protocol):
         ...
 
     def load_peer(self, peer: str) -> None:
-        """Load the library of a peer, ``pyopencl`` or ``cuda.core``; raises TargetError or NoDeviceError."""
+        """Load the library of a peer of the backend; raises NoDeviceError."""
         ...
 
     def use_peer(self, folder: str) -> None:
@@ -97,6 +111,11 @@ class Backend(Protocol):
     @property
     def language(self) -> StrEnum:
         """The language it compiles."""
+        ...
+
+    @property
+    def peers(self) -> Sequence[Peer]:
+        """The caches of libraries that build its programs as well, for ``bench`` to compare."""
         ...
 
     @property

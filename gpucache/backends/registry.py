@@ -16,6 +16,11 @@ def backend_names() -> tuple[str, ...]:
     return tuple(_OURS)
 
 
+def peer_names() -> tuple[str, ...]:
+    """The names of the caches that the libraries of our own backends keep."""
+    return tuple(peer.name for name in _OURS for peer in load_backend(name).peers)
+
+
 def load_backend(name: str) -> Backend:
     """The backend of a name; raises TargetError when nobody provides it."""
     if name in _OURS:

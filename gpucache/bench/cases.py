@@ -51,7 +51,7 @@ class Measured:
     same_output: bool = False
     """Whether all starts must print the same."""
     foreign_load: float = 0.0
-    against: tuple[Arm, ...] = ()
+    against: tuple[str, ...] = ()
     """The arms beside the pair that took part."""
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
     taken = measured.samples or measured.first
     case = replace(case, samples=taken)
     cold, warm = _of(Arm.COLD, taken), _of(Arm.WARM, taken)
-    own = tuple(sample for sample in taken if sample.arm not in peers.PEERS)
+    own = tuple(sample for sample in taken if not peers.is_peer(sample.arm))
     if not measured.samples or any(sample.error for sample in own):
         verdict, reason = judge(own, None, Evidence())
         return replace(case, verdict=verdict, reason=reason, caveats=measured.caveats, notes=measured.notes)
@@ -138,7 +138,7 @@ def _slow(case: BenchCase) -> Iterator[str]:
         )
 
 
-def _of(arm: Arm, samples: Sequence[Sample]) -> list[Sample]:
+def _of(arm: str, samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if sample.arm is arm]
 
 

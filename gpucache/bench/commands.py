@@ -92,17 +92,17 @@ class Command:
         watched = Watched(begun_ns, time.time_ns(), place, self.around.root_of, words)
         return hidden_caches.trace(lambda argv: self._run(environ, argv), self.argv, place / "trace", watched)
 
-    def _start(self, place: Path, arm: Arm, number: int) -> Sample:
-        if arm is Arm.AS_IS:
+    def _start(self, place: Path, arm: str, number: int) -> Sample:
+        if arm == Arm.AS_IS:
             return self._sample(arm, self.around.environ)
         with start_folder(place, arm, number) as folder:
             environ = self._environ(folder)
             before = self.around.look(environ, private=True)
             sample = self._sample(arm, environ)
             added = growth(before, self.around.look(environ, private=True))
-        return replace(sample, hit=arm is Arm.WARM and not added, growth=added)
+        return replace(sample, hit=arm == Arm.WARM and not added, growth=added)
 
-    def _sample(self, arm: Arm, environ: Mapping[str, str]) -> Sample:
+    def _sample(self, arm: str, environ: Mapping[str, str]) -> Sample:
         done = self._run(environ)
         return Sample(
             arm, ((PHASE, done.duration_ns),), error=done.error, output=done.output, cpu_ns=done.cpu_ns

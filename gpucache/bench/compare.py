@@ -103,14 +103,14 @@ def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) ->
     """The verdict of cold against warm, with its reason; the first that holds."""
     failed = next((sample for sample in samples if sample.error), None)
     if failed is not None:
-        article = "an" if failed.arm is Arm.AS_IS else "a"
+        article = "an" if failed.arm == Arm.AS_IS else "a"
         return BenchVerdict.FAILED, f"{article} {failed.arm} start failed: {failed.error}"
     if evidence.same_output and len({sample.output for sample in samples}) > 1:
         return BenchVerdict.FAILED, "the output differs from start to start"
     doubt = next(_doubts(samples, evidence), None)
     if doubt is not None or ratio is None:
         return BenchVerdict.DEGRADED, doubt or "there is no ratio"
-    return _compare(ratio, sum(sample.arm is Arm.COLD for sample in samples))
+    return _compare(ratio, sum(sample.arm == Arm.COLD for sample in samples))
 
 
 def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
@@ -135,8 +135,8 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
 
 
 def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
-    cold = [sample for sample in samples if sample.arm is Arm.COLD]
-    warm = [sample for sample in samples if sample.arm is Arm.WARM]
+    cold = [sample for sample in samples if sample.arm == Arm.COLD]
+    warm = [sample for sample in samples if sample.arm == Arm.WARM]
     missed = next((sample.missed for sample in warm if sample.missed), None)
     if missed is not None:
         yield f"the warm starts missed: {missed}"

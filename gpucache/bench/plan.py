@@ -41,7 +41,7 @@ class Extent:
 class Begun:
     """A program or command that is ready to be started."""
 
-    start: Callable[[Arm, int], Sample]
+    start: Callable[[str, int], Sample]
     """Makes a start of an arm in the round of a number, and says what it wrote into which cache."""
     known: Measured
     """What is known before the first start; with the arms beside the pair."""
@@ -49,7 +49,7 @@ class Begun:
     """The first rounds that only fill caches."""
 
     @property
-    def arms(self) -> tuple[Arm, ...]:
+    def arms(self) -> tuple[str, ...]:
         """The arms of a round, the measured pair first."""
         return (*PAIR, *self.known.against)
 
@@ -64,10 +64,10 @@ class Planned:
 
 
 @contextmanager
-def start_folder(place: Path, arm: Arm, number: int) -> Iterator[Path]:
+def start_folder(place: Path, arm: str, number: int) -> Iterator[Path]:
     """Where a start's caches lie: cold starts get a folder each, which goes, the others share their arm's."""
-    if arm is not Arm.COLD:
-        yield place / arm.value
+    if arm != Arm.COLD:
+        yield place / arm
         return
     folder = place / f"{arm}-{number}"
     yield folder

@@ -14,7 +14,7 @@ from functools import partial
 from gpucache.bench.cases import fold
 from gpucache.bench.compare import NO_PAIR, NOT_REACHED, interrupted_after
 from gpucache.bench.machine_load import measure_load
-from gpucache.bench.peers import PEERS
+from gpucache.bench.peers import is_peer
 from gpucache.bench.plan import Begun, Extent, Planned, Say
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
@@ -99,7 +99,7 @@ def _rounds(begun: Begun, extent: Extent, say: Say) -> Iterator[tuple[Sample, ..
             counted = f"{arm} start {pair} of {max(extent.least, pair)}"
             say(counted if pair > 0 else f"first {arm} start, which is not counted")
             taken.append(begun.start(arm, number))
-            if taken[-1].error and arm not in PEERS:
+            if taken[-1].error and not is_peer(arm):
                 yield tuple(taken)
                 return
         yield tuple(taken)

@@ -35,7 +35,7 @@ class StartJob:
     root: str = ""
     """Of the benchmark's own cache."""
     launches: tuple[Launch, ...] = ()
-    arm: Arm = Arm.COLD
+    arm: str = Arm.COLD
     environment: tuple[tuple[str, str | None], ...] = ()
     """Variables set, or unset, before any driver is loaded: they give caches a place of their own."""
     peers: tuple[str, ...] = ()
@@ -113,9 +113,9 @@ def take_sample(
             session = backend.open_session(job.request.target)
             for peer in job.peers:
                 session.load_peer(peer)
-            if job.arm.value in job.peers:
+            if job.arm in job.peers:
                 session.use_peer(job.peer_folder)
-        if job.arm is Arm.WARM:
+        if job.arm == Arm.WARM:
             missed = _from_cache(job, backend, layers, environ, session, timer)
         else:
             with timer.phase("compile"):
@@ -123,7 +123,7 @@ def take_sample(
         _finish(session, job.launches, timer)
     except GpucacheError as error:
         return Sample(job.arm, tuple(timer.phases), missed=missed, error=error.message)
-    return Sample(job.arm, tuple(timer.phases), hit=job.arm is Arm.WARM and not missed, missed=missed)
+    return Sample(job.arm, tuple(timer.phases), hit=job.arm == Arm.WARM and not missed, missed=missed)
 
 
 def _from_cache(

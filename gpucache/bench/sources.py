@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpucache.backends.interface import Backend, Launch
-from gpucache.bench import peers
 from gpucache.bench.cases import Measured
+from gpucache.bench.peers import Peers
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.bench.samples import StartJob, build_once, find_launches, start_once
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Hit, Sample
+from gpucache.outcomes import BenchCase, BenchVerdict, Built, Hit, Sample
 from gpucache.outcomes.growth import growth
 
 R = TypeVar("R")
-
-_SWITCH = "PYOPENCL_NO_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Sources:
     """Of each process; only their limits count."""
     backends: Mapping[str, Backend]
     environ: Mapping[str, str]
-    against: tuple[Arm, ...] = ()
+    against: tuple[str, ...] = ()
     """Peers that are started beside the pair."""
     workers: Workers = WORKERS
 
@@ -79,6 +77,7 @@ class Sources:
         if isinstance(launches, str):
             launches, caveats = (), (f"no first launch: {launches}",)
         target = job.request.target
+        peers = Peers(self.backends)
         against = peers.taking_part(self.against, target)
         known = Measured(
             late=self.backends[target.backend].plan(job.request, job.toolchain, {}).late,
@@ -86,19 +85,19 @@ class Sources:
             against=against,
             caveats=(*caveats, *peers.caveats(self.against, target)),
         )
-        job = replace(job, launches=launches, peers=peers.libraries(against))
+        job = replace(job, launches=launches, peers=peers.libraries(against, target))
         return Begun(partial(self._start, job, bounds, place), known, uncounted=1)
 
-    def _start(self, job: StartJob, bounds: Bounds, place: Path, arm: Arm, number: int) -> Sample:
-        around = KnownCaches.of_drivers(self.environ, arm.value)
+    def _start(self, job: StartJob, bounds: Bounds, place: Path, arm: str, number: int) -> Sample:
+        around = KnownCaches.of_drivers(self.environ, arm)
         with start_folder(place, arm, number) as folder:
             moved = around.isolate(folder)
             environ = {**self.environ, **moved}
             job = replace(
                 job,
                 arm=arm,
-                environment=(*moved.items(), (_SWITCH, None if arm is Arm.PYOPENCL else "1")),
-                peer_folder=around.place_of(arm.value, environ) if arm.value in job.peers else "",
+                environment=(*moved.items(), *Peers(self.backends).switches(arm)),
+                peer_folder=around.place_of(arm, environ) if arm in job.peers else "",
             )
             before = around.look(environ, private=False)
             sample = one(self.workers.sample, replace(job, asked_ns=time.time_ns()), bounds)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.backends.registry import peer_names
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine
 from gpucache.cli.parameters import BuildCommand, Number, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
+from gpucache.outcomes import Arm
 
 if TYPE_CHECKING:
     from gpucache.bench.plan import Extent, Planned
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 PAIRS = 5
 SAMPLES = 15
 """Of each kernel, with --checks."""
-PEERS = ("pyopencl", "cuda.core", "driver")
+PEERS = (*peer_names(), Arm.DRIVER.value)
 
 
 @click.command(cls=BuildCommand)
@@ -185,13 +187,12 @@ def _programs(
     from gpucache.cli.machines import machine_for
     from gpucache.cli.warm import plan
     from gpucache.engine.workers.pool import Bounds
-    from gpucache.outcomes import Arm
 
     specs = read_programs(named)
     devices = machine_for(specs, targets).devices
     items = plan(specs, targets, devices)
     nothing = bool(items) and all(item.request is None for item in items)
-    peers = tuple(Arm(name) for name in dict.fromkeys(against))
+    peers = tuple(dict.fromkeys(against))
     sources = Sources(Bounds(timeout_s=timeout), backends(), os.environ, peers)
     _finish(
         _run(list(sources.plan(items)), extent), fail_below, file, devices,

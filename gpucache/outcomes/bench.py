@@ -18,7 +18,10 @@ CACHED = ("key", "lookup", "compile", "load", "kernels", "first launch")
 
 
 class Arm(StrEnum):
-    """What a start finds cached, and by whom."""
+    """What a start finds cached, and by whom.
+
+    A peer's own cache, warm and nothing else, is an arm as well, by the name of the peer.
+    """
 
     COLD = "cold"
     """Nothing at any layer."""
@@ -26,10 +29,6 @@ class Arm(StrEnum):
     """Everything, in caches of the benchmark's own."""
     AS_IS = "as-is"
     """Whatever the user's own caches hold."""
-    PYOPENCL = "pyopencl"
-    """PyOpenCL's own cache, warm, and nothing else."""
-    CUDA_CORE = "cuda.core"
-    """cuda.core's program cache, warm, and nothing else."""
     DRIVER = "driver"
     """The driver's cache alone, warm."""
 
@@ -50,7 +49,8 @@ class BenchVerdict(StrEnum):
 class Sample:
     """One start in a fresh process: phases in order, in ns, or why it failed."""
 
-    arm: Arm
+    arm: str
+    """As ``Arm`` has it, or the name of a peer."""
     phases: tuple[tuple[str, int], ...] = ()
     hit: bool = False
     """Whether our own cache answered."""
@@ -125,7 +125,7 @@ class CachedPart:
 class ArmResult:
     """An arm beside the cold and the warm one, with how many times it is as fast as a cold start."""
 
-    arm: Arm
+    arm: str
     spread: Spread
     ratio: Ratio
     reason: str = ""

@@ -168,9 +168,9 @@ def _starts(drawn: Sequence[Bar]) -> RenderableType:
     for bar in drawn:
         spread = bar.spread
         durations = (spread.median_ns, spread.low_ns, spread.high_ns)
-        alone = "1x" if bar.arm is Arm.COLD else "-"
+        alone = "1x" if bar.arm == Arm.COLD else "-"
         ratio = alone if bar.ratio is None else ratio_words(bar.ratio)
-        grid.add(bar.arm.value, *map(format_duration, durations), str(spread.runs), ratio)
+        grid.add(bar.arm, *map(format_duration, durations), str(spread.runs), ratio)
     return grid
 
 

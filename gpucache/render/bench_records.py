@@ -142,7 +142,7 @@ RECORDS = (
         "arm",
         "Starts beside the cold and the warm ones.",
         (
-            Key("arm", "text", f"What they find cached, and by whom: {one_of(Arm)}."),
+            Key("arm", "text", f"What they find cached, and by whom: {one_of(Arm)}, or a peer of --against."),
             *within("spread", _SPREAD),
             Key("ratio", "ratio", "Cold starts divided by these."),
             Key("cached_part", "cached part or null", "The same of what a cache can change of a start."),
@@ -164,7 +164,7 @@ RECORDS = (
         "sample",
         "One start.",
         (
-            Key("arm", "text", f"What it finds cached, and by whom: {one_of(Arm)}."),
+            Key("arm", "text", f"What it finds cached, and by whom: {one_of(Arm)}, or a peer of --against."),
             Key("total_ms", "number", "How long it took."),
             Key(
                 "phases",

@@ -102,7 +102,7 @@ def _rows(case: BenchCase) -> Iterator[str]:
 
 
 def _cells(bar: Bar) -> Iterator[str]:
-    yield bar.arm.value
+    yield bar.arm
     yield from map(format_duration, (bar.spread.median_ns, bar.spread.low_ns, bar.spread.high_ns))
     yield str(bar.spread.runs)
     ratio = bar.ratio

@@ -40,7 +40,7 @@ class Look:
 class Bar:
     """One arm: the medians of its phases, and all its starts."""
 
-    arm: Arm
+    arm: str
     spread: Spread
     parts: tuple[tuple[str, int], ...]
     """Phase and median in ns."""
@@ -107,7 +107,7 @@ def bars(case: BenchCase) -> tuple[Bar, ...]:
 
 
 def _bar(
-    case: BenchCase, arm: Arm, spread: Spread, ratio: Ratio | None, phases: Sequence[tuple[str, int]]
+    case: BenchCase, arm: str, spread: Spread, ratio: Ratio | None, phases: Sequence[tuple[str, int]]
 ) -> Bar:
     totals = tuple(sample.total_ns for sample in case.samples if sample.arm is arm and not sample.error)
     timed = sum(duration for _, duration in phases)

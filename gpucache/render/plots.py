@@ -187,7 +187,7 @@ def _ticks(axis: _Axis, top: float, bottom: float) -> Iterator[str]:
 
 def _arm(bar: Bar, axis: _Axis, shown_as: Mapping[str, Look], top: float) -> Iterator[str]:
     middle = top + _BAR / 2
-    yield _text(bar.arm.value, _LEFT - 8, middle + 4.5, 12.5, text_anchor="end")
+    yield _text(bar.arm, _LEFT - 8, middle + 4.5, 12.5, text_anchor="end")
     start = 0.0
     for phase, duration in bar.parts:
         x, end = axis.x(start), axis.x(start + duration * bar.scale)

@@ -2,38 +2,47 @@
 
 import pytest
 
-from gpucache.bench.peers import PEERS, caveats, libraries, results, taking_part
+from gpucache.backends.registry import backend_names, load_backend, peer_names
+from gpucache.bench.peers import Peers, results
+from gpucache.caches.registry import SYSTEMS
 from gpucache.model import Target
 from gpucache.outcomes import Arm, Growth, Sample
 
 OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
+PEERS = Peers({name: load_backend(name) for name in backend_names()})
+EVERY = ("pyopencl", "cuda.core", Arm.DRIVER)
 COLD = [Sample(Arm.COLD, (("compile", 10),))] * 2
 
 
 def test_a_peer_takes_part_where_its_library_builds() -> None:
     """Each of the two libraries is for one language, the driver's cache for both; the order is fixed."""
-    assert taking_part(reversed(PEERS), OPENCL) == (Arm.PYOPENCL, Arm.DRIVER)
-    assert taking_part(PEERS, CUDA) == (Arm.CUDA_CORE, Arm.DRIVER)
-    assert taking_part((), CUDA) == ()
+    assert PEERS.taking_part(reversed(EVERY), OPENCL) == ("pyopencl", Arm.DRIVER)
+    assert PEERS.taking_part(EVERY, CUDA) == ("cuda.core", Arm.DRIVER)
+    assert PEERS.taking_part((), CUDA) == ()
+
+
+def test_a_peer_is_called_as_its_cache_is() -> None:
+    """What its starts wrote is told from what others did by the name of a system."""
+    assert set(peer_names()) == {"pyopencl", "cuda.core"} <= set(SYSTEMS)
 
 
 def test_a_peer_that_stays_away_is_told() -> None:
     """A sentence says whose programs it is for, once."""
-    assert list(caveats([Arm.CUDA_CORE, Arm.CUDA_CORE, Arm.DRIVER], OPENCL)) == [
+    assert list(PEERS.caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
         "cuda.core does not take part: its cache is for CUDA programs"
     ]
-    assert list(caveats([Arm.PYOPENCL], OPENCL)) == []
+    assert list(PEERS.caveats(["pyopencl"], OPENCL)) == []
 
 
 def test_every_start_loads_a_peers_library() -> None:
     """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
-    assert libraries((Arm.CUDA_CORE, Arm.DRIVER)) == ("cuda.core",)
-    assert list(caveats([Arm.CUDA_CORE], CUDA)) == [
+    assert PEERS.libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
+    assert list(PEERS.caveats(["cuda.core"], CUDA)) == [
         "every start loads cuda.core, so that its loading is not taken for its cache's"
     ]
 
 
-def _doubt(arm: Arm, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
+def _doubt(arm: str, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
     filled, wrote = (tuple(Growth(cache, 1, 1) for cache in caches) for caches in (first, later))
     own = [Sample(arm, (("compile", 5),), growth=wrote)] * 2
     (result,) = results([arm], [Sample(arm, growth=filled)], own, COLD)
@@ -43,12 +52,12 @@ def _doubt(arm: Arm, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str
 @pytest.mark.parametrize(
     ("arm", "first", "later", "doubt"),
     [
-        (Arm.PYOPENCL, ("pyopencl",), (), ""),
-        (Arm.PYOPENCL, ("pyopencl", "mesa"), (), ""),
-        (Arm.CUDA_CORE, ("cuda.core",), (), ""),
+        ("pyopencl", ("pyopencl",), (), ""),
+        ("pyopencl", ("pyopencl", "mesa"), (), ""),
+        ("cuda.core", ("cuda.core",), (), ""),
         (Arm.DRIVER, ("pocl",), (), ""),
         (
-            Arm.PYOPENCL,
+            "pyopencl",
             ("pocl",),
             (),
             "it keeps nothing of its own for this platform and leaves that to pocl",
@@ -58,7 +67,7 @@ def _doubt(arm: Arm, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str
     ],
 )
 def test_a_peer_is_what_filled_its_own_cache_once(
-    arm: Arm, first: tuple[str, ...], later: tuple[str, ...], doubt: str
+    arm: str, first: tuple[str, ...], later: tuple[str, ...], doubt: str
 ) -> None:
     """What a peer's first start wrote, and what later ones did, tells whose cache was timed."""
     assert _doubt(arm, first, later) == doubt

@@ -78,7 +78,7 @@ class Start:
     layers: Layers
     session: FakeSession = field(default_factory=FakeSession)
 
-    def __call__(self, arm: Arm, began_ns: int = 10, **more: Any) -> Sample:
+    def __call__(self, arm: str, began_ns: int = 10, **more: Any) -> Sample:
         job = StartJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
         backend: Any = FakeBackend(self.ready, self.session)
         return take_sample(job, backend, self.layers, {}, began_ns)
@@ -152,7 +152,7 @@ def test_the_start_of_a_process_is_counted(start: Start, began_ns: int, took_ns:
 
 def test_a_peer_builds_through_its_own_cache(start: Start) -> None:
     """Its library is loaded with the context, and only its own arm uses its cache."""
-    start(Arm.CUDA_CORE, peers=("cuda.core",), peer_folder="/peer")
+    start("cuda.core", peers=("cuda.core",), peer_folder="/peer")
     assert start.session.done[:3] == ["load cuda.core", "use /peer", "build"]
     start.session.done.clear()
     start(Arm.COLD, peers=("cuda.core",))

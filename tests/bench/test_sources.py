@@ -39,12 +39,12 @@ class Started:
         self.write({name: value for name, value in job.environment if value is not None})
         return Sample(job.arm)
 
-    def __call__(self, arm: Arm, write: Callable[[Mapping[str, str]], object] | None = None) -> Sample:
+    def __call__(self, arm: str, write: Callable[[Mapping[str, str]], object] | None = None) -> Sample:
         self.write = write or (lambda _: None)
         assert isinstance(self.begun, Begun)
         return self.begun.start(arm, 1)
 
-    def environment(self, arm: Arm) -> dict[str, str | None]:
+    def environment(self, arm: str) -> dict[str, str | None]:
         self(arm)
         return dict(self.jobs[-1].environment)
 
@@ -58,16 +58,18 @@ def start(ready: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.Mo
     made, started = ready(), Started()
     item = WarmItem("show", "cuda:compute_90", "", made.request, made.compilation.inputs.toolchain)
     workers = Workers(lambda _: BUILT, lambda _: (), started.sample)
-    every = (Arm.CUDA_CORE, Arm.DRIVER)
-    planned = Sources(Bounds(), {"cuda": load_backend("cuda")}, {}, every, workers).plan([item])
+    every = ("cuda.core", Arm.DRIVER)
+    planned = Sources(
+        Bounds(), {name: load_backend(name) for name in ("opencl", "cuda")}, {}, every, workers
+    ).plan([item])
     begin = next(planned).begin
     assert begin is not None
     started.begun = begin(tmp_path, lambda _: None)
     return started
 
 
-@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM, Arm.DRIVER, Arm.PYOPENCL, Arm.CUDA_CORE])
-def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path, arm: Arm) -> None:
+@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM, Arm.DRIVER, "pyopencl", "cuda.core"])
+def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path, arm: str) -> None:
     """Each variable names a folder of its own below that of the arm."""
     environment = start.environment(arm)
     names = [name for name in environment if name.endswith(("_DIR", "_PATH"))]
@@ -89,7 +91,7 @@ def test_the_folders_of_drivers_are_there(start: Started) -> None:
 
 def test_only_its_own_arm_has_pyopencls_cache(start: Started, tmp_path: Path) -> None:
     """PyOpenCL's cache is off but for the peer, for which it is moved, and its switch is unset."""
-    environment = start.environment(Arm.PYOPENCL)
+    environment = start.environment("pyopencl")
     assert environment["PYOPENCL_NO_CACHE"] is None
     assert Path(environment["XDG_CACHE_HOME"] or "").is_relative_to(tmp_path)
     other = start.environment(Arm.WARM)
@@ -130,7 +132,7 @@ def test_a_peers_cache_is_watched_as_its_own(start: Started) -> None:
         entry.parent.mkdir(parents=True)
         entry.write_bytes(b"x")
 
-    assert [one.cache for one in start(Arm.CUDA_CORE, write).growth] == ["cuda.core"]
+    assert [one.cache for one in start("cuda.core", write).growth] == ["cuda.core"]
     start(Arm.DRIVER)
     assert start.jobs[-1].peer_folder == ""
 

@@ -78,6 +78,7 @@ class CBackend:
     name = "c"
     language = Language.C
     suffix = ".c"
+    peers = ()
 
     def artifact_kind(self, target: Target) -> StrEnum:
         return Kind.SHARED_OBJECT

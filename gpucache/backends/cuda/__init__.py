@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpucache.backends.cuda import options
 from gpucache.backends.installation import Installation
-from gpucache.backends.interface import Compilation, Launch, Session
+from gpucache.backends.interface import Compilation, Launch, Peer, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
 
@@ -18,6 +18,7 @@ class CUDABackend:
     name = "cuda"
     language = Language.CUDA_CPP
     suffix = ".cu"
+    peers = (Peer("cuda.core", "CUDA programs", loaded_apart=True),)
 
     def artifact_kind(self, target: Target) -> ArtifactKind:
         """PTX for a virtual architecture, a cubin for a real one."""

@@ -13,9 +13,7 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.interface import Compilation, Launch
-from gpucache.backends.opencl import compiler
-from gpucache.backends.opencl.options import command_line
-from gpucache.errors import CompileError, TargetError
+from gpucache.backends.opencl import compiler, peers
 from gpucache.model import Artifact, BuildRequest
 
 _BUFFER_BYTES = 16 * 1024 * 1024
@@ -31,45 +29,24 @@ class OpenCLSession:
         self._context = compiler.context_of(device)
         self._queue = cl.CommandQueue(self._context)
         self._program: Any = None
-        self._as_pyopencl = False
+        self._through_peer = False
         self._kernels: dict[str, Any] = {}
         # Buffers are held here, because setting an argument does not keep its buffer alive.
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
         """Build from source and stay with that program."""
-        if self._as_pyopencl:
-            self._program = self._build_with_pyopencl(request, compilation)
+        if self._through_peer:
+            self._program = peers.build_with_pyopencl(self._context, request, compilation)
             return
         self._program = cl.Program(compiler.build_source(self._context, self._device, request, compilation))
 
-    def _build_with_pyopencl(self, request: BuildRequest, compilation: Compilation) -> Any:
-        """Build as a program does that leaves caching to PyOpenCL; raises CompileError.
-
-        PyOpenCL keeps no cache for platforms that have one of their own (PoCL, NVIDIA); there its build is
-        the driver's.
-        """
-        try:
-            text = request.program.source.decode()
-        except UnicodeDecodeError:
-            raise CompileError(f"PyOpenCL takes text, and {request.program.name} is not UTF-8") from None
-        options = [command_line((option,)) for option in compilation.command]
-        try:
-            return cl.Program(self._context, text).build(options=options)
-        except (cl.Error, RuntimeError) as error:
-            first = str(error).partition("\n")[0]
-            raise CompileError(
-                f"PyOpenCL did not build {request.program.name} ({first})", str(error)
-            ) from None
-
     def load_peer(self, peer: str) -> None:
-        """Do nothing for PyOpenCL, which this module has loaded; raises TargetError for another peer."""
-        if peer != "pyopencl":
-            raise TargetError(f"{peer} has no cache of OpenCL programs; leave it out")
+        """Do nothing for PyOpenCL, which this module has loaded."""
 
     def use_peer(self, folder: str) -> None:  # noqa: ARG002 - a variable moves PyOpenCL's
         """Build with PyOpenCL's own cache."""
-        self._as_pyopencl = True
+        self._through_peer = True
 
     def load(self, artifact: Artifact) -> bool:
         """Create and build the program from its binary."""
