@@ -1,9 +1,9 @@
-"""Would a program hit now, and if not why: asked without compiling anything.
+"""Whether a program would hit now, and if not why: answered without compiling anything.
 
-Owns the three questions in their order: was the cache asked, which field differs, what was written
-instead; and, of the caches that a program passes on its way to a compiler, which one answers first. A
-foreign cache itself says whether it is on the way and what it would answer. Must not know how an answer is
-shown, nor any single foreign cache.
+Owns the three questions in their order: was the cache asked, which field differs, what was written instead;
+and which of the caches between a program and its compiler answers first. A foreign cache itself says whether
+it is one of them and what it would answer. Must not know how an answer is shown, nor any single foreign
+cache.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,9 +46,9 @@ def why(
     environ: Mapping[str, str],
     directory: str | None = None,
 ) -> Iterator[Answer]:
-    """The answer for each item, read only.
+    """The answer for each item; only reads.
 
-    ``directory`` is where a program that names none is taken to run: some compilers search it.
+    ``directory`` is the current directory of programs that do not name one, as some compilers search it.
     """
     consulted = tuple(str(store.root) for store in layers.on_disk())
     asked = replace(layers, memory=None)
@@ -89,7 +89,7 @@ def why(
 def items_of(
     entries: Sequence[CacheEntry], report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> list[WarmItem]:
-    """What would be asked for now in place of a program's newest entries, from its own source file."""
+    """What a program would request now in place of its newest entries, from its own source file."""
     newest: dict[tuple[str, str, str], CacheEntry] = {}
     for entry in sorted(entries, key=lambda one: one.created_ns):
         newest[entry.program, entry.target, entry.variant] = entry
@@ -97,12 +97,12 @@ def items_of(
 
 
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
-    """What tells two entries apart, in words; empty if their key fields are the same."""
+    """The differences of two entries in words; empty if their key fields are the same."""
     return phrases(difference(left.key_fields, right.key_fields))
 
 
 def _running(request: BuildRequest, directory: str | None) -> BuildRequest | None:
-    """The request of a program that runs in the directory its own folders are meant from, or in this one."""
+    """The request of a program that runs in the directory of its relative paths, or in ``directory``."""
     place = request.cwd if request.cwd != "/" else directory
     return None if request.searches_cwd or place is None else replace(request, cwd=place, searches_cwd=True)
 

@@ -1,9 +1,9 @@
-"""Run a command until it adds nothing to any cache, and what it keeps elsewhere all the same.
+"""Warming by a command: it is run until it settles, which means that a run adds nothing to any cache.
 
-Some stacks need three runs: a first that compiles, a second that finds what the first wrote under other
-names, a third that writes nothing. Owns the runs, what is known of a command afterwards, and whether that
-is what was wanted: it may keep to a place that nobody moved, or use no cache that is known. Must not know
-which caches there are nor how they are redirected.
+Some stacks need three runs: the first compiles, the second finds what the first wrote and writes it under
+other names, the third writes nothing. Owns the runs and the question whether they did what was wanted: the
+command may use a cache that was not moved, or none that is known. Must not know which caches there are, nor
+how they are redirected.
 """
 
 import time
@@ -20,13 +20,13 @@ from gpucache.units import format_duration
 
 MOST_RUNS = 10
 _AT_LEAST = 2
-"""Runs with moved caches: what nothing was written for may still be faster the second time."""
+"""With moved caches there are at least two runs, to compare their CPU times."""
 _LONG_NS = 1_000_000_000
 _AS_LONG = 0.9
 
 
 class CacheEnvironment(Protocol):
-    """What a program runs among: how caches are kept below a folder, and what they hold."""
+    """The caches around a program: how they are moved below a folder, and what they hold."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -35,7 +35,7 @@ class CacheEnvironment(Protocol):
 
     @property
     def off(self) -> frozenset[str]:
-        """Caches that are off there, and on where they are moved."""
+        """Caches that are off there, and that are turned on when they are moved."""
         ...
 
     def variables(self, folder: Path) -> Mapping[str, str]:
@@ -43,7 +43,7 @@ class CacheEnvironment(Protocol):
         ...
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same, once the folder is made; raises OSError."""
+        """The same variables, after making the folders; raises OSError."""
         ...
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
@@ -55,24 +55,24 @@ class CacheEnvironment(Protocol):
         ...
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
-        """What is worth saying of caches that were written, a sentence each."""
+        """Remarks on caches that were written, a sentence each."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What else was seen of a command that warmed caches."""
+    """What else was found out about a command that warmed caches."""
 
     holds: bool = True
-    """Whether the caches that were to be warmed hold entries."""
+    """Whether the caches to be warmed hold entries."""
     places: tuple[str, ...] | None = ()
     """Caches that it reads and that were not moved; None if it could not be traced."""
     off: tuple[str, ...] = ()
     """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()
-    """What the user's own caches gained although others were to be warmed."""
+    """What was added to the user's own caches although others were to be warmed."""
     texts: tuple[str, ...] = ()
-    """Files that lie there, too, and look like no entry of a cache."""
+    """Files in these caches that do not look like entries."""
 
 
 def warm_command(
@@ -83,12 +83,12 @@ def warm_command(
     place: Path,
     progress: Callable[[int], None],
 ) -> tuple[list[SettleRun], Proof]:
-    """The runs, and what else was seen; caches lie below ``into``, or where the user has them.
+    """The runs, and what else was found out; caches lie below ``into``, or where the user has them.
 
-    Beyond the runs that warm there is one under a trace where caches were moved, and one with empty caches
-    where the user's own gained nothing, which tells a command that was warm already from one that uses no
-    known cache. ``place`` is an empty folder of ours; ``progress`` is told the number of each run that
-    begins. Raises UsageError for a command that cannot be started, OSError for a folder that cannot be made.
+    There is one more run. If caches were moved, it is traced. If the user's own caches gained nothing, it has
+    empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
+    is an empty folder of ours; ``progress`` is called with the number of each run that begins. Raises
+    UsageError for a command that cannot be started, OSError for a folder that cannot be made.
     """
     environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
     private = into is not None
@@ -120,7 +120,7 @@ def _with_empty_caches(
     around: CacheEnvironment,
     place: Path,
 ) -> Proof:
-    """Whether a command fills known caches when they are empty, by those that are on for it."""
+    """Whether a command fills known caches if they are empty, and which of these are off for the user."""
     environ = {**around.environ, **around.isolate(place / "empty")}
     before = around.look(environ, private=False)
     run(argv, environ)
@@ -132,7 +132,7 @@ def _with_empty_caches(
 def settle(
     run: Callable[[], CommandRun], look: Callable[[], Snapshot], most: int = MOST_RUNS, least: int = 1
 ) -> Iterator[SettleRun]:
-    """Each run with what it added; the last added nothing, failed, or was one too many."""
+    """Each run with what it added, until one adds nothing or fails, or there were ``most``."""
     before = look()
     for number in range(1, most + 1):
         done = run()
@@ -150,7 +150,7 @@ def summarise_settle(
     notes: tuple[str, ...] = (),
     proof: Proof | None = None,
 ) -> SettleSummary:
-    """Whether it came to rest, all that was added, and what was missed."""
+    """Whether the command settled, everything that was added, and what a deployment may miss."""
     last = runs[-1] if runs else None
     settled = last is not None and not last.growth and not last.error
     failed = last.error if last else "it was not run"
@@ -167,7 +167,7 @@ def summarise_settle(
 
 
 def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:
-    """Why a deployment may have to compile all the same, a sentence each."""
+    """Why a deployment may have to compile nevertheless, a sentence each."""
     if proof.places:
         yield f"it also caches in {listed(proof.places)}, which was not moved"
     elif proof.stray:
@@ -185,7 +185,7 @@ def _unseen(proof: Proof | None) -> Iterator[str]:
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:
-    """What the CPU times of the first and the last run say of a command that wrote nothing."""
+    """For a command that wrote nothing: what the CPU times of the first and the last run show."""
     first, last = runs[0], runs[-1]
     if first is last or not first.cpu_ns:
         return ""
@@ -197,7 +197,7 @@ def _hidden(runs: Sequence[SettleRun]) -> str:
 
 
 def _unhelped(runs: Sequence[SettleRun]) -> Iterator[str]:
-    """A command that takes as long as ever may compile what no cache keeps, or have other work to do."""
+    """Whether the last run took as long as the first: it compiles without a cache, or has other work."""
     first, last = runs[0], runs[-1]
     if first.growth and last.cpu_ns >= _LONG_NS and last.cpu_ns >= _AS_LONG * first.cpu_ns:
         yield (

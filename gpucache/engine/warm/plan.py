@@ -1,6 +1,6 @@
-"""What is to be built: programs that were named, that programs missed, or that were recorded. Pure.
+"""What ``warm`` has to build: programs that were named, requests that missed, or recorded builds. Pure.
 
-Owns the items of a run, and the plain values that it is spoken of with.
+Owns the items of a run, and the plain values that describe it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Named = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class WarmItem:
-    """One build to be made, or the reason why it cannot be tried."""
+    """One build to make, or the reason why it cannot be tried."""
 
     program: str
     target: str
@@ -34,13 +34,13 @@ class WarmItem:
     toolchain: Toolchain | None = None
     skipped: str = ""
     known: Known | None = None
-    """What was found of it where it was recorded, by the same rules; None where nothing is known."""
+    """What its recording says of source and headers; None if there is none by the same rules."""
     absent: bool = False
-    """Whether its source is not here, so that it can be asked for and not be built."""
+    """Whether its source is not here: it can be looked up, and not be built."""
 
     @property
     def name(self) -> Named:
-        """What tells it from the others."""
+        """Its name, unique in a run."""
         return self.program, self.target, self.variant
 
     def outcome(
@@ -52,14 +52,14 @@ class WarmItem:
         log: str = "",
         verdict: Verdict | None = None,
     ) -> WarmOutcome:
-        """What became of it; with ``prepared`` under its key."""
+        """Its outcome; with ``prepared``, it has a key."""
         key = str(prepared.key) if prepared is not None else None
         return WarmOutcome(
             self.program, self.target, result, self.variant, key, reason=reason, log=log, verdict=verdict
         )
 
     def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:
-        """It was there."""
+        """Its outcome if there is an entry."""
         return replace(
             self.outcome(WarmResult.HIT),
             key=str(hit.key),
@@ -70,7 +70,7 @@ class WarmItem:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is handed: plain values."""
+    """What a worker receives: plain values."""
 
     request: BuildRequest
     toolchain: Toolchain
@@ -79,7 +79,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands: for a live display."""
+    """How far a run is, for a live display."""
 
     done: int
     total: int
@@ -91,7 +91,7 @@ Build = Callable[[Job], Hit | Built]
 
 
 def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
-    """The backends whose devices a plan needs to know, so that no other driver is asked."""
+    """The backends whose devices a plan needs, so that no other driver is probed."""
     languages = {_backend(spec.program.language, backends).name for spec in specs}
     named = (text.partition(":")[0] for spec in specs for text in targets or spec.targets)
     return sorted(languages | {name for name in named if name in backends})
@@ -100,9 +100,9 @@ def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backen
 def plan_warm(
     specs: Iterable[ProgramSpec], devices: Sequence[Device], targets: Sequence[str], backends: Backends
 ) -> list[WarmItem]:
-    """Every build of every program; ``targets`` from the command line win over the manifest's.
+    """Every build of every program; ``targets`` of the command line replace those of the manifest.
 
-    Raises TargetError or NoDeviceError for a target that cannot be meant.
+    Raises TargetError or NoDeviceError for a target that is not here.
     """
     return [item for spec in specs for item in _items(spec, devices, targets or spec.targets, backends)]
 
@@ -114,7 +114,7 @@ def plan_missed(
     environ: Mapping[str, str],
     local_sizes: Sequence[tuple[int, ...]] = (),
 ) -> list[WarmItem]:
-    """Every noted request as it would be asked for now, for some more local sizes; shown by its key."""
+    """Every request that missed, with some more local sizes; its variant is its key."""
     return [_missed_item(one, devices, backends, environ, tuple(local_sizes)) for one in missed]
 
 
@@ -125,10 +125,10 @@ def plan_recorded(
     backends: Backends,
     environ: Mapping[str, str],
 ) -> list[WarmItem]:
-    """Every recorded build for the device that it was recorded for, or for the targets of the command line.
+    """Every recorded build, for the device that it was recorded for or for the targets of the command line.
 
-    What was recorded for several devices is built once for each target. Items are shown by the first digits
-    of what was recorded. Raises TargetError or NoDeviceError for a target that cannot be meant.
+    A build that was recorded for several devices is built once for each target. Its variant is the first
+    digits of the recorded build. Raises TargetError or NoDeviceError for a target that is not here.
     """
     selected = [select_target(text, devices) for text in targets]
     items: dict[tuple[object, ...], WarmItem] = {}
@@ -162,7 +162,7 @@ def _replayed_items(
 
 
 def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device | None:
-    """The device here that a build was recorded for, whatever its driver is now; None where it is not."""
+    """The device that a build was recorded for, with any driver; None if it is not here."""
     known = {label: value for label, value in build.toolchain if label in build.identity}
     alike = [
         device
@@ -201,7 +201,7 @@ def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Map
 
 
 def _either(one: WarmItem, other: WarmItem) -> WarmItem:
-    """The better of two items that are built alike, with the local sizes of both."""
+    """Of two items for one build, the one that can be built, with the local sizes of both."""
     if one.request is None or other.request is None:
         return other if one.request is None else one
     whole, rest = (other, one) if one.absent else (one, other)
@@ -214,7 +214,7 @@ def _either(one: WarmItem, other: WarmItem) -> WarmItem:
 def _changed_variables(
     backend: Backend, toolchain: Toolchain, environ: Mapping[str, str], before: Iterable[tuple[str, str]]
 ) -> str:
-    """The names of variables that do not reach a compiler as they did."""
+    """The names of variables that reach a compiler and had another value before."""
     now = backend.environment(toolchain, environ)
     return ", ".join(sorted({label for label, _ in set(now) ^ set(before)}))
 

@@ -1,6 +1,6 @@
-"""Building in workers what ``warm`` did not find: what a worker died of is tried once more, then given up.
+"""Builds in workers what ``warm`` did not find. An item whose worker died is tried once more, then given up.
 
-Owns what becomes of an answer, and the poison list. Must not know what a worker does.
+Owns the outcome of each answer, and the poison list. Must not know what a worker does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ def in_workers(
     bounds: Bounds,
     progress: Callable[[Progress], None],
 ) -> Iterator[WarmOutcome]:
-    """The outcome of each item as its worker ends."""
+    """The outcome of each item, as soon as its worker ends."""
     tally = _Tally(len(pending), progress)
     again: list[tuple[WarmItem, Prepared]] = []
     for item, prepared, answer in _round(pending, build, bounds, tally):
@@ -39,13 +39,13 @@ def in_workers(
 
 
 class _Tally:
-    """How far a run is, told to whoever watches."""
+    """Counts finished items, and reports how far a run is."""
 
     def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
         self.done, self._total, self._progress = 0, total, progress
 
     def running(self, now: "Sequence[_Numbered]") -> None:
-        """Tell what is being compiled."""
+        """Report the items that are being compiled."""
         self._progress(Progress(self.done, self._total, tuple(numbered.name for numbered in now)))
 
 
@@ -53,21 +53,18 @@ def _round(
     pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
 ) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
     bounds = replace(bounds, watched=True, queued=True)
-    # A compiler that builds late is told the local sizes through a variable that PoCL reads once in a
-    # process, so each of its programs gets a process of its own.
+    # A compiler that builds late gets the local sizes from a variable that PoCL reads only once in a process,
+    # so each of its programs needs a process of its own.
     for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
         some = [pair for pair in pending if pair[1].compilation.late is late]
-        jobs = [_Numbered(index, item.name, _job(item, own)) for index, (item, _) in enumerate(some)]
+        wait_s = own.timeout_s / 2  # half of the time may pass while another process builds the same
+        jobs = [
+            _Numbered(index, item.name, Job(one.request, one.compilation.inputs.toolchain, wait_s))
+            for index, (item, one) in enumerate(some)
+        ]
         if jobs:
             for numbered, answer in run_isolated(_Call(build), jobs, own, tally.running):
                 yield *some[numbered.index], answer
-
-
-def _job(item: WarmItem, bounds: Bounds) -> Job:
-    if item.request is None or item.toolchain is None:
-        raise ValueError("an item that is skipped has no job")
-    # Half of the time may go by waiting for whoever builds the same, half is for building it here.
-    return Job(item.request, item.toolchain, bounds.timeout_s / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The build function over numbered jobs, picklable."""
+    """The build function for numbered jobs, picklable."""
 
     build: Build
 

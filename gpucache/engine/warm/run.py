@@ -1,7 +1,7 @@
-"""A run of ``warm``: what is there is a hit in this process, the rest is built in workers.
+"""A run of ``warm``: hits are found in this process, the rest is built in workers.
 
-Owns what is said of each item, also of one that an interrupted run did not reach, and what is written
-down at the end. Must not know how anything is compiled.
+Owns the outcome of each item, also of one that an interrupted run did not reach, and what is written to the
+journal at the end. Must not know how anything is compiled.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -38,9 +38,9 @@ def run_warm(
     retry_poisoned: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Generator[WarmOutcome]:
-    """Each item's outcome as it is known: hits first, then what workers built.
+    """The outcome of each item as soon as it is known: hits first, then what workers build.
 
-    ``bounds`` says what workers may take that have so many items to build.
+    ``bounds`` returns what workers may use for a number of items.
     """
     pending: list[tuple[WarmItem, Prepared]] = []
     for item in items:
@@ -52,7 +52,7 @@ def run_warm(
         else:
             pending.append((item, outcome))
     if pending:
-        from gpucache.engine.warm.rounds import in_workers  # for whose pool a run of hits would wait
+        from gpucache.engine.warm.rounds import in_workers  # its pool takes time to import
 
         yield from in_workers(pending, layers, build, bounds(len(pending)), progress)
 
@@ -67,7 +67,7 @@ def _without_compiling(
     check: bool,
     retry_poisoned: bool,
 ) -> WarmOutcome | Prepared:
-    """What can be said without compiling; otherwise the item made ready for it."""
+    """The outcome of an item that needs no compiling; else the item prepared for it."""
     if item.request is None or item.toolchain is None:
         return item.outcome(WarmResult.SKIPPED, reason=item.skipped)
     try:
@@ -85,7 +85,7 @@ def _without_compiling(
     if item.absent and not check:
         return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)
     if not (check or poisoned or layers.require) and prepared.refusal is None:
-        return prepared  # its worker builds it, and says why it had to
+        return prepared  # its worker explains the miss and builds it
     miss = explain(layers, prepared, found)
     if miss.verdict is Verdict.UNCACHEABLE:
         return item.outcome(WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
@@ -99,7 +99,7 @@ def _without_compiling(
 
 
 def _found_otherwise(now: Closure, recorded: Closure) -> str:
-    """Which header is another than where a program was recorded; empty where none is.
+    """Which header is another one than on the machine of the recording; empty if none is.
 
     Such a program would be built under a key that nobody asks for.
     """
@@ -113,7 +113,7 @@ def _found_otherwise(now: Closure, recorded: Closure) -> str:
 def interrupted(
     items: Sequence[WarmItem], outcomes: Sequence[WarmOutcome], running: Collection[Named]
 ) -> list[WarmOutcome]:
-    """An outcome for every item that a run was stopped before, or at."""
+    """An outcome for every item that was being built or was not reached when a run was stopped."""
     answered = {(one.program, one.target, one.variant) for one in outcomes}
     told = {True: "it was being compiled", False: "it was not reached"}
     return [
@@ -132,9 +132,9 @@ def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
 
 
 def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
-    """The outcomes as the cache holds them at the end of a run.
+    """The outcomes, compared with the cache at the end of a run.
 
-    Each hit and each build has the size of its entry on disk; what is not there any more is missing.
+    A hit or a build gets the size of its entry on disk; if the entry is gone, its outcome becomes missing.
     """
     for outcome in outcomes:
         if outcome.key is None or outcome.result not in (WarmResult.HIT, WarmResult.BUILT):
@@ -162,7 +162,7 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
 
 
 def forget_built(store: EntryStore, missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]) -> None:
-    """Remove the notes of what is in the cache now."""
+    """Remove the missed requests that have an entry now."""
     there = {
         (outcome.program, outcome.target, outcome.variant)
         for outcome in outcomes

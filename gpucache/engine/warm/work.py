@@ -19,7 +19,7 @@ from gpucache.outcomes import Built, Hit
 
 
 def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
-    """A hit, or what was built; ``open_layers`` opens them in the worker."""
+    """A hit, or what was built; ``open_layers`` opens the layers in the worker."""
     backend = load_backend(job.request.target.backend)
     layers = open_layers()
     prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
@@ -36,7 +36,7 @@ def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
 
 
 def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
-    """Compile, and say what of the files that were read the key does not cover, where somebody looks."""
+    """Compile, and name the files that were read and that the key does not cover, if opens can be seen."""
     compile_ = partial(backend.compile, prepared.request, prepared.compilation)
     artifact, opened = OPENED_FILES.watch(compile_)
     if opened is None:

@@ -1,10 +1,10 @@
-"""What workers may take of this machine: how many at once, with how much memory each, and when.
+"""How many workers this machine has room for: how many at once, with how much memory each, and when.
 
-Owns the reading of cores and free memory, in containers too, and turns: all runs of a user on a host
-have only so many workers at once, however many are started together, as hundreds of compilers would need
-more memory than there is. A turn is a name in the kernel (an abstract Unix socket), which goes with the
-process that holds it; processes in containers have names of their own, and other systems have none.
-Must not know what workers do.
+Owns the reading of cores and free memory, in containers as well, and turns. Turns limit the workers of all
+runs of a user on a host, however many are started together, as hundreds of compilers would need more memory
+than there is. A turn is a name in the kernel (an abstract Unix socket), which is freed with the process that
+holds it. Processes in another container have names of their own; other systems have no such names. Must not
+know what workers do.
 """
 
 import errno
@@ -21,7 +21,8 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
-# Of both versions of control groups: the limit, what is used of it, and where it says what that is.
+# For both versions of control groups: the files of limit and usage, and the label in memory.stat of the part
+# of the usage that is cached files.
 _MEMORY = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -29,15 +30,12 @@ _MEMORY = (
 
 
 def worker_count(items: int) -> int:
-    """How many workers suit this machine: its usable cores, its free memory, the work there is."""
+    """How many workers suit the usable cores, the free memory and the number of items."""
     return max(1, min(items, cores(), free_bytes() // _WORKER_BYTES))
 
 
 def memory_share(jobs: int) -> int | None:
-    """How many bytes one of several workers may take of three quarters of what is free.
-
-    None if that cannot be told.
-    """
+    """One worker's share, in bytes, of three quarters of the free memory; None if that is not known."""
     free = free_bytes()
     return max(2 * _WORKER_BYTES, free * 3 // 4 // max(1, jobs)) if free < sys.maxsize else None
 
@@ -54,20 +52,20 @@ def cores(proc: Path = PROC, groups: Path = GROUPS) -> int:
 
 
 def free_bytes(proc: Path = PROC, groups: Path = GROUPS) -> int:
-    """How much memory may still be taken; ``sys.maxsize`` where nobody tells."""
+    """How much memory is free; ``sys.maxsize`` if that is not known."""
     free = _numbers(proc / "meminfo", "MemAvailable:")
     bytes_ = free[0] * 1024 if free else sys.maxsize
     for group in _groups("memory", proc, groups):
         for limit_name, used_name, files_name in _MEMORY:
             limit, used = _numbers(group / limit_name), _numbers(group / used_name)
-            if limit and used:  # what files hold of it is given back when it is wanted
+            if limit and used:  # cached files are dropped when memory is needed
                 files = _numbers(group / "memory.stat", files_name) or (0,)
                 bytes_ = min(bytes_, max(0, limit[0] - used[0] + files[0]))
     return bytes_
 
 
 def _groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
-    """The control groups of this process, each with those above it, as far as they can be seen here."""
+    """The control groups of this process and those above them, as far as they can be seen here."""
     try:
         lines = (proc / "self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -83,7 +81,7 @@ def _groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
 
 
 def _numbers(file: Path, label: str = "") -> tuple[int, ...]:
-    """The whole numbers of a file, or of its line with a label; nothing if there are none."""
+    """The whole numbers in a file's first line, or in its line with a label; none if it has none."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -97,7 +95,7 @@ def _numbers(file: Path, label: str = "") -> tuple[int, ...]:
 
 
 def turn_count() -> int:
-    """How many workers of all runs of a user there may be: some wait for others, and one may hang."""
+    """How many workers all runs of a user may have: more than cores, as some wait and one may hang."""
     return max(4, 2 * cores())
 
 
@@ -110,13 +108,13 @@ class Turns:
         self._ends = ends
 
     def take(self) -> bool:
-        """Hold one more; False if all are taken."""
+        """Take one more turn; False if all are taken."""
         for number in self._free:
             try:
                 self._ends.enter_context(_held(number))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    continue  # whatever else fails, nobody can count turns here
+                    continue  # after any other error turns cannot be counted here, and it counts as taken
             self._free.remove(number)
             self.count += 1
             return True
@@ -125,10 +123,10 @@ class Turns:
 
 @contextmanager
 def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) -> Iterator[Turns]:
-    """Wait for a turn, and take as many more as are wanted and free; all at once if there is no patience.
+    """Wait for a turn, and take as many more as are wanted and free; all at once if ``patience_s`` is None.
 
-    ``waiting`` is called now and then meanwhile. Where no turn changes hands for ``patience_s`` seconds one
-    goes on without: whoever holds them all may have been stopped.
+    ``waiting`` is called now and then meanwhile. If the same turns are held for ``patience_s`` seconds, this
+    goes on without one: the processes that hold them may have been stopped.
     """
     with ExitStack() as ends:
         held, pause_s = Turns(max(wanted, turn_count()), ends), _FIRST_PAUSE_S
@@ -150,7 +148,7 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
 
 
 def _holders() -> frozenset[str]:
-    """All turns that are held, each with a number of its own; nothing if the kernel does not tell."""
+    """A line for every turn that is held, with the number of its socket; none if the kernel lists none."""
     try:
         lines = (PROC / "net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

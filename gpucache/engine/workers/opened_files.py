@@ -1,21 +1,21 @@
-"""Which files a compiler really opens: told by the kernel to the process that started the worker.
+"""The files that a compiler really opens: the kernel reports them to the process that started the worker.
 
-Owns who watches whom, and when. A worker puts a seccomp filter upon itself before its first compile;
-each open of its threads and children then waits until a thread of the worker's parent has written the path
-into a file in memory that both have open. The worker reads it when the compile has ended. Where the kernel
-refuses, nobody looks, and nothing else changes.
+A worker puts a seccomp filter on itself before its first compile. Each open of its threads and children then
+waits until a thread of the worker's parent has written the path into a file in memory that both have open.
+The worker reads that file when the compile has ended. If the kernel refuses the filter, opens are not seen,
+and everything else works as usual.
 
-The parent, since Yama lets only ancestors read another process, and since a thread of the worker itself
-could not answer: CPython holds its lock during some opens, such as that of ``dlopen``. The worker dies
-with its parent, and ends itself where it finds that nobody answers any more, as its opens fail then.
+The parent answers because Yama lets only ancestors read another process, and because a thread of the worker
+could not: CPython holds its lock during some opens, such as that of ``dlopen``. The worker dies with its
+parent, and ends itself when it finds that nobody answers, as its opens fail then.
 
-It costs 10 us for each open, and several times that on a loaded machine: some 2 % of a compile of CUB,
-which opens 2,400 files, and of a compile by PoCL, which runs a linker and a Python. Tried and left:
-``strace -f --seccomp-bpf``, at 6 % of that of CUB, which is not installed everywhere and which many
-containers refuse. Left without a trial: inotify, which sees only folders that are known beforehand;
-fanotify, which needs a privilege; a preloaded library, which is native code, and misses what calls the
-kernel by itself. None of them sees what was opened before the compile began, what another process reads
-for the compiler, or what is asked of a name without an open, such as whether it exists.
+It costs 10 us for each open, and several times that on a loaded machine: some 2 % of a compile of CUB, which
+opens 2,400 files, and of a compile by PoCL, which runs a linker and a Python. Tried and rejected: ``strace -f
+--seccomp-bpf``, at 6 % of a compile of CUB, as it is not installed everywhere and many containers refuse it.
+Rejected without a trial: inotify, which sees only folders that are known beforehand; fanotify, which needs a
+privilege; a preloaded library, which is native code and misses direct system calls. None of these, and not
+the filter, sees a file that was opened before the compile began, one that another process reads for the
+compiler, or a question about a name without an open, such as whether it exists.
 """
 
 import errno
@@ -32,15 +32,15 @@ from gpucache.engine.workers import seccomp
 R = TypeVar("R")
 
 UNANSWERED = 213
-"""How a worker ends whose opens nobody answers any more."""
+"""The exit status of a worker whose opens are not answered any more."""
 _MARK = os.fsencode(os.devnull)
 
 
 @contextmanager
 def watching() -> Iterator[socket.socket | None]:
-    """A door at which workers that are started meanwhile ask to be watched; None if nobody can look.
+    """A socket at which workers that are started meanwhile ask to be watched; None if that is impossible.
 
-    The threads that watch hear the signals that the calling thread hears now.
+    The watching threads receive the signals that the calling thread receives now.
     """
     if sys.platform != "linux":
         yield None
@@ -65,7 +65,7 @@ def watching() -> Iterator[socket.socket | None]:
 
 
 def _admit(inside: socket.socket) -> None:
-    """Give each worker that asks a thread of its own: where one is killed, its thread may be left waiting."""
+    """Give each worker that asks a thread of its own: if a worker is killed, its thread may wait for ever."""
     room = socket.CMSG_SPACE(2 * 4)
     while True:
         asked, handed, _, _ = inside.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
@@ -79,9 +79,9 @@ def _admit(inside: socket.socket) -> None:
 
 
 def _watch(listener: int, log: int) -> None:
-    """Write down what a worker and its children open until none of them is left, each path once.
+    """Write down each path that a worker and its children open, once, until all of them have ended.
 
-    If this ends before, their opens fail.
+    If this ends before them, their opens fail.
     """
     written: set[bytes] = set()
 
@@ -105,7 +105,7 @@ def _close(*descriptors: int) -> None:
 
 
 class OpenedFiles:
-    """In a worker: what its compiles open, where somebody looks."""
+    """In a worker: the files that its compiles open, if its parent watches."""
 
     def __init__(self) -> None:
         self._door: socket.socket | None = None
@@ -113,13 +113,13 @@ class OpenedFiles:
         self._log: int | None = None
 
     def ask_at(self, door: socket.socket | None, place: str) -> None:
-        """Be watched from the next compile on; what lies in ``place`` is this process's own, and not told."""
+        """Be watched from the next compile on; files in ``place`` are this process's own and left out."""
         self._door, self._own = door, (f"{place}/", f"{os.path.realpath(place)}/")
 
     def watch(self, function: Callable[[], R]) -> tuple[R, frozenset[str] | None]:
-        """What a function gives, and the absolute paths that were meanwhile to be read, also in vain.
+        """A function's result, and the absolute paths that were opened for reading, also without success.
 
-        None in their place if nobody could look.
+        None in place of the paths if the process is not watched.
         """
         if self._door is not None:
             self._log = _install(self._door)
@@ -138,7 +138,7 @@ class OpenedFiles:
 
 
 def _install(door: socket.socket) -> int | None:
-    """The file in which opens of this process are written down from now on; None if that is refused."""
+    """The file in which the opens of this process are listed from now on; None if the filter is refused."""
     try:
         log = os.memfd_create("opened")
     except OSError:
@@ -155,9 +155,9 @@ def _install(door: socket.socket) -> int | None:
 
 
 def _require_answer() -> None:
-    """Open a file as compilers do, and end this process where nobody answers: its compile fails of that.
+    """Open a file, and end this process if nobody answers, as its compile would fail of that.
 
-    The watching thread forgets then what it wrote before.
+    This open also makes the watching thread list paths again that it listed before.
     """
     try:
         os.close(os.open(_MARK, os.O_RDONLY))
@@ -167,11 +167,11 @@ def _require_answer() -> None:
 
 
 def _told(log: int) -> frozenset[str] | None:
-    """All that was written down; None if a path could not be read, or none could."""
+    """All paths that were listed; None if one of them, or none at all, could be read."""
     paths = os.pread(log, os.fstat(log).st_size, 0).split(b"\0")[:-1]
     seen = frozenset(map(os.fsdecode, paths))
     return seen if os.fsdecode(_MARK) in seen and "" not in seen else None
 
 
 OPENED_FILES = OpenedFiles()
-"""That of this process."""
+"""The one of this process."""

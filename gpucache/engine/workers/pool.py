@@ -1,8 +1,8 @@
-"""Worker processes that may crash, hang or eat memory at the cost of their own item alone.
+"""Worker processes that may crash, hang or use up memory without harm to other items.
 
-Owns isolation: a spawned process in an empty directory with a memory limit, silent drivers, and an
-end with its parent, for it and all that it started. The pool itself is pebble's, which survives dead
-workers and ends late ones; what it does not see of a dead worker is in ``processes``.
+Owns their isolation: a spawned process in an empty directory, with a memory limit and silent drivers, that
+ends with its parent together with everything it started. The pool itself is pebble's, which survives dead
+workers and ends late ones; ``processes`` adds what that does not see of a dead worker.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ class Done(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The function raised, and this is what."""
+    """The function raised this error."""
 
     error: BaseException
 
@@ -69,12 +69,12 @@ class Died:
 
     reason: str
     limit_s: float = 0.0
-    """The time limit that ended it, in seconds; 0 where none did."""
+    """The time limit that ended it, in seconds; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What workers may take."""
+    """How many workers there may be, and what each of them may use."""
 
     jobs: int = 1
     timeout_s: float = 300.0
@@ -82,9 +82,9 @@ class Bounds:
     fresh: bool = False
     """A new process for every item."""
     queued: bool = False
-    """Whether workers wait until few others of this user run on this host, for as long as those move."""
+    """Whether workers wait for a turn among all workers of this user on this host."""
     watched: bool = False
-    """Whether ``OPENED_FILES`` in a worker can tell which files it reads, where the system allows that."""
+    """Whether ``OPENED_FILES`` in a worker can see which files it reads, if the system allows that."""
 
 
 def run_isolated(
@@ -93,10 +93,10 @@ def run_isolated(
     bounds: Bounds,
     running: Callable[[Sequence[J]], None] = lambda _: None,
 ) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
-    """Run a picklable function over items in workers; yields each as it ends.
+    """Run a picklable function for each item in workers; yields each item with its answer as it ends.
 
-    ``running`` is told, a few times a second, which items are being worked on now. Closing the
-    iterator, or an interrupt, ends the workers. Raises WorkersError if none can be started.
+    ``running`` is called a few times a second with the items that are being worked on. Closing the iterator,
+    or an interrupt, ends the workers. Raises WorkersError if none can be started.
     """
     left = dict(enumerate(items))
     while left:
@@ -104,13 +104,13 @@ def run_isolated(
         patience_s = min(bounds.timeout_s, _PATIENCE_S) if bounds.queued else None
         with turns(wanted, patience_s, lambda: running([])) as team, startable(), _place() as place:
             why = yield from _run_pool(function, left, bounds, team, place, running)
-            if len(left) == before:  # a pool that broke is replaced for as long as each gets something done
+            if len(left) == before:  # a pool that broke is replaced, as long as each pool finishes an item
                 raise unstartable(why or _said(place) or "they end before they begin")
 
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    """A folder for what workers leave, gone afterwards."""
+    """A temporary folder for the workers, removed afterwards."""
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("workers"))
@@ -121,7 +121,7 @@ def _place() -> Iterator[Path]:
 
 
 def _said(place: Path) -> str:
-    """What kept a worker from beginning, in its own words."""
+    """The reason that a worker wrote down why it could not begin."""
     try:
         return (place / _SAID).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
@@ -136,7 +136,7 @@ def _run_pool(
     place: Path,
     running: Callable[[Sequence[J]], None],
 ) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
-    """Take what is answered out of ``left``, until nothing is or the pool breaks; what broke it."""
+    """Work on the items of ``left``, and remove those that are answered; returns what broke the pool."""
     futures: dict[int, Future[R]] = {}
     with held() as check_interrupt, _door(bounds) as door, exit_pipe() as line:
         spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
@@ -158,12 +158,12 @@ def _run_pool(
         why = None
         try:
             try:
-                # A terminal tells every process, and one that is importing would answer with a traceback.
+                # A terminal sends SIGINT to every process; one that is importing would print a traceback.
                 with deaf_children("SIGINT"):
                     for index, item in left.items():
                         guarded = _Guarded(function, place, index)
                         futures[index] = pool.schedule(guarded, args=[item], timeout=bounds.timeout_s)
-            except (OSError, RuntimeError) as error:  # of a start, and of a pool that broke meanwhile
+            except (OSError, RuntimeError) as error:  # no process could be started, or the pool broke
                 why = _cause(error)
             waiting = {future: index for index, future in futures.items()}
             while waiting:
@@ -189,7 +189,7 @@ def _run_pool(
 
 
 def _end_workers_first(manager: Any, close: Callable[[], None]) -> None:
-    """Close what workers are handed when none is left: one that is starting complains of what it misses."""
+    """Close the pool's channels only after all workers ended: one that is starting would miss them."""
     manager.force_stop_workers()
     close()
 
@@ -201,7 +201,7 @@ def _cause(error: BaseException) -> OSError | None:
 
 @contextmanager
 def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
-    """Where workers ask to be watched; None if they are not to be."""
+    """The socket at which workers ask to be watched; None if they should not be."""
     if not bounds.watched:
         yield None
         return
@@ -217,7 +217,7 @@ def _has_begun(future: "Future[R] | None") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Guarded(Generic[J, R]):
-    """A function over one item, whose exceptions can all travel: bindings raise some that cannot."""
+    """A function for one item that raises only exceptions which can be pickled."""
 
     function: Callable[[J], R]
     place: Path
@@ -230,7 +230,7 @@ class _Guarded(Generic[J, R]):
     def _called(self, item: J) -> R:
         try:
             return self.function(item)
-        except TimeoutError as error:  # of a file system: not to be taken for the item's own time limit
+        except TimeoutError as error:  # of a file system; the pool would take it for the item's time limit
             raise GpucacheError(f"it timed out: {error}") from None
         except (GpucacheError, OSError):
             raise
@@ -255,7 +255,7 @@ def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died | Br
         return Died("it was called off")
     except BrokenProcessPool as error:
         return error
-    except Exception as error:  # whatever the function raised is the answer
+    except Exception as error:  # the function raised it
         return Failed(error)
 
 
@@ -269,9 +269,9 @@ def _death(status: int) -> str:
 def _begin(
     place: str, parent: int, memory_bytes: int | None, door: socket.socket | None, line: int | None
 ) -> None:
-    """Start of a worker: an empty directory of its own, silence, limits, and no life after its parent."""
+    """Begin a worker: an empty directory of its own, no output, limits, and an end with its parent."""
     if hasattr(os, "setsid"):
-        os.setsid()  # what it starts ends with it, and no terminal reaches either
+        os.setsid()  # a group of its own, to be killed as one, and out of reach of a terminal
     if line is not None:
         kill_own_group_on_exit(line)
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -288,33 +288,33 @@ def _begin(
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(1)  # the parent went before the signal was armed
+            os._exit(1)  # the parent ended before the signal was set
     _limit_memory(memory_bytes)
     OPENED_FILES.ask_at(door, place)
 
 
 def _limit_memory(memory_bytes: int | None) -> None:
-    with suppress(OSError):  # where memory runs out all the same, a worker is to go, and not who waits for it
+    with suppress(OSError):  # if memory runs out nevertheless, a worker should be killed and not its parent
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO, encoding="ascii")
     if sys.platform == "win32":
         return
     import resource
 
-    # A stack is no data: where it has no limit, a compiler that calls itself without end takes all memory.
+    # The limit of data does not include the stack: without a limit, endless recursion takes all memory.
     stack, hard = resource.getrlimit(resource.RLIMIT_STACK)
     if stack == resource.RLIM_INFINITY or stack > _STACK_BYTES:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, hard))
     if memory_bytes is None:
         return
-    # Data, not address space: drivers reserve far more than they touch.
+    # Data, not address space: drivers reserve far more than they use.
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, hard))
 
 
 def _isolate_driver_caches(place: Path) -> None:
-    """Give PoCL a cache of its own: its binaries pack whatever that holds for the program."""
+    """Give PoCL an empty cache, as its binaries contain everything that its cache has for the program."""
     os.environ["POCL_KERNEL_CACHE"] = "1"
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-", dir=place)
     try:

@@ -1,9 +1,9 @@
-"""How a worker process starts, and what its end tells and takes along.
+"""How a worker process starts, and how its end is noticed.
 
-Owns that no worker starts where none can, that a file of the current directory is never taken for one
-of Python's own, that what a worker started ends with it, and two ends that the pool (pebble) does not tell
-by itself: a worker that dies before the pool has read which item it took, and one whose compiler calls
-``exit(0)``. Knows nothing of items.
+Owns four things: no worker is started if none can start; a file of the current directory is never imported in
+place of one of Python's own; everything that a worker started ends with it; and two ends are noticed that the
+pool (pebble) does not see: a worker dies before the pool has read which item it took, or its compiler calls
+``exit(0)``. Must not know what items are.
 """
 
 import errno
@@ -27,9 +27,9 @@ if sys.platform != "win32":
     from multiprocessing.popen_spawn_posix import Popen
 
 _START_S = 60.0
-# -P: what lies in the current directory is not imported.
+# -P: nothing is imported from the current directory.
 _TRY = ("-P", "-c", "import multiprocessing.synchronize")
-# A status of no process: it ended with 0, in the middle of an item.
+# No process has this status: it means one that ended with 0 in the middle of an item.
 _SILENT = 256
 PROCESSES = "raise the limit of processes (ulimit -u) or end some"
 _REMEDIES = {
@@ -48,9 +48,9 @@ _REMEDY = (
 
 @cache
 def check_start() -> None:
-    """Start Python as a worker would be started, once in a process; raises WorkersError if that fails.
+    """Start Python as a worker would be started, once in this process; raises WorkersError if that fails.
 
-    The pool would try again and again, each time with a traceback on the terminal.
+    Without this the pool would try again and again, each time with a traceback on the terminal.
     """
     try:
         done = subprocess.run(
@@ -72,9 +72,9 @@ def check_start() -> None:
 
 
 def _start_silent_tracker() -> None:
-    """Start multiprocessing's tracker, which removes what a killed process leaves and would warn of it.
+    """Start multiprocessing's tracker, which removes what killed processes leave, without its warnings.
 
-    It declines to hear the signals that end a process, but for the one of a terminal that is closed.
+    It ignores the signals that end a process, except the one of a closed terminal, which is blocked here.
     """
     try:
         with _variable("PYTHONWARNINGS", "ignore"), deaf_children("SIGHUP"):
@@ -84,17 +84,17 @@ def _start_silent_tracker() -> None:
 
 
 def unstartable(why: BaseException | str) -> WorkersError:
-    """Why no worker can be started, with what mends it."""
+    """The error for workers that cannot be started, with the remedy."""
     number = why.errno if isinstance(why, OSError) else None
     return WorkersError(f"no worker process can be started ({why}); {_REMEDIES.get(number or 0, _REMEDY)}")
 
 
 @contextmanager
 def startable() -> Iterator[None]:
-    """Workers started meanwhile import nothing from the current directory, and can use what is made for them.
+    """Workers that are started meanwhile import nothing from the current directory.
 
-    Under a umask that takes rights from the owner they could not open the pool's semaphores. Raises
-    WorkersError where none can be started.
+    A umask that takes permissions from the owner is changed, as they could not open the pool's semaphores.
+    Raises WorkersError if none can be started.
     """
     mask = os.umask(0)
     os.umask(mask & 0o077)
@@ -108,7 +108,7 @@ def startable() -> Iterator[None]:
 
 @contextmanager
 def deaf_children(name: str) -> Iterator[None]:
-    """Processes and threads that are started meanwhile do not hear a signal, for good."""
+    """Processes and threads that are started meanwhile have a signal blocked, for their whole life."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -134,9 +134,9 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def at_item(place: Path, index: int) -> Iterator[None]:
-    """In a worker: there is a mark of this process for as long as it works on an item."""
+    """In a worker: keep a file that names this process and its item, as long as it works on it."""
     mark = _mark(place, os.getpid())
-    with suppress(OSError):  # without a mark an end is told less well, and the item is done all the same
+    with suppress(OSError):  # without the mark some ends go unnoticed, but the item is worked on
         mark.write_text(str(index), encoding="ascii")
     try:
         yield
@@ -150,7 +150,7 @@ def _mark(place: Path, pid: int | None) -> Path:
 
 
 class Inherited:
-    """A descriptor that a worker which is handed this has under the same number; there it is that number."""
+    """Passes a descriptor to a worker: pickled, it becomes the number of the worker's copy."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -164,18 +164,18 @@ def _number(passed: Any) -> int:
 
 
 class Spawning:
-    """The multiprocessing context of a pool: ``spawn``, with processes whose end can be told."""
+    """The multiprocessing context of a pool: ``spawn``, with processes whose every end is noticed."""
 
     def __init__(self, place: Path, has_begun: Callable[[int], bool]) -> None:
         self.place = place
         self.has_begun = has_begun
         """Whether the pool knows that an item was taken."""
         self.over = False
-        """The pool is being ended: a dead process is dead."""
+        """Whether the pool is being ended, so that a dead process counts as dead."""
         self._spawn = get_context("spawn")
 
     def Process(self, **arguments: Any) -> "_Worker":  # noqa: N802 - multiprocessing's name
-        """A process that is not started yet."""
+        """A process that has not been started."""
         worker = _Worker(**arguments)
         worker.spawning = self
         return worker
@@ -187,10 +187,10 @@ class Spawning:
 if sys.platform != "win32":
 
     class _Group(Popen):
-        """A worker's process, of which no child lives on."""
+        """A worker's process, whose children end with it."""
 
         def poll(self, flag: int = os.WNOHANG) -> int | None:
-            # As long as nobody has waited for it, its number is that of its group and of no other.
+            # Until somebody has waited for it, no other group can have its number.
             if self.returncode is None and hasattr(os, "waitid"):
                 with suppress(OSError):
                     if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | (flag & os.WNOHANG)):
@@ -204,7 +204,7 @@ if sys.platform != "win32":
 
 
 class _Worker(SpawnProcess):
-    """A worker as the pool's process sees it."""
+    """A worker as the process of the pool sees it."""
 
     spawning: Spawning | None = None
 
@@ -218,9 +218,9 @@ class _Worker(SpawnProcess):
         return {name: value for name, value in self.__dict__.items() if name != "spawning"}
 
     def is_alive(self) -> bool:
-        """Whether it lives, or died of an item of which the pool has not read yet that it was taken.
+        """Whether it lives, or died of an item before the pool has read that it took this item.
 
-        The pool asks this and reads its pipe in two threads. It would give such an item to nobody.
+        The pool asks this and reads its pipe in two threads, and would lose such an item.
         """
         if super().is_alive():
             return True
@@ -229,7 +229,7 @@ class _Worker(SpawnProcess):
 
     @property
     def exitcode(self) -> int | None:
-        """The status; one of its own for 0 in the middle of an item, which the pool takes for a good end."""
+        """The status; a special one for 0 in the middle of an item, which the pool takes for success."""
         status = super().exitcode
         return _SILENT if status == 0 and self._item() is not None else status
 

@@ -1,11 +1,11 @@
-"""The kernel's notice of every file that a process opens for reading, to be answered by another process.
+"""The kernel reports every file that a process opens for reading, and another process answers.
 
-Owns the filter, and how Linux is spoken to; must not know what the files are for. Needs no privilege,
-Linux 5.7, and x86-64 or aarch64. Sources: seccomp(2), seccomp_unotify(2), process_vm_readv(2), and of the
-kernel's headers linux/seccomp.h, linux/filter.h and linux/audit.h.
+Owns the filter and the system calls; must not know what the files are for. Needs Linux 5.7 on x86-64 or
+aarch64 and no privilege. Sources: seccomp(2), seccomp_unotify(2), process_vm_readv(2), and the kernel's
+headers linux/seccomp.h, linux/filter.h and linux/audit.h.
 
-Not told are folders, paths without a file (``O_PATH``), files that are opened to be written as well, and
-what 32-bit processes open.
+Not reported: folders, paths opened with ``O_PATH``, files that are opened for writing, too, and the opens of
+32-bit processes.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ from pathlib import Path
 if sys.platform == "linux":
     import fcntl
 
-# Of each machine its audit architecture and its numbers of seccomp, open, openat and openat2. Where there
-# is no open, openat stands for it.
+# For each machine its audit architecture and its numbers of seccomp, open, openat and openat2; openat in
+# place of open on a machine without that.
 _MACHINES = {
     "x86_64": (0xC000003E, 317, 2, 257, 437),
     "aarch64": (0xC00000B7, 277, 56, 56, 437),
@@ -54,10 +54,10 @@ class _Span(ctypes.Structure):
 
 
 def install() -> int:
-    """Have every open of this process, its threads and its children wait until it is answered.
+    """Make every open of this process, its threads and its children wait until it is answered.
 
-    Returns the descriptor at which they are told. While nobody reads there they wait, and when it is
-    closed they fail with ENOSYS. Raises OSError if the kernel, or what this process runs in, refuses.
+    Returns the descriptor from which opens are read. They wait while nobody reads it, and fail with ENOSYS
+    once it is closed. Raises OSError if the kernel or a container refuses.
     """
     if sys.platform != "linux" or sys.maxsize < 2**32 or platform.machine() not in _MACHINES:
         raise OSError("opens cannot be told on this system")
@@ -76,7 +76,7 @@ def install() -> int:
 
 
 def _program(architecture: int, open_: int, openat: int, openat2: int) -> bytes:
-    """The filter in instructions of classic BPF, with what to skip where the answer is yes and no."""
+    """The filter in classic BPF; after each test, how many instructions to skip for yes and for no."""
     silent = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY | os.O_PATH
     return b"".join(
         _INSTRUCTION.pack(*line)
@@ -98,21 +98,21 @@ def _program(architecture: int, open_: int, openat: int, openat2: int) -> bytes:
 
 
 class Listener:
-    """The answering side: lets every open go on, and tells what it was of."""
+    """The answering side: lets every open go on, and reports its path."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._open = _MACHINES[platform.machine()][2]
-        self._read = ctypes.PyDLL(None).process_vm_readv  # which waits for nothing
+        self._read = ctypes.PyDLL(None).process_vm_readv  # PyDLL keeps the lock, as this call never waits
         self._path = ctypes.create_string_buffer(2 * _PAGE_BYTES)
         self._here = (_Span * 1)(_Span(ctypes.addressof(self._path), len(self._path)))
-        # The rest of one page, and the next: what follows may not be there, and is then not read.
+        # The rest of the path's page, and the next page, which is not read if it does not exist.
         self._there = (_Span * 2)(_Span(0, 0), _Span(0, _PAGE_BYTES))
 
     def serve(self, tell: Callable[[bytes], object]) -> None:
-        """Until no process is left that could open: ``tell`` the absolute path of each, then let it go on.
+        """Call ``tell`` with the absolute path of each open, then let it go on, until all processes ended.
 
-        A path that cannot be read is told as empty. Raises OSError if the kernel cannot be asked.
+        The path is empty if it cannot be read. Raises OSError if the kernel cannot be asked.
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
@@ -126,7 +126,7 @@ class Listener:
                 self._control(_SEND, response)
 
     def _control(self, request: int, words: bytearray) -> bool:
-        """Ask the kernel; False if the process went on by itself, being killed or told a signal."""
+        """Ask the kernel; False if the process did not wait, because it was killed or got a signal."""
         try:
             fcntl.ioctl(self._descriptor, request, words)
         except OSError as error:
