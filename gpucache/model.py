@@ -24,6 +24,7 @@ class ArtifactKind(StrEnum):
     CUBIN = "cubin"
     PTX = "ptx"
     LTOIR = "ltoir"
+    OPTIXIR = "optixir"
     OPENCL_BINARY = "opencl-binary"
 
 
@@ -121,6 +122,16 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
+class AsAsked:
+    """What more a program says where it calls its compiler itself, and is to get what that would give it."""
+
+    file_name: str
+    """What it calls its source."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers in memory by the name under which they are included; they are found before any on disk."""
+
+
+@dataclass(frozen=True, slots=True)
 class BuildRequest:
     """One program for one target with everything a caller can say about the build."""
 
@@ -145,6 +156,8 @@ class BuildRequest:
     variant: str = ""
     """What tells this build from others of its program, for people, such as ``BLOCK=128``."""
     checks: Checks = Checks.NONE
+    asked: AsAsked | None = None
+    """What to compile it as a program asked for it itself; None to compile it as gpucache does. CUDA only."""
 
 
 @dataclass(frozen=True, slots=True)

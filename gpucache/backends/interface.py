@@ -42,6 +42,9 @@ class Compilation:
     """Whether line options put into the artifact the path of each header that its code comes from."""
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
+    file_names: tuple[str, ...] = ()
+    """What tells that the source's name was written into the artifact or the log; none if it is always the
+    same."""
 
 
 @dataclass(frozen=True, slots=True)

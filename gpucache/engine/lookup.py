@@ -204,7 +204,7 @@ def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
 
 def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
     request, inputs = prepared.request, prepared.compilation.inputs
-    located = holds_paths(prepared, artifact.payload)
+    located = holds_paths(prepared, artifact.payload, (artifact.build_log, *artifact.lowered_names.values()))
     path = request.program.path
     head = EntryHead(
         program=request.program.name,

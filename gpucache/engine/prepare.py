@@ -7,13 +7,22 @@ know stores.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import SEARCHED, cache_key, key_fields, located_fields
-from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Closure, EntryHead, KeyField, Toolchain
+from gpucache.keys import SEARCHED, cache_key, digest, key_fields, located_fields
+from gpucache.model import (
+    ArtifactKind,
+    BuildRequest,
+    CacheKey,
+    Closure,
+    EntryHead,
+    Include,
+    KeyField,
+    Toolchain,
+)
 from gpucache.payload import describe, holds_no_kernel
 from gpucache.sources import Memos, read_closure, still_closure
 
@@ -145,18 +154,35 @@ def _below(place: str) -> str:
 
 
 def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | None = None) -> Closure:
-    """The include closure as it is on disk now."""
+    """The include closure as it is on disk now, headers in memory among it."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
-    return read_closure(
-        request.program.source,
-        rule=compilation.rule,
+    read = partial(
+        read_closure,
         include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,
-        forced=compilation.forced_includes,
         definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
         memos=memos,
+    )
+    closure = read(request.program.source, rule=compilation.rule, forced=compilation.forced_includes)
+    headers = request.asked.headers if request.asked is not None else ()
+    if not headers:
+        return closure
+    found = [closure]
+    for name, text in headers:  # what each includes is looked for beside its name first
+        beside = os.path.dirname(os.path.join(request.cwd, name))  # noqa: PTH118, PTH120 - text in, text out
+        found.append(read(text, rule=replace(compilation.rule, home=beside)))
+    return Closure(
+        includes=(
+            *(Include(name, f"{digest(text)} in memory") for name, text in headers),
+            *dict.fromkeys(include for one in found for include in one.includes),
+        ),
+        resolution=digest("".join(one.resolution for one in found).encode()),
+        uncacheable=next((one.uncacheable for one in found if one.uncacheable), None),
+        files=tuple(dict.fromkeys(file for one in found for file in one.files)),
+        stamps=tuple(dict.fromkeys(stamp for one in found for stamp in one.stamps)),
+        tells_places=any(one.tells_places for one in found),
     )
 
 
@@ -165,8 +191,11 @@ def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
     return not prepared.compilation.linked_later and holds_no_kernel(describe(payload))
 
 
-def holds_paths(prepared: Prepared, payload: bytes) -> bool:
-    """Whether an artifact may be reused only from the same directories."""
+def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) -> bool:
+    """Whether an artifact may be reused only from the same directories, and for a source of the same name.
+
+    ``said`` is what else a program may be told of it: the log, and the lowered names.
+    """
     if prepared.compilation.holds_paths or prepared.closure.tells_places:
         return True
     compilation = prepared.compilation
@@ -176,8 +205,12 @@ def holds_paths(prepared: Prepared, payload: bytes) -> bool:
     kind = prepared.request.artifact_kind
     if kind is ArtifactKind.LTOIR:  # it holds paths of headers that declare functions, in an encoding
         return any(include.digest is not None for include in prepared.closure.includes)
+    told = payload
+    if compilation.file_names:
+        places += map(os.fsencode, compilation.file_names)
+        told += b"\0".join(text.encode(errors="surrogateescape") for text in said)
     if compilation.lists_files:
         places += [os.fsencode(os.path.basename(file)) for file in prepared.closure.files]  # noqa: PTH119
     if kind is ArtifactKind.PTX:  # it writes strings as numbers: {47, 116, 109, 112}
         places += [", ".join(map(str, place)).encode() for place in places]
-    return any(place in payload for place in places)
+    return any(place in told for place in places)

@@ -9,6 +9,7 @@ _CUDA_KINDS = {
     ArtifactKind.CUBIN: PayloadKind.CUBIN,
     ArtifactKind.PTX: PayloadKind.PTX,
     ArtifactKind.LTOIR: PayloadKind.LTOIR,
+    ArtifactKind.OPTIXIR: PayloadKind.LTOIR,  # which begins as LTO-IR does
 }
 _CUDA_ONLY = (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.LTOIR)
 _VENDORS = {

@@ -354,7 +354,7 @@ def test_a_debug_build_leaves_the_directory_of_the_process(tmp_path: Path, monke
     here = os.fsencode(tmp_path / "debugged")
     artifact = BACKEND.compile(request, compilation)
     assert Path.cwd() == tmp_path / "debugged"
-    monkeypatch.setattr(nvrtc, "_compile_in_root", lambda *_: None)
+    monkeypatch.setattr(nvrtc, "_compile_in", lambda *_: None)
     refused = BACKEND.compile(request, compilation)
     assert refused.refusal is not None
     assert here in refused.payload

@@ -6,7 +6,7 @@ this package loads no GPU stack.
 
 from collections.abc import Mapping
 
-from gpucache.backends.cuda import options
+from gpucache.backends.cuda import asked, options
 from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Peer, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
@@ -26,7 +26,7 @@ class CUDABackend:
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
         """How a request will be compiled; raises OptionError."""
-        return options.plan(request, toolchain, environ)
+        return (asked if request.asked else options).plan(request, toolchain, environ)
 
     def environment(
         self,

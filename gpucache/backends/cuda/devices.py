@@ -103,8 +103,10 @@ def _enter(driver: Any, target: Target) -> Any:
 
 
 def _load_library(driver: Any, artifact: Artifact) -> Any:
-    if artifact.kind is ArtifactKind.LTOIR:
-        raise NoDeviceError("LTO-IR is linked before it is loaded, so it cannot be tried alone")
+    if artifact.kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR):
+        raise NoDeviceError(
+            "LTO-IR and OptiX-IR are linked before they are loaded, so they cannot be tried alone"
+        )
     # The driver wants PTX to end in a zero byte.
     image = artifact.payload + (b"\0" if artifact.kind is ArtifactKind.PTX else b"")
     status, library = driver.cuLibraryLoadData(image, None, None, 0, None, None, 0)

@@ -24,7 +24,7 @@ from gpucache.backends.libraries import loaded, read_library
 from gpucache.checks import instrumented
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Target, Toolchain
+from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
 
 _TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
 _IDENTITY = ("architecture",)
@@ -32,6 +32,7 @@ _RESULTS: Mapping[StrEnum, str] = {
     ArtifactKind.CUBIN: "CUBIN",
     ArtifactKind.PTX: "PTX",
     ArtifactKind.LTOIR: "LTOIR",
+    ArtifactKind.OPTIXIR: "OptiXIR",
 }
 _CLONE_FS = 0x200
 _IN_A_DIRECTORY = (
@@ -61,14 +62,31 @@ def toolchain(target: Target) -> Toolchain:
     return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
 
 
+def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_path: str) -> Toolchain:
+    """The NVRTC of another process, for an architecture; ``library_path`` is LD_LIBRARY_PATH of that process.
+
+    Raises NoDeviceError if its builtins library is not found.
+    """
+    builtins = _search_builtins(nvrtc, _builtins_name(version), library_path)
+    if builtins is None:
+        raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so nothing is kept of it")
+    fields = _fields(version, nvrtc, builtins)
+    return Toolchain("nvrtc", (("architecture", target.name), *fields), _IDENTITY)
+
+
 @cache
 def _compiler_fields() -> tuple[tuple[str, str], ...]:
-    major, minor = version()
-    nvrtc, builtins = (NOT_FOUND if path is None else mark(path) for path in nvrtc_libraries((major, minor)))
+    number = version()
+    return _fields(number, *nvrtc_libraries(number))
+
+
+def _fields(
+    version: tuple[int, int], nvrtc: Path | None, builtins: Path | None
+) -> tuple[tuple[str, str], ...]:
     return (
-        ("NVRTC version", f"{major}.{minor}"),
-        ("NVRTC build id", nvrtc),
-        ("NVRTC builtins build id", builtins),
+        ("NVRTC version", f"{version[0]}.{version[1]}"),
+        ("NVRTC build id", NOT_FOUND if nvrtc is None else mark(nvrtc)),
+        ("NVRTC builtins build id", NOT_FOUND if builtins is None else mark(builtins)),
     )
 
 
@@ -82,7 +100,11 @@ def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]
     nvrtc = loaded("libnvrtc.so") or loaded("nvrtc64_")
     if nvrtc is None:
         return None, None
-    return nvrtc, find_builtins(nvrtc, f"libnvrtc-builtins.so.{version[0]}.{version[1]}")
+    return nvrtc, find_builtins(nvrtc, _builtins_name(version))
+
+
+def _builtins_name(version: tuple[int, int]) -> str:
+    return f"libnvrtc-builtins.so.{version[0]}.{version[1]}"
 
 
 def find_builtins(nvrtc: Path, name: str) -> Path | None:
@@ -90,14 +112,15 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
     No compile is needed to know: they are searched for as the loader does when NVRTC asks for them.
     """
-    already = loaded(name)
-    if already is not None:
-        return already
+    return loaded(name) or _search_builtins(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
+
+
+def _search_builtins(nvrtc: Path, name: str, library_path: str) -> Path | None:
     library = read_library(nvrtc)
     origin = str(nvrtc.parent)
     # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
     before = () if library.runpath else library.rpath
-    places = [*before, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *library.runpath]
+    places = [*before, *library_path.split(":"), *library.runpath]
     candidates = [Path(place.replace("$ORIGIN", origin)) / name for place in places if place]
     return next((path for path in [*candidates, nvrtc.parent / name] if path.is_file()), None)
 
@@ -129,25 +152,29 @@ def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact
 
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
-    if not compilation.holds_paths:
+    if not (compilation.holds_paths or request.asked):
         return _compile(request, compilation.command)
+    folder = request.cwd if request.asked else "/"
     try:
         with ThreadPoolExecutor(1) as thread:
-            artifact = thread.submit(_compile_in_root, request, compilation.command).result()
+            artifact = thread.submit(_compile_in, folder, request, compilation.command).result()
     except RuntimeError:  # a program that is ending starts no more threads
         artifact = None
     return artifact or replace(_compile(request, compilation.command), refusal=_IN_A_DIRECTORY)
 
 
-def _compile_in_root(request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
-    """Compile with ``/`` as the directory of this thread alone; None if a thread cannot have its own.
+def _compile_in(folder: str, request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
+    """Compile with a directory of this thread alone; None if a thread cannot have its own.
 
     NVRTC writes the current directory into debug information, and no option keeps it out. Only Linux can give
     a thread a directory of its own, and a sandbox may forbid it.
     """
     if not sys.platform.startswith("linux") or ctypes.CDLL(None).unshare(_CLONE_FS) != 0:
         return None
-    os.chdir("/")
+    try:
+        os.chdir(folder)
+    except OSError:
+        return None
     return _compile(request, command)
 
 
@@ -157,7 +184,11 @@ def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
     api = _nvrtc()
     started = time.perf_counter_ns()
     source, _, _ = instrumented(request).source.partition(b"\0")  # NVRTC stops reading there
-    handle = _call(api.nvrtcCreateProgram, source, FILE_NAME.encode(), 0, [], [])
+    asked = request.asked or AsAsked(FILE_NAME)
+    names = [os.fsencode(name) for name, _ in asked.headers]
+    texts = [text for _, text in asked.headers]
+    name = os.fsencode(asked.file_name)
+    handle = _call(api.nvrtcCreateProgram, source, name, len(names), texts, names)
     try:
         for expression in request.name_expressions:
             _call(api.nvrtcAddNameExpression, handle, expression.encode())
@@ -188,6 +219,8 @@ def _log(handle: Any, request: BuildRequest) -> str:
         return ""
     buffer = bytes(size)  # NVRTC fills it in place
     _call(api.nvrtcGetProgramLog, handle, buffer)
+    if request.asked:
+        return buffer[:-1].decode(errors="surrogateescape")
     return buffer.decode("utf-8", "replace").strip("\0\n ").replace(FILE_NAME, request.program.name)
 
 

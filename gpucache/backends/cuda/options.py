@@ -20,7 +20,7 @@ FILE_NAME = "/nonexistent/gpucache/program.cu"
 NVRTC also looks for quoted includes beside this file, so the folder is one that does not exist.
 """
 
-_SPELLINGS = (
+SPELLINGS = (
     Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D")),
     Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U")),
     Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I")),
@@ -40,7 +40,7 @@ _SPELLINGS = (
 )
 # Names that NVRTC's documentation gives to one option, and that were seen to give the same cubin, PTX and
 # LTO-IR.
-_SAME = {
+SAME = {
     "--device-c": "-rdc=true",
     "-dc": "-rdc=true",
     "--device-w": "-rdc=false",
@@ -59,14 +59,14 @@ _LTO = re.compile(r"-dlto|--dlink-time-opt")
 _OPTIX = re.compile(r"--?optix-ir")
 # Through these an option reaches the front end or ptxas unseen, and it may name files of its own.
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
-_DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
-_LINKED = re.compile(r"-dlto|-rdc=true")
+DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
+LINKED = re.compile(r"-dlto|-rdc=true")
 # The current directory is searched for "name" only where the program's own name lies in it.
-_RULE = SearchRule(
+RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
 )
-_NOT_BESIDE = re.compile("--?no-source-include")
-_RULE_NOT_BESIDE = replace(_RULE, quote=(Place.DIRS,))
+NOT_BESIDE = re.compile("--?no-source-include")
+RULE_NOT_BESIDE = replace(RULE, quote=(Place.DIRS,))
 # What NVRTC 13.5 asks for was recorded at every call of getenv. These are left out, because they change
 # nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
 _ENVIRONMENT = (
@@ -84,7 +84,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     given = trimmed(split(request.options))
     if "" in given:
         raise OptionError("an empty build option is refused by NVRTC; leave it out")
-    for name, value, tokens in read(given, _SPELLINGS):
+    for name, value, tokens in read(given, SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value, request.cwd))
             continue
@@ -109,7 +109,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
-        rule=_RULE_NOT_BESIDE if any(map(_NOT_BESIDE.fullmatch, options)) else _RULE,
+        rule=RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE,
         include_dirs=include_dirs,
         # The directories stand first: the last of the other options might take one for its value.
         command=(
@@ -120,9 +120,9 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         options=tuple(written),
         forced_includes=tuple(forced),
-        holds_paths=any(_DEBUG.fullmatch(option) for option in options),
+        holds_paths=any(DEBUG.fullmatch(option) for option in options),
         lists_files="-lineinfo" in options,
-        linked_later=any(_LINKED.fullmatch(option) for option in options),
+        linked_later=any(LINKED.fullmatch(option) for option in options),
     )
 
 
@@ -155,7 +155,7 @@ def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _checked(name: str, value: str) -> str:
-    option = _SAME.get(name, f"{name}{value}")
+    option = SAME.get(name, f"{name}{value}")
     if name == "-arch=":
         raise OptionError(
             f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"

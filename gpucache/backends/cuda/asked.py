@@ -1,0 +1,179 @@
+"""What reaches NVRTC where a program calls it itself: the plan of a compile that is kept as it was asked for.
+
+Such a compile gives the program what NVRTC would have given, its log included. So it is planned with the
+program's own options, and with the name that the program gave its source: NVRTC looks for quoted headers
+beside that name, and writes it into symbols and messages. Its key names the architecture among the options,
+which no other plan does. Everything here is pure; this module must not import cuda.
+"""
+
+# Paths are text as programs give it, and are not normalised.
+# ruff: noqa: PTH118, PTH120
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpucache.backends.cuda.options import (
+    DEBUG,
+    LINKED,
+    NOT_BESIDE,
+    RULE,
+    RULE_NOT_BESIDE,
+    SAME,
+    SPELLINGS,
+    reaching,
+    refuse_side_effects,
+)
+from gpucache.backends.interface import Compilation
+from gpucache.backends.options import absolute, read, split, trimmed, with_value
+from gpucache.errors import OptionError
+from gpucache.keys import KeyInputs
+from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Language, Program, Target, Toolchain
+from gpucache.payload.source import kernel_names
+
+DEFAULT_NAME = "default_program"
+"""What NVRTC calls a source without a name."""
+_DEFAULT_ARCHITECTURES = {12: "compute_52", 13: "compute_75"}
+_ARCHITECTURE = re.compile(r"(sm|compute)_\d+[af]?")
+# Source: the options in nvrtc.h of 12.0 to 13.5, without those that read or write files, that ask for no
+# cache, or that make IR of tiles, which is not kept. An option that is not known yet may do any of that.
+# fmt: off
+_LONG = frozenset((
+    "gpu-architecture", "device-c", "device-w", "relocatable-device-code", "extensible-whole-program",
+    "device-debug", "generate-line-info", "dopt", "Ofast-compile", "ptxas-options", "maxrregcount", "ftz",
+    "prec-sqrt", "prec-div", "fmad", "use_fast_math", "ffinite-math-only", "fno-signed-zeros",
+    "extra-device-vectorization", "modify-stack-limit", "dlink-time-opt", "gen-opt-lto", "optix-ir",
+    "jump-table-density", "device-stack-protector", "frandom-seed", "define-macro", "undefine-macro",
+    "include-path", "pre-include", "no-source-include", "std", "builtin-move-forward",
+    "builtin-initializer-list", "disable-warnings", "Wreorder", "Wconversion", "warning-as-error",
+    "fmax-errors", "restrict", "device-as-default-execution-space", "device-int128", "device-float128",
+    "optimization-info", "display-error-number", "no-display-error-number", "diag-error", "diag-suppress",
+    "diag-warn", "brief-diagnostics", "split-compile", "fdevice-syntax-only", "minimal", "utf-8",
+))
+_SHORT = frozenset((
+    "arch", "dc", "dw", "rdc", "ewp", "G", "lineinfo", "dopt", "Ofc", "Xptxas", "maxrregcount", "ftz",
+    "prec-sqrt", "prec-div", "fmad", "use_fast_math", "ffinite-math-only", "fno-signed-zeros",
+    "extra-device-vectorization", "modify-stack-limit", "dlto", "gen-opt-lto", "optix-ir", "jtd",
+    "device-stack-protector", "frandom-seed", "no-source-include", "std", "builtin-move-forward",
+    "builtin-initializer-list", "w", "Wreorder", "Wconversion", "Werror", "fmax-errors", "restrict",
+    "default-device", "device-int128", "device-float128", "opt-info", "err-no", "no-err-no", "diag-error",
+    "diag-suppress", "diag-warn", "brief-diag", "split-compile", "fdevice-syntax-only", "minimal",
+    "utf-8",
+))
+# fmt: on
+_KNOWN = frozenset([*(f"--{name}" for name in _LONG), *(f"-{name}" for name in _SHORT)])
+_TEXTS = ("-D", "-U", "-include")
+"""Options whose value may be anything."""
+_LTO = re.compile("--?(dlto|dlink-time-opt)")
+_OPTIX = re.compile("--?optix-ir")
+_LINES = re.compile("--?(lineinfo|generate-line-info)")
+
+
+def request(
+    source: bytes,
+    file_name: str,
+    options: Sequence[str],
+    *,
+    version: tuple[int, int],
+    cwd: str,
+    headers: Sequence[tuple[str, bytes]] = (),
+    name_expressions: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+) -> BuildRequest:
+    """What a program asks NVRTC for; raises OptionError for what cannot be kept as it was asked for.
+
+    ``file_name`` is what the program calls its source, ``headers`` are those in memory by name.
+    ``include_dirs`` are searched after those among the options.
+    """
+    flags = [f"{name}{value}" for name, value, _ in read(trimmed(options), SPELLINGS)]
+    architecture = _architecture(flags, version)
+    kind = ArtifactKind.CUBIN if architecture.startswith("sm_") else ArtifactKind.PTX
+    if any(map(_LTO.fullmatch, flags)):
+        kind = ArtifactKind.LTOIR
+    elif any(map(_OPTIX.fullmatch, flags)):
+        kind = ArtifactKind.OPTIXIR
+    telling = "" if file_name == DEFAULT_NAME else file_name
+    name = telling or next(kernel_names(source), DEFAULT_NAME)
+    return BuildRequest(
+        program=Program(name, Language.CUDA_CPP, source),
+        target=Target("cuda", architecture),
+        options=tuple(options),
+        include_dirs=tuple(include_dirs),
+        artifact_kind=kind,
+        name_expressions=tuple(name_expressions),
+        cwd=cwd,
+        searches_cwd=True,
+        name_headers="build it without gpucache",
+        asked=AsAsked(file_name or DEFAULT_NAME, tuple(headers)),
+    )
+
+
+def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
+    """How a request is compiled as it was asked for; raises OptionError for options that must be refused."""
+    asked = request.asked or AsAsked(DEFAULT_NAME)
+    options: list[str] = []
+    written: list[str] = []
+    dirs: list[str] = []
+    forced: list[str] = []
+    for name, value, tokens in read(trimmed(split(request.options)), SPELLINGS):
+        if name == "-I":
+            dirs.append(absolute(value, request.cwd))
+            continue
+        if name == "-include":
+            forced.append(value)
+        option = SAME.get(name, f"{name}{with_value(value) if name == '-D' else value}")
+        if name not in _TEXTS and option.partition("=")[0] not in _KNOWN:
+            raise OptionError(
+                f"the build option {option!r} is not known to gpucache, so nothing is kept for it"
+            )
+        refuse_side_effects((option,))
+        options.append(option)
+        written += tokens
+    dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
+    include_dirs = tuple(dict.fromkeys(dirs))
+    if not any(option.startswith("-arch=") for option in options):
+        options.insert(0, f"-arch={request.target.name}")
+    lined = any(map(_LINES.fullmatch, options))
+    debugged = lined or any(map(DEBUG.fullmatch, options))
+    linked = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR) or any(
+        map(LINKED.fullmatch, options)
+    )
+    here = os.path.join(request.cwd, asked.file_name)
+    rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
+    return Compilation(
+        inputs=KeyInputs(
+            options=tuple(options),
+            toolchain=toolchain,
+            environment=reaching(environ),
+            locations=include_dirs,
+            file_name=here if debugged else asked.file_name,  # the current directory is in debug information
+        ),
+        rule=replace(rule, home=os.path.dirname(here), names_sources=False),
+        include_dirs=include_dirs,
+        command=(*(f"-I{directory}" for directory in include_dirs), *written),
+        options=tuple(written),
+        forced_includes=tuple(forced),
+        holds_paths=debugged or linked,  # what is linked later holds the name, enciphered
+        lists_files=lined,
+        linked_later=linked,
+        file_names=_spellings(asked.file_name),
+    )
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """What of a source's name NVRTC writes: into messages, constants and symbols."""
+    last = os.path.basename(name)  # noqa: PTH119
+    # A symbol that holds the name begins so, whatever is left of the name.
+    return tuple(
+        filter(None, (name, last, re.sub(r"[^A-Za-z0-9_]", "_", last), "_INTERNAL_", "_GLOBAL__N__"))
+    )
+
+
+def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
+    """What is compiled for: the last architecture that is named, else the one that NVRTC takes by itself."""
+    named = [flag.removeprefix("-arch=") for flag in flags if flag.startswith("-arch=")]
+    found = named[-1] if named else _DEFAULT_ARCHITECTURES.get(version[0], "")
+    if not _ARCHITECTURE.fullmatch(found):
+        raise OptionError(f"{found!r} is no architecture that is known; name one with -arch=sm_90 or such")
+    return found

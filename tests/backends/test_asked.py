@@ -1,0 +1,224 @@
+"""A compile that a program asks NVRTC for itself, kept as it was asked for under a key that covers it."""
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.engine.prepare import Prepared, closure_of, holds_paths, prepare
+from gpucache.errors import OptionError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Target, Toolchain
+
+_SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
+_VALUE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
+_TOOLCHAIN = Toolchain("nvrtc", (("NVRTC version", "13.5"),), ())
+
+
+@pytest.fixture
+def installed() -> None:
+    try:
+        distribution("nvidia-cuda-nvrtc")
+    except PackageNotFoundError:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+
+
+def _request(
+    source: bytes = _SHOW, name: str = "show.cu", options: tuple[str, ...] = ("-arch=sm_90",), **more: Any
+) -> BuildRequest:
+    return asked.request(source, name, options, **{"version": (13, 5), "cwd": "/src", **more})
+
+
+def _prepared(request: BuildRequest, environ: Mapping[str, str] | None = None) -> Prepared:
+    return prepare(BACKEND, request, _TOOLCHAIN, environ or {})
+
+
+def _key(*given: Any, **more: Any) -> CacheKey:
+    return _prepared(_request(*given, **more)).key
+
+
+def _compile(request: BuildRequest) -> Artifact:
+    return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {}))
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "target", "kind"),
+    [
+        (("-arch=sm_90",), (13, 5), "sm_90", "cubin"),
+        (("--gpu-architecture", "compute_80"), (13, 5), "compute_80", "ptx"),
+        (("-arch=sm_80", "-arch=sm_90"), (13, 5), "sm_90", "cubin"),
+        ((), (13, 0), "compute_75", "ptx"),
+        ((), (12, 9), "compute_52", "ptx"),
+        (("-arch=sm_90", "-dlto"), (13, 5), "sm_90", "ltoir"),
+        (("-arch=compute_90", "--optix-ir"), (13, 5), "compute_90", "optixir"),
+    ],
+)
+def test_the_options_say_what_comes_out(
+    options: tuple[str, ...], version: tuple[int, int], target: str, kind: str
+) -> None:
+    """Target and kind of artifact are what NVRTC makes of the options, of none as well."""
+    request = _request(options=options, version=version)
+    assert (request.target, request.artifact_kind) == (Target("cuda", target), ArtifactKind(kind))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--no-such-option",
+        "-pch",
+        "--create-pch=a.pch",
+        "--time=times.csv",
+        "--fdevice-time-trace=trace",
+        "-Xptxas=--options-file=more",
+        "-Xcudafe=--anything",
+        "--use-bundled-headers=place",
+        "-no-cache",
+        "--enable-tile",
+        "",
+        "-DX=1\n",
+    ],
+)
+def test_what_a_hit_could_not_stand_for_is_refused(option: str) -> None:
+    """Options that are unknown, read or write files or ask for no cache are left to NVRTC."""
+    with pytest.raises(OptionError):
+        _prepared(_request(options=("-arch=sm_90", option)))
+
+
+def test_an_architecture_that_is_none_is_refused() -> None:
+    """What NVRTC would refuse, or understand in its own way, is left to it."""
+    for options in (("-arch=native",), ("-arch=90",)):
+        with pytest.raises(OptionError):
+            _request(options=options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": _SHOW + b"\n"},
+        {"options": ("-arch=sm_80",)},
+        {"options": ("-arch=sm_90", "-fmad=false")},
+        {"options": ("-arch=sm_90", "-DX")},
+        {"name_expressions": ("show",)},
+        {"headers": (("a.h", b""),)},
+    ],
+)
+def test_whatever_counts_changes_the_key(changes: dict[str, Any]) -> None:
+    """Source, options, name expressions and headers in memory are in the key."""
+    assert _key(**changes) != _key()
+
+
+def test_it_is_no_other_compiles_key() -> None:
+    """What gpucache compiles in its own way, under a name of its own, has another key."""
+    own = BuildRequest(_request().program, Target("cuda", "sm_90"), artifact_kind=ArtifactKind.CUBIN)
+    assert prepare(BACKEND, own, _TOOLCHAIN, {}).key != _key()
+
+
+def test_headers_in_memory_count_by_name_and_content() -> None:
+    """The same headers under each other's names are others, and what they include on disk counts."""
+    one, other = (("a.h", b"int a;"), ("b.h", b"int b;")), (("a.h", b"int b;"), ("b.h", b"int a;"))
+    assert _key(headers=one) != _key(headers=other)
+    names = {
+        include.name
+        for include in _prepared(_request(headers=(("m.h", b"#include <x.h>"),))).closure.includes
+    }
+    assert names == {"m.h", "x.h"}
+
+
+def test_the_name_counts_where_it_can_be_seen() -> None:
+    """The key knows the name only where it is in what came out: in a symbol, a constant, or the log."""
+    plain = _prepared(_request(name="place/show.cu"))
+    assert plain.key == _key(name="other.cu")
+    assert plain.located_key != _prepared(_request(name="other.cu")).located_key
+    assert not holds_paths(plain, b"compiled", ("",))
+    for payload, said in ((b"_7_show_cu_", ""), (b"_INTERNAL_", ""), (b"", "place/show.cu(1): warning")):
+        assert holds_paths(plain, payload, (said,))
+
+
+@pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "-rdc=true", "--optix-ir"])
+def test_what_hides_the_name_is_tied_to_it(option: str) -> None:
+    """Debug information and what is linked later hold the name, some of it enciphered."""
+    assert holds_paths(_prepared(_request(options=("-arch=sm_90", option))), b"")
+
+
+def test_debug_information_holds_the_current_directory() -> None:
+    """So it is tied to that as well."""
+    lines = ("-arch=sm_90", "-lineinfo")
+    keys = {_prepared(_request(options=lines, cwd=cwd)).located_key for cwd in ("/one", "/two")}
+    assert len(keys) == 2
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "where", ["beside the name", "current directory", "include path", "forced", "memory"]
+)
+def test_a_header_is_covered_wherever_nvrtc_finds_it(tmp_path: Path, where: str) -> None:
+    """An edit of the header that NVRTC reads changes what comes out, and the key."""
+    folders = {name: tmp_path / name for name in ("named", "here", "included")}
+    for folder in folders.values():
+        (folder / "sub").mkdir(parents=True)
+    beside = f"{folders['named']}/show.cu"
+    place, name = {
+        "beside the name": ("named", beside),
+        "include path": ("included", beside),
+        "forced": ("here", beside),
+    }.get(where, ("here", "show.cu"))
+    more: dict[str, Any] = {"cwd": str(folders["here"]), "include_dirs": (str(folders["included"]),)}
+    if where == "forced":
+        more["options"] = ("-arch=sm_90", "-include=value.h")
+    if where == "memory":
+        more["headers"] = (("sub/m.h", b'#include "../value.h"'),)
+    source = _VALUE.replace(b"value.h", b"sub/m.h") if where == "memory" else _VALUE
+    if where == "forced":
+        source = source.partition(b"\n")[2]
+    header = folders[place] / "value.h"
+    header.write_text("#define VALUE 7\n")
+    request = _request(source, name, **more)
+    prepared = _prepared(request)
+    first = _compile(request).payload
+    header.write_text("#define VALUE 8\n")
+    assert _compile(request).payload != first
+    assert closure_of(request, prepared.compilation) != prepared.closure
+    assert str(header) in prepared.closure.files
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_header_in_memory_stands_before_those_on_disk(tmp_path: Path) -> None:
+    """NVRTC takes it, as it does here."""
+    (tmp_path / "value.h").write_text("#define VALUE 7\n")
+    header = (("value.h", b"#define VALUE 8\n"),)
+    both = _request(_VALUE, cwd=str(tmp_path), headers=header)
+    alone = _request(_VALUE, cwd=str(tmp_path.parent), headers=header)
+    assert _compile(both).payload == _compile(alone).payload
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_compiled_as_nvrtc_does() -> None:
+    """Bytes, log and lowered names are those of NVRTC called with the same name and options."""
+    from cuda.bindings import nvrtc as api
+
+    source = b"namespace n { template <class T> __global__ void show(T *out) { int u; *out = T(7); } }"
+    request = _request(source, "odd name.cu", ("-arch=sm_90",), name_expressions=("n::show<int>",), cwd="/")
+    ours = _compile(request)
+    _, handle = api.nvrtcCreateProgram(source, b"odd name.cu", 0, [], [])
+    api.nvrtcAddNameExpression(handle, b"n::show<int>")
+    api.nvrtcCompileProgram(handle, 1, [b"-arch=sm_90"])
+    cubin, log = bytes(api.nvrtcGetCUBINSize(handle)[1]), bytes(api.nvrtcGetProgramLogSize(handle)[1])
+    api.nvrtcGetCUBIN(handle, cubin)
+    api.nvrtcGetProgramLog(handle, log)
+    assert (ours.payload, ours.build_log) == (cubin, log[:-1].decode())
+    assert "odd name.cu(1): warning" in ours.build_log
+    assert ours.lowered_names == {
+        "n::show<int>": api.nvrtcGetLoweredName(handle, b"n::show<int>")[1].decode()
+    }
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_nvrtc_of_another_process_is_known_by_its_file() -> None:
+    """Its fields are those of the same NVRTC in this process."""
+    target = Target("cuda", "sm_90")
+    (library, _) = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert library is not None
+    path = library.parent / "." / library.name
+    assert nvrtc.toolchain_at(path, nvrtc.version(), target, "") == nvrtc.toolchain(target)
