@@ -108,6 +108,8 @@ class Device:
     toolchain: Toolchain | None = None
     present: bool = True
     """Whether the device itself is here: False for an architecture only a compiler knows."""
+    files: tuple[str, ...] = ()
+    """The files of the driver that it belongs to, first the library that is called; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, fo
 from gpucache.checks import Checked, include_dirs, instrumented
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, check_required, look_up
+from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.program_names import program_name
 from gpucache.errors import CacheMissError, CompileError, SourceError
@@ -31,7 +32,6 @@ from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
 from gpucache.library.joined import Part
-from gpucache.library.missed import discard, leave, note_lacking
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Language, Program, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 

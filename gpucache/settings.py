@@ -61,7 +61,16 @@ ENVIRONMENT = (
         "command line shows its traceback.",
     ),
 )
-"""Every variable of ours, in the order in which people need them."""
+"""Every variable that settings are made of, in the order in which people need them."""
+RUN_ENVIRONMENT = (
+    Variable("GPUCACHE_RUN_SOCKET", "Set by run for its command: where compilers ask for what is cached."),
+    Variable(
+        "GPUCACHE_RUN_TIMEOUT_MS",
+        "How long a program of run's command waits for one answer, at most; then it goes on as without "
+        "gpucache; default 5000.",
+    ),
+)
+"""What the libraries read that run puts into its command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """A sentence for each variable that looks like ours and is not, with the nearest that is."""
-    known = [variable.name for variable in ENVIRONMENT]
+    known = [variable.name for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT)]
     told = []
     for name in sorted(environ):
         if name.startswith("GPUCACHE_") and name not in known:

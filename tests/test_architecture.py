@@ -102,14 +102,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "intercept": frozenset(
-        {
-            "leaves",
-            "engine",
-            "recording",
-            "probe",
-            "backends.interface",
-            "store.interface",
-        }
+        {"leaves", "sources", "recording", "probe", "backends", "engine", "store.interface"}
     ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

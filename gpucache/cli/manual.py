@@ -12,7 +12,7 @@ import click
 from gpucache.cli import roff
 from gpucache.cli.usage import EXAMPLES, WORDS, Example
 from gpucache.errors import ExitCode
-from gpucache.settings import ENVIRONMENT
+from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
 
 FORMATS = (("gpucache-manifest", 5), ("gpucache-json", 5))
 """The pages of files and documents, which another module makes."""
@@ -125,7 +125,8 @@ def _surroundings(context: click.Context) -> Iterator[str]:
         page = roff.reference(page_name(context.parent), 1)
         yield f"{page}\n{roff.filled('lists the variables that say where the cache is and how it is used.')}"
         return
-    yield from roff.listing((variable.name, variable.meaning) for variable in ENVIRONMENT)
+    variables = (*ENVIRONMENT, *RUN_ENVIRONMENT)
+    yield from roff.listing((variable.name, variable.meaning) for variable in variables)
     yield from (roff.heading("FILES"), roff.filled(_ROOT), *roff.listing(FILES))
 
 

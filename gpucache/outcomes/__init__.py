@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         summarise_verify,
     )
     from gpucache.outcomes.growth import Growth, Held, Snapshot
+    from gpucache.outcomes.intercepted import Ended, Intercepted, RunResult, RunSummary, summarise_run
     from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
     from gpucache.outcomes.reaches import Reach, Served
     from gpucache.outcomes.recordings import (
@@ -110,6 +111,7 @@ _HOMES = {
         "summarise_verify",
     ],
     "outcomes.growth": ["Growth", "Held", "Snapshot"],
+    "outcomes.intercepted": ["Ended", "Intercepted", "RunResult", "RunSummary", "summarise_run"],
     "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
     "outcomes.reaches": ["Reach", "Served"],
     "outcomes.recordings": ["PassedOver", "RecordedProgram", "RecordingSummary", "summarise_recording"],

@@ -16,6 +16,7 @@ def device_to_json(device: Device) -> dict[str, Any]:
         "available": device.available,
         "present": device.present,
         "detail": device.detail,
+        "files": list(device.files),
         "toolchain": None
         if toolchain is None
         else {
@@ -37,6 +38,7 @@ def device_from_json(value: object) -> Device:
         driver_version=_text(record.get("driver_version")),
         available=record.get("available") is True,
         present=record.get("present") is True,
+        files=_texts(record.get("files", [])),
         detail=_text(record.get("detail")),
         toolchain=_toolchain(record.get("toolchain")),
     )

@@ -207,7 +207,7 @@ def test_a_page_tells_every_option(path: tuple[str, ...]) -> None:
         if isinstance(param, click.Option)
         for spelled in param.opts
     }
-    variables = {variable.name for variable in settings.ENVIRONMENT}
+    variables = {variable.name for variable in (*settings.ENVIRONMENT, *settings.RUN_ENVIRONMENT)}
     assert (options if path else options | variables) <= words
 
 
@@ -269,7 +269,10 @@ def test_the_documented_variables_are_the_ones_read() -> None:
     named = {name for text in sources for name in re.findall(r"\bGPUCACHE_[A-Z_]+\b", text)}
     header = (TOP / "gpucache/include/gpucache/check.h").read_text(encoding="utf-8")
     macros = set(re.findall(r"\bGPUCACHE_[A-Z_]+\b", header))  # which are no variables
-    assert named - macros == set(documented)
+    of_run = {variable.name for variable in settings.RUN_ENVIRONMENT}
+    client = (TOP / "gpucache/native/wire.c").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bGPUCACHE_[A-Z_]+\b", client)) == of_run
+    assert named - macros == {*documented, *of_run}
 
 
 def test_the_documented_files_are_the_ones_of_the_store() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from gpucache.backends.registry import load_backend
 from gpucache.engine.layers import Layers
+from gpucache.engine.missed import leave
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.warm.plan import plan_missed
 from gpucache.engine.warm.run import forget_built
-from gpucache.library.missed import leave
 from gpucache.model import BuildRequest, Device, Program, Target, Toolchain
 from gpucache.outcomes import Miss, Noted, Verdict, WarmOutcome, WarmResult
 from gpucache.store import DirectoryStore

@@ -12,7 +12,6 @@ for larger grids, see ``large_grids``.
 """
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.backends.interface import Compilation
+from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import command_line
 from gpucache.checks import instrumented
 from gpucache.errors import CompileError
@@ -37,12 +37,6 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that e
         after_in_parent=_specializing.release,
         after_in_child=_specializing.release,
     )
-# PoCL names the source by a temporary file, Intel by a running number at the start of the line. The pattern
-# says where a path can begin, because otherwise a log of slashes alone would be searched from each of them.
-_SOURCE_NAMES = re.compile(
-    r"""(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))""",
-    re.MULTILINE,
-)
 
 
 def context_of(device: Any) -> Any:
@@ -240,7 +234,7 @@ def _log(program: Any, device: Any, request: BuildRequest) -> str:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
     except (cl.Error, UnicodeDecodeError):  # PyOpenCL reads logs as UTF-8
         return ""
-    return _SOURCE_NAMES.sub(lambda _: request.program.name, log).strip("\0\n ")
+    return program_log(log, request.program.name)
 
 
 def _first_line(error: BaseException) -> str:

@@ -22,6 +22,7 @@ import pyopencl as cl
 
 from gpucache.backends.installation import Installation
 from gpucache.backends.opencl import vendors
+from gpucache.backends.opencl.cpu import cpu_features
 from gpucache.backends.opencl.installations import installation_of, library_of
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
@@ -37,11 +38,6 @@ _SHORT_NAMES = {
 _IMPLEMENTATIONS = {"pocl": POCL, "intel": INTEL, "nvidia": NVIDIA}
 _DRIVER_UUID_KHR = 0x106B
 _NOT_FOUND = -1001  # CL_PLATFORM_NOT_FOUND_KHR
-# The features that a code generator can use; mitigations and power features say nothing about a binary.
-_ISA_FLAG = re.compile(
-    r"s?sse\w*|avx\w*|amx\w*|fma\w*|f16c|bmi\d|abm|lzcnt|popcnt|adx|v?aes|v?pclmulqdq|gfni|sha\w*|movbe"
-    r"|movdir\w*|cx16|xop|tbm|mmx\w*|3dnow\w*|serialize|rtm|waitpkg|hreset|enqcmd|cldemote|uintr"
-)
 _IDENTITY = ("platform name", "device name")
 
 
@@ -179,22 +175,6 @@ def implementation(handle: Any) -> str:
     return _IMPLEMENTATIONS.get(_platform_slug(handle.platform), OTHER)
 
 
-@cache
-def cpu_features() -> str:
-    """The instruction sets of this CPU, sorted; ``unknown: <machine>`` if they cannot be read."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return f"unknown: {machine.machine()}"
-    for line in lines:
-        label, _, value = line.partition(":")
-        if label.strip() == "flags":
-            return " ".join(sorted(flag for flag in value.split() if _ISA_FLAG.fullmatch(flag)))
-        if label.strip() == "Features":
-            return " ".join(sorted(value.split()))
-    return f"unknown: {machine.machine()}"
-
-
 def _platforms() -> list[Any]:
     try:
         return list(cl.get_platforms())
@@ -261,6 +241,7 @@ def _row(located: Located) -> Device:
         available=not problem,
         detail=problem or f"{_kind(handle)}, {handle.platform.name}, {handle.version.strip()}",
         toolchain=toolchain(handle),
+        files=tuple(map(str, installation(handle).files)),
     )
 
 

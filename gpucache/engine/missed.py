@@ -2,7 +2,7 @@
 
 A compiler that builds late (PoCL) compiles every kernel when it is asked for binaries: seconds where the
 program took milliseconds, and in the caller's process a crash takes the program with it. So the
-library asks it for none. Owns what is noted of such a miss. Must not know how a program is built.
+caller asks it for none. Owns what is noted of such a miss. Must not know how a program is built.
 """
 
 import os
@@ -44,9 +44,10 @@ def leave(
     return Plain(miss, compile_ns, noted, why, told)
 
 
-def note_lacking(layers: Layers, prepared: Prepared, found: Hit, environment: Variables = ()) -> Noted:
-    """Note a request whose entry is not compiled for all of its local sizes."""
-    if layers.target is None or not prepared.lacking_sizes(found.head):
+def note_lacking(layers: Layers, prepared: Prepared, found: Hit | None, environment: Variables = ()) -> Noted:
+    """Note a request for local sizes that its entry, or without one the next, is not compiled for."""
+    sizes = prepared.compilation.inputs.local_sizes if found is None else prepared.lacking_sizes(found.head)
+    if layers.target is None or not sizes:
         return Noted.NONE
     return layers.target.note_missed(_missed(layers, prepared, environment))
 

@@ -1,0 +1,98 @@
+"""A command that runs as it would without us: in the foreground, on our terminal, in our process group.
+
+Owns its start, the signals that are passed on, and its end. A signal that somebody sends to this process goes
+on to the command; what the terminal sends reaches the command by itself. When the terminal stops the command,
+this process stops too, so that a shell sees its job stopped. If this process is killed the command goes on.
+Must not know what the command asks for: services do.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from gpucache.errors import UsageError
+from gpucache.intercept.environment import Libraries, intercepted
+from gpucache.intercept.server import Handlers, serve
+from gpucache.outcomes import Ended, Intercepted
+
+_PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
+_TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
+_PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
+_BY_KERNEL = 0x80
+"""``SI_KERNEL``: what the terminal sends, to every process in its foreground."""
+
+
+class Service(Protocol):
+    """Answers some of what a command asks for."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        ...
+
+    def begin(self) -> None:
+        """Called before the command starts; it waits for this."""
+        ...
+
+    def finish(self) -> Sequence[Intercepted]:
+        """Called when the command has ended and no handler runs any more: what became of each build."""
+        ...
+
+
+def run_command(
+    argv: Sequence[str], environ: Mapping[str, str], libraries: Libraries, services: Sequence[Service]
+) -> Ended:
+    """Run a command to its end while services answer it; raises UsageError if it cannot be started."""
+    if sys.platform != "linux":
+        raise UsageError(
+            "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
+        )
+    handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
+    with _held() as (numbers, mask), serve(handlers) as socket:  # threads inherit the mask of signals
+        for service in services:
+            service.begin()
+        pid = _start(argv, intercepted(environ, socket, libraries), mask)
+        return _wait(pid, numbers)
+
+
+@contextmanager
+def _held() -> Iterator[tuple[frozenset[signal.Signals], frozenset[int]]]:
+    """Hold the signals that are passed on; gives them, and the mask that the command shall have."""
+    numbers = frozenset(getattr(signal, name) for name in (*_PASSED_ON, "SIGCHLD"))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield numbers, frozenset(map(int, before))
+    finally:
+        while signal.sigtimedwait(numbers, 0) is not None:
+            pass  # it was for the command, which has ended
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(argv: Sequence[str], environ: Mapping[str, str], mask: frozenset[int]) -> int:
+    defaults = [getattr(signal, name) for name in _PYTHON_IGNORES]
+    try:
+        return os.posix_spawnp(argv[0], list(argv), environ, setsigmask=mask, setsigdef=defaults)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"the command {argv[0]!r} cannot be started ({why}); check its name") from None
+
+
+def _wait(pid: int, numbers: frozenset[signal.Signals]) -> Ended:
+    """Pass signals on until the command has ended."""
+    stops = [getattr(signal, name) for name in _TERMINAL_STOPS]
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        if found and os.WIFEXITED(status):
+            return Ended(os.WEXITSTATUS(status))
+        if found and os.WIFSIGNALED(status):
+            return Ended(128 + os.WTERMSIG(status), os.WTERMSIG(status))
+        if found and os.WSTOPSIG(status) in stops:
+            os.kill(os.getpid(), signal.SIGSTOP)  # the shell has both go on
+            continue
+        came = signal.sigwaitinfo(numbers)
+        if came.si_signo != signal.SIGCHLD and came.si_code != _BY_KERNEL:
+            with suppress(ProcessLookupError):
+                os.kill(pid, came.si_signo)

@@ -1,0 +1,92 @@
+"""What a command's OpenCL build means: a request of our own engine, with the keys of warm and the library.
+
+Owns what stands in the way of equal keys: PyOpenCL's mark against caches, its variable, our own layer. Looks
+nothing up and keeps nothing. Must not load a GPU stack.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpucache.backends.opencl import BACKEND
+from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.program_names import program_name
+from gpucache.intercept.devices import Devices, Facts
+from gpucache.intercept.environment import Libraries, without_us
+from gpucache.intercept.wire import Fields
+from gpucache.model import BuildRequest, Language, Program
+from gpucache.sources import Memos
+
+# PyOpenCL appends this on platforms that keep no cache of sources, so that nobody else's cache answers.
+_DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
+_NAME_HEADERS = "for a command no headers can be named, so it is compiled as without gpucache"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A build as a command asks for it, without what is ours or PyOpenCL's in it."""
+
+    cwd: str
+    environ: Mapping[str, str]
+    options: str
+    source: bytes
+    devices: tuple[Facts, ...]
+
+    @property
+    def name(self) -> str:
+        """What the program is called, for people."""
+        return program_name(self.source)
+
+
+def read_build(fields: Fields, libraries: Libraries) -> Asked:
+    """A build of the fields of a request; raises WireError."""
+    fields.number()  # the process
+    cwd = fields.text()
+    environ = _environment(fields.take(), libraries)
+    options, source = fields.text(), fields.take()
+    devices = tuple(
+        Facts(fields.text(), tuple(fields.text() for _ in range(Facts.COUNT - 1)))
+        for _ in range(fields.count())
+    )
+    fields.end()
+    return Asked(cwd, environ, options, _DEFEATER.sub(b"", source), devices)
+
+
+def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
+    """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
+    options = as_pyopencl_reads((asked.options,))
+    program = Program(asked.name, Language.OPENCL_C, asked.source)
+    found = [devices.match(facts, asked.cwd) for facts in asked.devices]
+    return tuple(
+        prepare(
+            BACKEND,
+            BuildRequest(
+                program=program,
+                target=target,
+                options=options,
+                name_headers=_NAME_HEADERS,
+                cwd=asked.cwd,
+                searches_cwd=True,
+            ),
+            toolchain,
+            asked.environ,
+            memos,
+        )
+        for target, toolchain in found
+    )
+
+
+@lru_cache(maxsize=16)
+def _environment(data: bytes, libraries: Libraries) -> Mapping[str, str]:
+    """The variables of a program, each ended by NUL; the first of a name counts, as it does for getenv.
+
+    Of the options that PyOpenCL reads in a variable nothing is left: its programs have put them among
+    theirs, and other programs ignore them.
+    """
+    lines = reversed(data.decode("utf-8", "surrogateescape").split("\0"))
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    environ = without_us({name: value for name, _, value in pairs}, libraries)
+    environ.pop(EXTRA_OPTIONS, None)
+    return environ

@@ -1,0 +1,299 @@
+"""OpenCL builds of a command, served from the cache: found, published, or noted for later.
+
+Owns what is known of each build from the question to its end, by tokens that the command hands back. How a
+program is looked for, explained and published is the engine's; what a build means is ``opencl``'s.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from threading import Event, Lock
+
+from gpucache.backends.opencl import BACKEND
+from gpucache.backends.opencl.logs import program_log
+from gpucache.engine.explain import explain
+from gpucache.engine.journal import note_miss, note_process
+from gpucache.engine.layers import Layers, NoEntry
+from gpucache.engine.lookup import build, build_log, find
+from gpucache.engine.missed import discard, leave, note_lacking
+from gpucache.engine.prepare import Prepared
+from gpucache.errors import GpucacheError
+from gpucache.intercept.devices import Devices
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.opencl import Asked, prepare_build, read_build
+from gpucache.intercept.server import HEARD, Handlers, Reply
+from gpucache.intercept.wire import Fields, Kind, WireError, number
+from gpucache.model import Artifact, ArtifactKind, CacheKey
+from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
+
+_PUBLISH_WAIT_S = 2.0
+"""How long a build waits for the same one to be published."""
+_SINGLE_FLIGHT_S = 5.0
+_SIZES_CAP = 256
+"""The most local sizes that are remembered of a program."""
+_DIMENSIONS = 3
+
+
+@dataclass
+class _Build:
+    """One build of one program, for all its devices."""
+
+    asked: Asked
+    prepared: tuple[Prepared, ...]
+    found: tuple[Hit | NoEntry, ...]
+    """What was found for each device; hits are without their payloads."""
+    outcome: Intercepted
+    wanted: bool = False
+    """Whether the command was asked for binaries."""
+    rejected: str = ""
+    """What the driver said of our binaries; empty if it took them."""
+    sizes: set[tuple[int, ...]] = field(default_factory=set)
+    """The local sizes that its kernels were launched with."""
+    ended: bool = False
+
+    @property
+    def late(self) -> bool:
+        """Whether a compiler of it goes on compiling at launches."""
+        return any(one.compilation.late for one in self.prepared)
+
+    @property
+    def served(self) -> bool:
+        """Whether it was answered from the cache, and the driver took that."""
+        return all(isinstance(one, Hit) for one in self.found) and not self.rejected
+
+    def missing(self) -> Iterator[tuple[int, Prepared, Hit | NoEntry]]:
+        """The number and the request of each device whose entry is not there or was rejected."""
+        for place, (prepared, found) in enumerate(zip(self.prepared, self.found, strict=True)):
+            if not isinstance(found, Hit) or self.rejected:
+                yield place, prepared, found
+
+
+class OpenCLServing:
+    """Answers a command's OpenCL builds from layers of the cache."""
+
+    def __init__(self, layers: Layers, devices: Devices, libraries: Libraries) -> None:
+        self._layers = layers
+        self._devices = devices
+        self._libraries = libraries
+        self._lock = Lock()
+        self._tokens = count(1)
+        self._builds: dict[bytes, _Build] = {}
+        self._done: list[Intercepted] = []
+        self._publishing: dict[CacheKey, Event] = {}
+        self.noted: set[CacheKey] = set()
+        """The keys of what was noted for ``warm --misses``."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        return {
+            Kind.BUILD: self._build,
+            Kind.BUILT: self._built,
+            Kind.REJECTED: self._reject,
+            Kind.LAUNCHED: self._launched,
+            Kind.OTHER: self._other,
+        }
+
+    def begin(self) -> None:
+        """Start the probe of the devices here."""
+        self._devices.begin()
+
+    def finish(self) -> Sequence[Intercepted]:
+        """What became of every build, after the command's end; notes what is known only then."""
+        for one in self._builds.values():
+            if one.prepared and not one.ended and not one.served:
+                self._abandon(one)
+            if one.sizes:
+                self._note_sizes(one)
+            self._done.append(one.outcome)
+        self._builds.clear()
+        hits = sum(one.result is RunResult.HIT for one in self._done)
+        misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
+        if hits + misses:
+            note_process(self._layers, hits, misses)
+        return tuple(self._done)
+
+    def _build(self, fields: Fields) -> Reply:
+        started = time.perf_counter_ns()
+        asked = read_build(fields, self._libraries)
+        try:
+            prepared = prepare_build(asked, self._devices, self._layers)
+        except GpucacheError as error:
+            outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=str(error))
+            return Reply(Kind.PASS, (self._remember(_Build(asked, (), (), outcome)),))
+        for one in prepared:
+            self._wait_for(one.key)
+        found = tuple(find(self._layers, one) for one in prepared)
+        hits = [answer for answer in found if isinstance(answer, Hit)]
+        outcome = Intercepted(
+            asked.name, ", ".join(str(one.request.target) for one in prepared), RunResult.LEFT
+        )
+        known = _Build(asked, prepared, tuple(map(_without_payload, found)), outcome)
+        if len(hits) < len(prepared):
+            known.wanted = self._wants(known)
+            return Reply(Kind.MISS, (self._remember(known), number(known.wanted)))
+        parts = [part for hit in hits for part in (hit.payload, self._log(hit))]
+        known.outcome = replace(
+            outcome,
+            result=RunResult.HIT,
+            key=str(hits[0].key),
+            build_ns=time.perf_counter_ns() - started,
+            saved_ns=max(hit.head.compile_ns for hit in hits),
+        )
+        return Reply(Kind.HIT, (self._remember(known), *parts))
+
+    def _built(self, fields: Fields) -> Reply:
+        token, one = self._known(fields)
+        code, build_ns = fields.number(), fields.number()
+        given = fields.rest()
+        one.outcome = replace(one.outcome, build_ns=build_ns)
+        one.ended = True
+        if not one.prepared or one.served:
+            self._retire(token)
+            return HEARD
+        if len(given) != 2 * len(one.prepared):
+            raise WireError("a build has a binary and a log for each device")
+        published = Event()
+        if one.wanted and code == 0:
+            self._publishing.update((prepared.key, published) for _, prepared, _ in one.missing())
+
+        def settle() -> None:
+            try:
+                for place, prepared, found in one.missing():
+                    binary, log = given[2 * place : 2 * place + 2]
+                    one.outcome = self._settled(one, code, prepared, found, binary, log)
+                self._retire(token)
+            finally:
+                published.set()
+
+        return Reply(Kind.OK, then=settle)
+
+    def _reject(self, fields: Fields) -> Reply:
+        token, one = self._known(fields)
+        one.rejected = f"the driver refused the binary with {fields.number()}"
+        one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0)
+        one.wanted = self._wants(one)
+        if not one.wanted:
+            for hit in one.found:
+                if isinstance(hit, Hit):
+                    discard(self._layers, hit, one.rejected)
+        return Reply(Kind.MISS, (token, number(one.wanted)))
+
+    def _launched(self, fields: Fields) -> Reply:
+        _, one = self._known(fields)
+        fields.take()  # the kernel
+        size = fields.text()
+        if size and one.late and len(one.sizes) < _SIZES_CAP:
+            one.sizes.add(_local_size(size))
+        return HEARD
+
+    def _other(self, fields: Fields) -> Reply:
+        fields.number()  # the process
+        outcome = Intercepted("", "", RunResult.PASSED, reason=f"{fields.text()} is not served")
+        with self._lock:
+            self._done.append(outcome)
+        return HEARD
+
+    def _settled(
+        self, one: _Build, code: int, prepared: Prepared, found: Hit | NoEntry, binary: bytes, log: bytes
+    ) -> Intercepted:
+        """Publish or note what was built for one device; what became of it."""
+        miss = self._miss(one, prepared, found)
+        outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
+        if code != 0:
+            note_miss(self._layers, prepared, miss)
+            return replace(outcome, result=RunResult.FAILED)
+        if not one.wanted or not binary:
+            plain = leave(self._layers, prepared, miss, outcome.build_ns, _reaching(one, prepared))
+            if plain.noted.is_kept:
+                self.noted.add(prepared.key)
+                return replace(outcome, result=RunResult.NOTED)
+            why = plain.note or "the driver gave no binary, so it was not kept"
+            return replace(outcome, result=RunResult.LEFT, reason=why)
+        said = program_log(log.decode(errors="replace"), prepared.request.program.name)
+        artifact = Artifact(ArtifactKind.OPENCL_BINARY, binary, said, outcome.build_ns)
+        useless = found if isinstance(found, Hit) else None
+        kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S, useless=useless)
+        if isinstance(kept, Built) and kept.key is None:
+            return replace(outcome, result=RunResult.LEFT, reason=kept.note)
+        return replace(outcome, result=RunResult.KEPT)
+
+    def _abandon(self, one: _Build) -> None:
+        """Write down the misses of a build whose end nobody told."""
+        for _, prepared, found in one.missing():
+            note_miss(self._layers, prepared, self._miss(one, prepared, found))
+        one.outcome = replace(one.outcome, reason="its process ended before the build did")
+
+    def _note_sizes(self, one: _Build) -> None:
+        """Note the local sizes that a late compiler's program was launched with and is not compiled for."""
+        for prepared, found in zip(one.prepared, one.found, strict=True):
+            hit = found if isinstance(found, Hit) and not one.rejected else None
+            if hit is None and prepared.key not in self.noted:
+                continue  # it is not to be built at all
+            request = replace(prepared.request, local_sizes=tuple(sorted(one.sizes)))
+            toolchain = prepared.compilation.inputs.toolchain
+            compilation = BACKEND.plan(request, toolchain, one.asked.environ)
+            sized = replace(prepared, request=request, compilation=compilation)
+            if note_lacking(self._layers, sized, hit, _reaching(one, prepared)).is_kept:
+                self.noted.add(prepared.key)
+
+    def _wants(self, one: _Build) -> bool:
+        """Whether the command shall ask its driver for binaries: where they are quick to get, and kept."""
+        refused = any(prepared.refusal is not None for prepared in one.prepared)
+        return self._layers.target is not None and not one.late and not refused
+
+    def _miss(self, one: _Build, prepared: Prepared, found: Hit | NoEntry) -> Miss:
+        if isinstance(found, Hit):
+            return Miss(Verdict.REJECTED, one.rejected)
+        return explain(self._layers, prepared, found)
+
+    def _log(self, hit: Hit) -> bytes:
+        """What the compiler said when a hit was built."""
+        return build_log(self._layers, hit).encode() if hit.head.has_log else b""
+
+    def _wait_for(self, key: CacheKey) -> None:
+        """Wait while a build of the same key is published, so that a program's next process finds it."""
+        published = self._publishing.get(key)
+        if published is not None:
+            published.wait(_PUBLISH_WAIT_S)
+            self._publishing.pop(key, None)
+
+    def _remember(self, one: _Build) -> bytes:
+        token = number(next(self._tokens))
+        with self._lock:
+            self._builds[token] = one
+        return token
+
+    def _known(self, fields: Fields) -> tuple[bytes, _Build]:
+        """The build that a request speaks of; raises WireError for one that nobody knows."""
+        token = fields.take()
+        one = self._builds.get(token)
+        if one is None:
+            raise WireError("no build has this token")
+        return token, one
+
+    def _retire(self, token: bytes) -> None:
+        """Keep no more of a build than what became of it, where nothing more can be told of it."""
+        with self._lock:
+            one = self._builds.get(token)
+            if one is not None and not one.late:
+                del self._builds[token]
+                self._done.append(one.outcome)
+
+
+def _without_payload(found: Hit | NoEntry) -> Hit | NoEntry:
+    return replace(found, payload=b"") if isinstance(found, Hit) else found
+
+
+def _reaching(one: _Build, prepared: Prepared) -> tuple[tuple[str, str], ...]:
+    """The variables that reach the compiler of a program."""
+    return BACKEND.environment(prepared.compilation.inputs.toolchain, one.asked.environ)
+
+
+def _local_size(text: str) -> tuple[int, ...]:
+    """A local size as requests have it, such as ``8,8,1``; raises WireError."""
+    extents = text.split(",")
+    if len(extents) > _DIMENSIONS or not all(extent.isdecimal() for extent in extents):
+        raise WireError(f"{text!r} is no local size")
+    return tuple(map(int, extents))

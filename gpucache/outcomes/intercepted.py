@@ -1,0 +1,90 @@
+"""Outcomes of run: what a command had compiled, and what became of each build."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpucache.outcomes.lookups import Verdict
+
+
+class RunResult(StrEnum):
+    """What became of one build of a command."""
+
+    HIT = "hit"
+    KEPT = "kept"
+    NOTED = "noted"
+    LEFT = "left"
+    FAILED = "failed"
+    PASSED = "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Intercepted:
+    """One build that a command asked for."""
+
+    program: str
+    target: str
+    """What it was for; several targets are joined by commas, and it is empty where nobody knows."""
+    result: RunResult
+    key: str | None = None
+    """Of a build for several devices that of the first that was not there."""
+    build_ns: int = 0
+    """How long the command waited for it."""
+    saved_ns: int = 0
+    """Of a hit how long its compile took when it was built."""
+    verdict: Verdict | None = None
+    """Why it missed."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    """Its exit code; of one that a signal ended 128 and the signal's number."""
+    signal: int = 0
+    """The signal that ended it; 0 if none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a command had compiled, in numbers."""
+
+    command: str
+    ended: Ended
+    builds: int
+    """All but those that were passed."""
+    hits: int
+    misses: int
+    kept: int
+    noted: int
+    failed: int
+    passed: int
+    build_ns: int
+    """How long the command waited for all of its builds."""
+    saved_ns: int
+    learned: int = 0
+    """How many of those noted were built after the command's end."""
+
+
+def summarise_run(
+    command: str, ended: Ended, outcomes: Sequence[Intercepted], learned: int = 0
+) -> RunSummary:
+    """The summary of a run of a command."""
+    count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
+    builds = len(outcomes) - count[RunResult.PASSED]
+    return RunSummary(
+        command=command,
+        ended=ended,
+        builds=builds,
+        hits=count[RunResult.HIT],
+        misses=builds - count[RunResult.HIT],
+        kept=count[RunResult.KEPT],
+        noted=count[RunResult.NOTED],
+        failed=count[RunResult.FAILED],
+        passed=count[RunResult.PASSED],
+        build_ns=sum(one.build_ns for one in outcomes),
+        saved_ns=sum(one.saved_ns for one in outcomes),
+        learned=learned,
+    )
