@@ -33,6 +33,7 @@ from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
+from tests.caches.taichi import build as taichi
 from tests.caches.triton import build as triton
 from tests.payload.build import bitcode
 
@@ -234,6 +235,6 @@ EXAMPLES: Mapping[str, Example] = {
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "numba": _opaque("sources_{number}/module.function-1.py311.nbi"),
     "warp": _opaque("1.19.0/wp_module_{number:07x}/wp_module.sm80.cubin"),
-    "taichi": _opaque("T{number:064x}.tic"),
+    "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

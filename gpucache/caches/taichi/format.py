@@ -1,0 +1,205 @@
+"""Taichi's offline cache: a file for each kernel, which only counts while the index has a row for it.
+
+Source: Taichi 1.7, ``taichi/util/offline_cache.h``, ``taichi/codegen/compiled_kernel_data.cpp`` and
+``taichi/compilation_manager``; checked against files that it wrote. ``T<64 hex>.tic`` is ``TIC`` and a zero,
+u32 architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in
+hex. A file is only written along with its row: one that is damaged or gone while its row stays is compiled
+again at every start. Whoever reads or writes the index makes ``ticache.lock``, and removes it afterwards.
+"""
+
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+from gpucache.caches.files import Files, open_folder, read
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
+from gpucache.caches.layout import Layout
+from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.taichi.index import LARGEST_BYTES, Index
+from gpucache.errors import FormatError
+from gpucache.outcomes import Checked, FindingKind, Kept, Problem
+from gpucache.units import format_age
+
+_MAGIC, _HEAD, _DIGITS = b"TIC\0", struct.Struct("<4sIQQ"), 64
+_INDEX, _LOCK, _NEW = "ticache.tcb", "ticache.lock", "ticache.tcb.new"
+_SCANNED_BYTES = 64 << 10
+_MOST_BYTES = 1 << 30
+_ARCHITECTURES = (
+    "x64", "arm64", "js", "cuda", "metal", "opengl", "dx11", "dx12", "opencl", "amdgpu", "vulkan", "gles",
+)  # fmt: skip
+_TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
+_FOR_EVER = "Taichi compiles it at every start and never writes it anew, as its index has it"
+
+
+class Taichi(FilesFormat):
+    """What ``ti.kernel`` leaves for every architecture."""
+
+    name = "taichi"
+    title = "Taichi offline cache"
+    owner = "Taichi"
+    place = Place(
+        (
+            Var("TI_OFFLINE_CACHE_FILE_PATH"),
+            Var("XDG_CACHE_HOME", "taichi/ticache"),
+            Home(".cache/taichi/ticache"),
+        ),
+        move="set TI_OFFLINE_CACHE_FILE_PATH",
+        nowhere="Taichi finds no home folder; set TI_OFFLINE_CACHE_FILE_PATH",
+        off={"TI_OFFLINE_CACHE": ("0",)},
+    )
+    layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
+    wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
+    opaque = "its entries say nothing of what their keys were made from, so only key=HEX can be asked for"
+    absent = (
+        "no entry has this key: it was never compiled here, or was removed, of which Taichi keeps no record"
+    )
+    served = "Taichi would serve it"
+    shows = "a Taichi kernel"
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
+        """What Taichi cleans down from, unless its program sets another size."""
+        return 100 << 20
+
+    def look(self, item: Files) -> Look:
+        """Kernel and architecture from the head, times and Taichi's version from the index."""
+        start = item.part(item.names[0], 0, _SCANNED_BYTES)
+        index = self._index
+        row = index.rows.get(_name(item)) if index else None
+        wrong = None if start.startswith(_MAGIC) and len(start) >= _HEAD.size else _damage(start)
+        _, architecture, *_ = (0, -1) if wrong else _HEAD.unpack_from(start)
+        kernel = None if wrong else _TASK.search(start)
+        return Look(
+            program=kernel[1].decode() if kernel else "",
+            target=_ARCHITECTURES[architecture] if 0 <= architecture < len(_ARCHITECTURES) else "",
+            kind="" if wrong else "taichi",
+            problem=wrong,
+            made_ns=row.made_s * SECOND_NS if row else None,
+            used_ns=row.used_s * SECOND_NS if row else None,
+            shows=wrong is None or not start,
+            toolchain=(("Taichi", ".".join(map(str, index.version))),) if index else (),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Its sizes and its SHA-256, and whether Taichi reads it."""
+        if problem := _damage(item.read(item.names[0], _MOST_BYTES)):
+            yield problem
+        elif self._index is not None and _name(item) not in self._index.rows:
+            detail = "the index has no row for it, so Taichi does not read it, and writes it anew"
+            yield Problem(FindingKind.ORPHAN, detail)
+
+    def payload(self, item: Files) -> bytes:
+        """The code: LLVM's intermediate representation, or what Taichi makes for the architecture."""
+        data = item.read(item.names[0], _MOST_BYTES)
+        return data[_HEAD.size + _HEAD.unpack_from(data)[2] : -_DIGITS]
+
+    def remove(self, item: Files) -> Kept | None:
+        """One of several."""
+        return self.remove_together([item])[0]
+
+    def remove_together(self, items: Sequence[Files]) -> Sequence[Kept | None]:
+        """The rows first: without its row Taichi compiles a kernel and writes it anew."""
+        try:
+            with self._locked():
+                self._drop({_name(item) for item in items if item.unchanged()})
+                return [super(Taichi, self).remove(item) for item in items]
+        except HeldError as held:
+            return [Kept(str(held)) for _ in items]
+
+    def whole(self) -> Iterator[Checked]:
+        """A lock that nobody removed, an index that does not read, and rows whose files are gone."""
+        with suppress(FileNotFoundError):
+            age_ns = self.now_ns() - (self.root / _LOCK).lstat().st_mtime_ns
+            if age_ns > HOUR_NS:
+                detail = f"it is {format_age(age_ns)} old; while it is there Taichi neither reads nor keeps"
+                yield self.told(self.root / _LOCK, Problem(FindingKind.LOCKED, detail))
+        try:
+            index = self._read()
+        except FormatError as error:
+            detail = f"it does not read ({error}), so Taichi takes the cache for an empty one"
+            yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
+            return
+        if gone := self._gone(index):
+            detail = f"it has {len(gone)} of {len(index.rows)} rows without a file; {_FOR_EVER}"
+            yield self.told(self.root / _INDEX, Problem(FindingKind.TRUNCATED, detail))
+
+    def clear(self, checked: Checked) -> Checked:
+        """Remove the lock if it still is old, an index that does not read, and rows without a file."""
+        with suppress(OSError, HeldError):
+            if checked.entry == str(self.root / _LOCK):
+                with open_folder(self.root) as folder:
+                    if self.now_ns() - folder.lstat(_LOCK).st_mtime_ns > HOUR_NS:
+                        folder.unlink(_LOCK)
+                        return checked.mended()
+            if checked.entry == str(self.root / _INDEX):
+                with self._locked():
+                    try:
+                        self._drop(self._gone(self._read()))
+                    except FormatError:
+                        (self.root / _INDEX).unlink()
+                return checked.mended()
+        return super().clear(checked)
+
+    @cached_property
+    def _index(self) -> Index | None:
+        """The index; None where there is none that reads."""
+        with suppress(OSError, FormatError):
+            return self._read()
+        return None
+
+    def _read(self) -> Index:
+        try:
+            with open_folder(self.root) as folder:
+                return Index.read(read(folder, _INDEX, LARGEST_BYTES))
+        except FileNotFoundError:
+            return Index((), {})
+
+    def _gone(self, index: Index) -> set[str]:
+        return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.tic")}
+
+    def _drop(self, names: set[str]) -> None:
+        """Take rows out of the index, whose lock is held."""
+        with suppress(FormatError), open_folder(self.root) as folder:
+            index = Index.read(read(folder, _INDEX, LARGEST_BYTES))
+            if names.isdisjoint(index.rows):
+                return
+            flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+            with os.fdopen(folder.open_for_writing(_NEW, flags, 0o644), "wb") as file:
+                file.write(index.without(names))
+            folder.move(_NEW, folder, _INDEX)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with open_folder(self.root) as folder:
+            try:
+                os.close(folder.open_for_writing(_LOCK, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            except FileExistsError:
+                raise HeldError(f"{_LOCK} is there; try again once the program that made it ends") from None
+            try:
+                yield
+            finally:
+                folder.unlink(_LOCK)
+
+
+def _name(item: Files) -> str:
+    return Path(item.names[0]).stem
+
+
+def _damage(data: bytes) -> Problem | None:
+    """What is wrong with a kernel's file, which is whole."""
+    if not data:
+        return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
+    if not data.startswith(_MAGIC) or len(data) < _HEAD.size:
+        return Problem(FindingKind.MISLABELLED, f"it is no Taichi kernel; {_FOR_EVER}")
+    _, _, json_bytes, code_bytes = _HEAD.unpack_from(data)
+    if (missing := _HEAD.size + json_bytes + code_bytes + _DIGITS - len(data)) > 0:
+        return Problem(FindingKind.TRUNCATED, f"{missing} of its bytes are missing; {_FOR_EVER}")
+    if hashlib.sha256(data[_HEAD.size : -_DIGITS]).hexdigest().encode() != data[-_DIGITS:]:
+        return Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of what it holds; {_FOR_EVER}")
+    return None
