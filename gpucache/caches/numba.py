@@ -20,7 +20,7 @@ class Numba(OpaqueFormat):
         nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a folder; set it",
         opt_in=True,
     )
-    signs = (r".+/.+\.nbi", r".+\.nbi")
+    signs = (r".*_[0-9a-f]{40}/.+\.nbi", r".+\.nbi")
 
 
 SYSTEM = ForeignSystem(Numba)

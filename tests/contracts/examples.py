@@ -233,7 +233,7 @@ EXAMPLES: Mapping[str, Example] = {
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
-    "numba": _opaque("sources_{number}/module.function-1.py311.nbi"),
+    "numba": _opaque("sources_{number:040x}/module.function-1.py311.nbi"),
     "warp": _opaque("1.19.0/wp_module_{number:07x}/wp_module.sm80.cubin"),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
