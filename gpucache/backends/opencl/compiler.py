@@ -166,10 +166,14 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
 
 
 def build_plainly(
-    context: Any, source: str | bytes, options: str | Sequence[str], devices: Sequence[Any] | None
+    context: Any,
+    source: str | bytes,
+    options: str | Sequence[str],
+    devices: Sequence[Any] | None,
+    cache_dir: str | None = None,
 ) -> Any:
     """PyOpenCL's own build with its cache, as if gpucache were not there."""
-    return _BUILD(cl.Program(context, source), options=options, devices=devices)
+    return _BUILD(cl.Program(context, source), options=options, devices=devices, cache_dir=cache_dir)
 
 
 def build_as_pyopencl(

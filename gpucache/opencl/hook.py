@@ -1,0 +1,119 @@
+"""``pyopencl.Program.build`` while programs that nobody changed are to come from the cache.
+
+A function of somebody else may have been put there before ours or after it, and each calls the one before.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import pyopencl as cl
+
+from gpucache.checks import include_dirs
+from gpucache.engine.program_names import program_name
+from gpucache.library import arguments, process
+from gpucache.model import BuildRequest, Checks, Language, Program
+from gpucache.opencl.building import ANY, Call, built
+
+
+class _Hook:
+    """What stands there, and what stood there before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = threading.local()
+        self._before: Any = None
+        self._installed = False
+
+    def install(self) -> None:
+        with self._lock:
+            self._installed = True
+            if self._before is None:
+                self._before = cl.Program.build
+                cl.Program.build = self._method()
+
+    def uninstall(self) -> None:
+        with self._lock:
+            self._installed = False
+            if getattr(cl.Program.build, "__wrapped__", None) is self._before is not None:
+                cl.Program.build, self._before = self._before, None
+            # Otherwise somebody else put a function there that calls ours, which then does nothing.
+
+    def _method(self) -> Callable[..., Any]:
+        before = self._before
+
+        @wraps(before)
+        def build(
+            program: Any,
+            options: str | Sequence[str] | None = None,
+            devices: Sequence[Any] | None = None,
+            cache_dir: str | None = None,
+        ) -> Any:
+            call = None
+            if self._installed and not getattr(self._inside, "now", False) and _is_source(program):
+                call = _call_of(program, options, devices, cache_dir)
+            if call is None:
+                return before(program, options=options, devices=devices, cache_dir=cache_dir)
+            self._inside.now = True  # whatever builds below here is left alone
+            try:
+                _become(program, built(process.layers(), *call))
+            finally:
+                self._inside.now = False
+            return program
+
+        return build
+
+
+def _is_source(program: Any) -> bool:
+    """Whether a program is to be built from source, and nobody has asked it for anything yet."""
+    return vars(program).get("_prg", program) is None and isinstance(
+        vars(program).get("_source"), str | bytes
+    )
+
+
+def _call_of(
+    program: Any, options: str | Sequence[str] | None, devices: Sequence[Any] | None, cache_dir: str | None
+) -> "tuple[BuildRequest, Call] | None":
+    """What the build of a program asks for; None for what PyOpenCL itself is to refuse."""
+    try:
+        text = arguments.source_bytes(program._source)
+        given = arguments.build_options(() if options is None else options)
+        request = BuildRequest(
+            program=Program(program_name(text), Language.OPENCL_C, text),
+            target=ANY,
+            include_dirs=include_dirs(text, Checks.NONE),
+            name_headers="build it by gpucache.opencl.build_program(..., headers=[...])",
+            cwd=arguments.current_directory(),
+            searches_cwd=True,
+        )
+        return request, Call(program._context, program._source, given, request, devices, cache_dir)
+    except (TypeError, ValueError):
+        return None
+
+
+def _become(program: Any, made: Any) -> None:
+    """Make a program that was not built the one that was, as PyOpenCL's own build does."""
+    program._prg = made._prg
+    program._build_duration_info = made._build_duration_info
+    if "_context" not in vars(made):
+        vars(program).pop("_context", None)
+
+
+_HOOK = _Hook()
+
+
+def install() -> None:
+    """Have every ``pyopencl.Program`` of this process built by ``build_program`` from here on.
+
+    One line serves a program that nobody changed, also where the OpenCL loader takes no layers, and then
+    all libraries in its process: it takes the place of ``pyopencl.Program.build``, whose arguments,
+    answers and errors stay. What is no source, or was asked for something before it was built, is left to
+    PyOpenCL. Calling it again changes nothing; ``uninstall`` undoes it.
+    """
+    _HOOK.install()
+
+
+def uninstall() -> None:
+    """Have programs built by PyOpenCL alone again, as before ``install``; those that were built stay."""
+    _HOOK.uninstall()
