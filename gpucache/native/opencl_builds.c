@@ -139,10 +139,26 @@ static struct wire_bytes error_number(cl_int code, char text[WIRE_NUMBER_SIZE]) 
     return wire_text(text);
 }
 
-static void tell_rejected(const char *token, cl_int code) {
+/* The reply takes the place of the one whose binaries were refused. */
+static void tell_rejected(const char *token, cl_int code, struct wire_reply *reply) {
     char number[WIRE_NUMBER_SIZE];
-    struct wire_bytes fields[] = {wire_text(token), error_number(code, number)};
-    wire_tell(WIRE_REJECTED, fields, 2);
+    struct wire_bytes fields[] = {wire_text(token), error_number(code, number)}, first;
+    wire_done(reply);
+    if (wire_ask(WIRE_REJECTED, fields, 2, reply)) wire_next(reply, &first);
+}
+
+static uint64_t ns_since(const struct timespec *start) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (uint64_t)((end.tv_sec - start->tv_sec) * 1000000000LL + end.tv_nsec - start->tv_nsec);
+}
+
+/* Of what is served only the time is new to the server. */
+static void tell_served(const struct build *build, const char *token, uint64_t ns) {
+    char duration[WIRE_NUMBER_SIZE];
+    struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {
+        wire_text(token), wire_text("0"), wire_number(ns, duration)};
+    if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
 }
 
 static void tell_built(const struct build *build, const char *token, bool wanted, cl_int code, uint64_t ns) {
@@ -221,8 +237,23 @@ static bool serve(const struct build *build, struct wire_reply *reply, const cha
     cl_int refused;
     struct twin *twin = make_twin(build, reply, &refused);
     if (twin) set_twin(build->program, twin);
-    if (!twin && refused != CL_SUCCESS) tell_rejected(token, refused);
+    if (!twin && refused != CL_SUCCESS) tell_rejected(token, refused, reply);
     return twin;
+}
+
+cl_program model_of(cl_program handle, struct twin *twin) {
+    cl_program model = keep_model(twin, NULL);
+    cl_context context;
+    if (model) return model;
+    if (below.clGetProgramInfo(handle, CL_PROGRAM_CONTEXT, sizeof context, &context, NULL)) return NULL;
+    const char *source = info_text((get_info)below.clGetProgramInfo, handle, CL_PROGRAM_SOURCE);
+    if (source) model = below.clCreateProgramWithSource(context, 1, (const char **)&source, NULL, NULL);
+    free((void *)source);
+    if (!model) return NULL;
+    if (!below.clBuildProgram(model, twin->count, twin->devices, twin->options, NULL, NULL))
+        return keep_model(twin, model);
+    below.clReleaseProgram(model);
+    return NULL;
 }
 
 /* ---- A build from source ---- */
@@ -250,14 +281,12 @@ bool has_begun(cl_int code) { return code > CL_INVALID_VALUE; }
 
 /* What follows the end of a build, once. */
 static void finish_report(struct report *report, cl_int code) {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    uint64_t ns = ns_since(&report->start);
     if (atomic_exchange(&report->told, true)) return;
     if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
-    int64_t seconds = end.tv_sec - report->start.tv_sec;
-    int64_t ns = seconds * 1000000000 + (end.tv_nsec - report->start.tv_nsec);
-    if (report->token && wire_asks())
-        tell_built(&report->build, report->token, report->wanted, code, (uint64_t)ns);
+    /* Intel's runtime builds a program no more that has failed once, and that is left to it. */
+    if (code != CL_SUCCESS && has_begun(code)) stop_serving(report->build.program);
+    if (report->token && wire_asks()) tell_built(&report->build, report->token, report->wanted, code, ns);
 }
 
 /* Stands in for the command's callback, so that the end of a build is seen that returns before it is done. */
@@ -305,14 +334,6 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
 
 /* ---- A build ---- */
 
-bool has_kernels(cl_program handle) {
-    struct twin *twin = borrow_twin(handle);
-    bool refused = twin && below.clBuildProgram(twin->handle, twin->count, twin->devices, "", NULL, NULL) ==
-                               CL_INVALID_OPERATION;
-    give_back(twin);
-    return refused;
-}
-
 /* Where a build may not be served, what was served before has to stand in the driver's own program. */
 static bool may_ask(struct program *program, const struct build *build) {
     if (may_serve(program, build->mask)) return wire_asks();
@@ -328,19 +349,22 @@ static bool may_ask(struct program *program, const struct build *build) {
 static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
 
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served) {
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     struct build build = {
         .program = program, .handle = handle, .options = asked->options ? asked->options : ""};
     struct wire_reply reply = {.kind = WIRE_PASS};
     struct wire_bytes field;
     char *token = NULL;
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
-    if (sound && has_kernels(handle)) return CL_INVALID_OPERATION;
+    if (sound && twin_has_kernels(program)) return CL_INVALID_OPERATION;
     if (sound && may_ask(program, &build) && ask_build(&build, &reply) && wire_next(&reply, &field))
         token = copy_field(field);
     set_token(program, token);
     *served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
     bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
     wire_done(&reply);
+    if (*served) tell_served(&build, token, ns_since(&start));
     cl_int code = *served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted);
     free(token);
     return code;

@@ -19,11 +19,11 @@ cl_int pass_on(cl_program handle, const struct asked *asked);
 /* Build a program that begin_build() has pinned. Where it was served, whoever calls has to notify. */
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served);
 
-/* Whether kernels of a twin forbid another build. */
-bool has_kernels(cl_program handle);
-
 /* Whether an error comes from a build that has begun, so that what was built before no longer stands. */
 bool has_begun(cl_int code);
+
+/* The program of a twin built from source; NULL where that fails. */
+cl_program model_of(cl_program handle, struct twin *twin);
 
 typedef cl_int(CL_API_CALL *get_info)(void *, cl_uint, size_t, void *, size_t *);
 

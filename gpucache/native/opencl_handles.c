@@ -94,6 +94,7 @@ static struct program *take_off_kernel(struct kernel *kernel) {
 
 void free_twin(struct twin *twin) {
     if (twin->handle) below.clReleaseProgram(twin->handle);
+    if (twin->model) below.clReleaseProgram(twin->model);
     for (cl_uint i = 0; i < twin->count; i++) free(twin->logs[i]);
     free(twin->options);
     free(twin);
@@ -114,6 +115,16 @@ struct twin *borrow_twin(cl_program handle) {
     if (twin) twin->users++;
     leave();
     return twin;
+}
+
+cl_program keep_model(struct twin *twin, cl_program model) {
+    enter();
+    cl_program spare = twin->model ? model : NULL;
+    if (!twin->model) twin->model = model;
+    model = twin->model;
+    leave();
+    if (spare) below.clReleaseProgram(spare);
+    return model;
 }
 
 /* ---- Programs ---- */
@@ -206,6 +217,13 @@ bool may_serve(struct program *program, uint64_t devices) {
     return may;
 }
 
+bool twin_has_kernels(struct program *program) {
+    enter();
+    bool has = program->twin && program->kernels;
+    leave();
+    return has;
+}
+
 void stop_serving(struct program *program) {
     enter();
     program->stopped = true;
@@ -215,10 +233,13 @@ void stop_serving(struct program *program) {
 void built_by_driver(struct program *program, uint64_t devices) {
     enter();
     struct twin *before = program->twin;
+    bool kept = program->kept;
     program->twin = NULL;
+    program->kept = false;
     program->compiled |= devices;
     leave();
     give_back(before);
+    if (kept) below.clReleaseProgram(program->entry.handle);
 }
 
 void set_twin(struct program *program, struct twin *twin) {

@@ -21,7 +21,8 @@ extern cl_icd_dispatch below;
 struct program;
 
 /* What the driver made of our binaries, for those of the program's devices that were built for. Nothing in it
-   changes, so whoever has borrowed it reads it without the lock; the last one to give it back releases it. */
+   changes but the model, so whoever has borrowed it reads it without the lock; the last one to give it back
+   releases it. */
 struct twin {
     size_t users;
     cl_program handle;
@@ -31,6 +32,7 @@ struct twin {
     cl_uint places[MAX_DEVICES]; /* where each stands among all devices of the program */
     char *logs[MAX_DEVICES];
     char *options;
+    cl_program model; /* see keep_model() */
 };
 
 struct local_size {
@@ -63,6 +65,9 @@ void end_build(struct program *program);
 bool may_serve(struct program *program, uint64_t devices);
 void stop_serving(struct program *program);
 
+/* Whether kernels of a twin forbid another build, as they would if they were the program's own. */
+bool twin_has_kernels(struct program *program);
+
 /* The driver has built or tried to build from source: that stands now, and no twin. */
 void built_by_driver(struct program *program, uint64_t devices);
 
@@ -79,6 +84,10 @@ struct twin *borrow_twin(cl_program handle);
 void give_back(struct twin *twin);
 void free_twin(struct twin *twin);
 
+/* The same program built from source, for questions that are not answered by what was made from a binary. It
+   is made for the first of them; where two threads make one, the first stays. NULL asks for one. */
+cl_program keep_model(struct twin *twin, cl_program model);
+
 /* ---- Kernels, known where their program is ---- */
 
 void remember_kernel(cl_kernel handle, cl_program program);
@@ -87,7 +96,7 @@ void kernel_retained(cl_kernel handle);
 struct program *kernel_released(cl_kernel handle); /* as program_released() */
 cl_program program_of_kernel(cl_kernel handle);    /* the command's own handle; NULL for an unknown kernel */
 
-/* The program of a kernel, pinned, where a launch may have to be told; else NULL, for the cost of a search. */
+/* The program of a kernel, pinned, where a launch may have to be told; else NULL, which is quickly said. */
 struct program *program_to_tell(cl_kernel handle, const struct local_size *size);
 
 /* Note a launch. A copy of the program's token if none like it was told before, else NULL. */

@@ -156,13 +156,22 @@ static cl_int CL_API_CALL get_program_info(cl_program program, cl_program_info n
     return code;
 }
 
+/* Which device of a build is meant. PoCL also takes a part of a device for the whole. */
+static cl_uint place_in_build(const struct twin *twin, cl_device_id device) {
+    for (cl_device_id whole; device; device = whole) {
+        for (cl_uint i = 0; i < twin->count; i++)
+            if (twin->devices[i] == device) return i;
+        if (below.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof whole, &whole, NULL)) break;
+    }
+    return twin->count;
+}
+
 static cl_int CL_API_CALL get_program_build_info(cl_program program, cl_device_id device,
                                                  cl_program_build_info name, size_t room, void *to,
                                                  size_t *size_ret) {
     struct twin *twin = borrow_twin(program);
-    cl_uint i = 0;
+    cl_uint i = twin ? place_in_build(twin, device) : 0;
     cl_int code;
-    while (twin && i < twin->count && twin->devices[i] != device) i++;
     if (!twin || i == twin->count)
         code = below.clGetProgramBuildInfo(program, device, name, room, to, size_ret);
     else if (name == CL_PROGRAM_BUILD_OPTIONS)
@@ -175,12 +184,57 @@ static cl_int CL_API_CALL get_program_build_info(cl_program program, cl_device_i
     return code;
 }
 
+/* Whether a kernel is one of a twin and has no attributes, which may be because a binary has none. */
+static bool lacks_attributes(cl_kernel handle) {
+    size_t size = 0;
+    struct twin *twin = borrow_twin(program_of_kernel(handle));
+    cl_int code = twin ? below.clGetKernelInfo(handle, CL_KERNEL_ATTRIBUTES, 0, NULL, &size) : CL_SUCCESS;
+    give_back(twin);
+    return twin && code == CL_SUCCESS && size <= 1;
+}
+
+/* The same kernel built from source, to be released; NULL for one that is not of a twin. */
+static cl_kernel kernel_of_model(cl_kernel handle) {
+    cl_program program = program_of_kernel(handle);
+    struct twin *twin = borrow_twin(program);
+    cl_program model = twin ? model_of(program, twin) : NULL;
+    char *name = model ? info_text((get_info)below.clGetKernelInfo, handle, CL_KERNEL_FUNCTION_NAME) : NULL;
+    cl_kernel kernel = name ? below.clCreateKernel(model, name, NULL) : NULL;
+    free(name);
+    give_back(twin);
+    return kernel;
+}
+
+/* Binaries of Intel's runtime say nothing about arguments. Who asks all the same pays for a compile. */
+static cl_int CL_API_CALL get_kernel_arg_info(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,
+                                              size_t room, void *to, size_t *size_ret) {
+    cl_int code = below.clGetKernelArgInfo(handle, index, name, room, to, size_ret);
+    cl_kernel model = code == CL_KERNEL_ARG_INFO_NOT_AVAILABLE ? kernel_of_model(handle) : NULL;
+    if (!model) return code;
+    code = below.clGetKernelArgInfo(model, index, name, room, to, size_ret);
+    below.clReleaseKernel(model);
+    return code;
+}
+
 static cl_int CL_API_CALL get_kernel_info(cl_kernel handle, cl_kernel_info name, size_t room, void *to,
                                           size_t *size_ret) {
-    cl_int code = below.clGetKernelInfo(handle, name, room, to, size_ret);
+    bool lacks = name == CL_KERNEL_ATTRIBUTES && lacks_attributes(handle);
+    cl_kernel model = lacks ? kernel_of_model(handle) : NULL;
+    cl_int code = below.clGetKernelInfo(model ? model : handle, name, room, to, size_ret);
+    if (model) below.clReleaseKernel(model);
     if (code != CL_SUCCESS || name != CL_KERNEL_PROGRAM || !to) return code;
     cl_program program = program_of_kernel(handle);
     if (program) *(cl_program *)to = program;
+    return code;
+}
+
+/* Constants are for programs made from IL, which are never served. PoCL refuses all others only once they are
+   built, and aborts before. */
+static cl_int CL_API_CALL set_specialization_constant(cl_program program, cl_uint id, size_t size,
+                                                      const void *value) {
+    struct twin *twin = borrow_twin(program);
+    cl_int code = below.clSetProgramSpecializationConstant(twin ? twin->handle : program, id, size, value);
+    give_back(twin);
     return code;
 }
 
@@ -246,7 +300,7 @@ static cl_int CL_API_CALL compile_program(cl_program handle, cl_uint count, cons
                                           notify_program notify, void *data) {
     tell_other("clCompileProgram", options, handle);
     struct program *program = begin_build(handle);
-    if (program && has_kernels(handle)) {
+    if (program && twin_has_kernels(program)) {
         end_build(program);
         return CL_INVALID_OPERATION;
     }
@@ -342,6 +396,7 @@ static void take_over(cl_icd_dispatch *table) {
     table->clCreateProgramWithIL = create_program_with_il;
     table->clRetainProgram = retain_program;
     table->clReleaseProgram = release_program;
+    table->clSetProgramSpecializationConstant = set_specialization_constant;
     table->clGetProgramInfo = get_program_info;
     table->clGetProgramBuildInfo = get_program_build_info;
     table->clCreateKernel = create_kernel;
@@ -350,6 +405,7 @@ static void take_over(cl_icd_dispatch *table) {
     table->clRetainKernel = retain_kernel;
     table->clReleaseKernel = release_kernel;
     table->clGetKernelInfo = get_kernel_info;
+    table->clGetKernelArgInfo = get_kernel_arg_info;
     table->clEnqueueNDRangeKernel = enqueue_nd_range_kernel;
     table->clGetExtensionFunctionAddress = get_extension;
     table->clGetExtensionFunctionAddressForPlatform = get_extension_for_platform;
@@ -376,4 +432,12 @@ EXPORTED cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *ne
     *count_ret = functions;
     *table_ret = &tables[mine];
     return CL_SUCCESS;
+}
+
+/* Newer loaders of Khronos' ask for this one alone, which none of the older headers declares. */
+EXPORTED cl_int CL_API_CALL clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *next,
+                                                      cl_uint *count_ret, const cl_icd_dispatch **table_ret,
+                                                      const cl_ulong *properties) {
+    (void)properties; /* none exists */
+    return clInitLayer(count, next, count_ret, table_ret);
 }

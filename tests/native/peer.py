@@ -129,6 +129,8 @@ class Keeper:
             if key in self.kept:
                 return frame(Kind.HIT, token, *self.kept[key])
             return frame(Kind.MISS, token, self._wanted)
+        if kind == Kind.REJECTED:
+            return frame(Kind.MISS, fields[0], self._wanted)
         if kind == Kind.BUILT and fields[1] == b"0" and fields[3]:
             self.kept[self._asked[fields[0]]] = fields[3:]
         return frame(Kind.OK)
