@@ -1,8 +1,7 @@
 """An open folder, and everything that is done to the files directly in it.
 
-Works on open descriptors and names without slashes, so that a link put in the way of a path is not
-followed; where a platform has no such descriptors (Windows) it works on paths. Must not know what
-the files mean nor whom to trust.
+Works on open descriptors and names without slashes, so that no link in a path is followed; on a platform
+without such descriptors (Windows) it works on paths. Must not know what the files mean nor whom to trust.
 """
 
 import os
@@ -20,7 +19,7 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Without O_NONBLOCK opening a FIFO would wait for its other end.
 _FILE_FLAGS = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-# openat2(2), linux/openat2.h: flags, mode, and that no link and nothing outside the folder is passed through.
+# openat2(2), linux/openat2.h: resolve flags that forbid links and paths that leave the folder.
 _OPENAT2 = 437
 _THROUGH_NOTHING = 0x02 | 0x04 | 0x08
 _CLOSED_BY_EXEC = getattr(os, "O_CLOEXEC", 0)
@@ -28,10 +27,10 @@ _PR_GET_SECCOMP = 21
 
 
 def give_back(fd: int) -> None:
-    """Close a descriptor through which nothing was written; raises nothing.
+    """Close a descriptor that was only read from; raises nothing.
 
-    A failing disk or server may report an error here too, but what was read has been read, and the
-    descriptor is gone either way.
+    A failing disk or server may report an error here, too, but the data was read, and the descriptor is
+    closed anyway.
     """
     try:  # noqa: SIM105 - a hit closes several
         os.close(fd)
@@ -50,7 +49,7 @@ class Folder:
 
     @property
     def path(self) -> Path:
-        """Where it was opened; put together when it is asked for, as a hit asks for none."""
+        """Where it was opened; made on demand, as a hit does not need it."""
         if isinstance(self._path, tuple):
             outer, name = self._path
             self._path = outer.path / name
@@ -58,7 +57,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: Path, *, follow: bool = True) -> "Folder":
-        """The folder at a path, whose last part may be a link, if ``follow`` or if that cannot be told."""
+        """The folder at a path; its last part may be a link with ``follow``, and always on Windows."""
         if _BY_DESCRIPTOR:
             return cls(path, os.open(path, _FOLDER_FLAGS if follow else _FOLDER_FLAGS | _NO_LINK))
         if not path.is_dir():
@@ -78,7 +77,7 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; raises nothing."""
+        """Close the descriptor; raises nothing."""
         if self._fd is not None:
             give_back(self._fd)
             self._fd = None
@@ -88,7 +87,7 @@ class Folder:
         return self.path.stat() if self._fd is None else os.fstat(self._fd)
 
     def folder(self, *parts: str) -> "Folder":
-        """A folder in this one, or of several parts some folders below; never through a link nor upwards."""
+        """A folder in this one, or with several parts a deeper one; never through a link nor upwards."""
         if os.curdir in parts or os.pardir in parts:
             raise NotADirectoryError(f"{'/'.join(parts)} is not a folder in {self.path}")
         if len(parts) != 1:
@@ -103,7 +102,7 @@ class Folder:
         return Folder(path, None)
 
     def _walk(self, parts: tuple[str, ...]) -> "Folder":
-        """A folder some folders below, one after the other."""
+        """A deeper folder, opened step by step."""
         folder = self.folder(parts[0])
         for name in parts[1:]:
             with folder as outer:
@@ -120,14 +119,14 @@ class Folder:
             os.mkdir(self._at(name), 0o700, dir_fd=self._fd)
         except FileExistsError:
             return self.folder(name)
-        # By name: a umask may have left us no right to open what we made.
+        # By name, as a umask may have left us no permission to open it.
         os.chmod(self._at(name), mode, dir_fd=self._fd)
         return self.folder(name)
 
     def open_file(self, *parts: str, flags: int = 0) -> int:
-        """A descriptor for reading, with flags beyond O_RDONLY; ELOOP for a link.
+        """A descriptor for reading, with more flags than O_RDONLY; fails with ELOOP for a link.
 
-        Of several parts the last names the file, and the others the folders that lead to it from here.
+        The last part names the file, the others the folders that lead to it from here.
         """
         if len(parts) == 1:
             return os.open(self._at(parts[0]), os.O_RDONLY | _FILE_FLAGS | flags, dir_fd=self._fd)
@@ -138,7 +137,7 @@ class Folder:
         return fd
 
     def _open_below(self, parts: tuple[str, ...], flags: int) -> int | None:
-        """A descriptor in one step; None if single steps have to be taken, which also tell what fails."""
+        """A descriptor in one system call; None if this takes single steps, which also raise the error."""
         openat2 = _openat2() if self._fd is not None else None
         if openat2 is None:
             return None
@@ -147,7 +146,7 @@ class Folder:
         return fd if fd >= 0 else None
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
-        """A descriptor of a file made with this mode, whatever the umask; ``flags`` beyond O_CREAT."""
+        """A descriptor of a file made with this mode, whatever the umask; ``flags`` are added to O_CREAT."""
         fd = os.open(self._at(name), os.O_CREAT | flags | _FILE_FLAGS, mode, dir_fd=self._fd)
         try:
             if sys.platform != "win32" and stat.S_IMODE(os.fstat(fd).st_mode) != mode:
@@ -162,7 +161,7 @@ class Folder:
         return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
 
     def move(self, name: str, into: "Folder", new_name: str) -> None:
-        """Rename into a folder, atomically replacing what is there."""
+        """Rename into a folder, atomically, and replace a file of that name."""
         os.replace(self._at(name), into._at(new_name), src_dir_fd=self._fd, dst_dir_fd=into._fd)
 
     def unlink(self, name: str) -> None:
@@ -174,12 +173,12 @@ class Folder:
         os.rmdir(self._at(name), dir_fd=self._fd)
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
-        """What is in the folder, one by one, in no order; one walk at a time, as they share a position."""
+        """The folder's entries, one by one, unsorted; only one walk at a time, as walks share a position."""
         with os.scandir(self.path if self._fd is None else self._fd) as found:
             yield from found
 
     def sync(self) -> None:
-        """Make renames into this folder survive a power cut, where the platform can."""
+        """Make renames into this folder survive a power cut, if the platform can do that."""
         if self._fd is not None:
             os.fsync(self._fd)
 
@@ -189,7 +188,7 @@ class Folder:
 
 @cache
 def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
-    """The system call that opens a file below a folder through no link, in one step; None without one."""
+    """The system call that opens a file below a folder without following links; None if there is none."""
     if sys.platform != "linux":
         return None
     try:
@@ -197,9 +196,7 @@ def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
 
         libc = ctypes.CDLL(None)
         prctl, call = libc.prctl, libc.syscall
-    except (
-        Exception
-    ):  # no ctypes, no memory that may be run, no such function, or the program's audit refuses
+    except Exception:  # no ctypes, no executable memory, no such function, or an audit hook refuses
         return None
     call.restype = ctypes.c_long
     call.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
@@ -207,8 +204,8 @@ def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
     def openat2(folder: int | None, path: bytes, how: bytes) -> int:
         """A descriptor, or less than 0.
 
-        A filter of system calls may end a process for one that it does not know, and a program may put
-        itself under one at any time, so each call asks first.
+        A filter of system calls may kill a process for an unknown call, and a program may install one at any
+        time, so each call asks first.
         """
         if prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) != 0:
             return -1

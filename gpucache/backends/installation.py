@@ -1,8 +1,7 @@
 """The files that a compiler is installed as: its libraries, and the headers and functions that it reads.
 
-This module tells one build of a compiler from another of the same version, by content and never by place, at
-a cost that every start of a program can bear. It must not know any compiler: a backend says which files there
-are.
+This module distinguishes builds of one compiler version, by content and never by place, at a cost that every
+start of a program can bear. It must not know any compiler: a backend says which files there are.
 
 A library is recognised by its build id. Of a library that has none and is larger than 1 MiB (Intel's are
 200 MB), 256 blocks spread over the file are read, because whatever is inserted anywhere moves all that
@@ -32,7 +31,7 @@ _SYSTEM = (
     *("libedit.", "libbsd.", "libmd.", "libffi.", "libudev.", "libnuma.", "libhwloc", "libtbb", "libcap."),
     *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf.", "libz3.", "libsensors."),
 )
-"""How the names of libraries begin that compile nothing, so that an update of them changes no binary."""
+"""The beginnings of names of libraries that compile nothing, so that their updates change no binary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,14 @@ class Installation:
     """The files of one compiler that are there."""
 
     libraries: tuple[Path, ...]
-    """The compiler's own libraries, first the one that is called; empty if that was not found."""
+    """The compiler's own libraries, the one that is called first; empty if that was not found."""
     builtins: tuple[Path, ...] | None = None
     """Headers and bitcode that it reads beside them; None if it is known to read none."""
     configuration: tuple[Path, ...] | None = None
     """The files that it configures itself from; None if it is known to have none."""
 
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields of a toolchain that tell this build from others, by label. Raises nothing."""
+        """The fields of a toolchain that distinguish this build from others, by label. Raises nothing."""
         build = [mark(path) for path in self.libraries]
         fields = [("compiler build", digest("\n".join(sorted(build)).encode()) if build else NOT_FOUND)]
         for label, paths in (("compiler built-ins", self.builtins), ("configuration", self.configuration)):
@@ -58,7 +57,7 @@ class Installation:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files that are the compiler's own, as they were found: some may be links."""
+        """All files of the compiler, as they were found: some may be links."""
         return (*self.libraries, *(self.builtins or ()), *(self.configuration or ()))
 
 

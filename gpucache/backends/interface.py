@@ -17,7 +17,7 @@ from gpucache.sources import SearchRule
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """How the compiler will be called for a request, and what of the request enters the key."""
+    """How the compiler will be called for a request, and which part of the request enters the key."""
 
     inputs: KeyInputs
     rule: SearchRule
@@ -26,7 +26,7 @@ class Compilation:
     command: tuple[str, ...]
     """Every option that the compiler is given, with the include directories."""
     options: tuple[str, ...] = ()
-    """Those of the command that a program gave, as it gave them, without the include directories."""
+    """The options of the program, as it gave them, without the include directories."""
     inherited_options: tuple[str, ...] = ()
     """The options that a variable adds to the command; the compiler reads the variable itself."""
     inherited_dirs: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Compilation:
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
     refusal: str | None = None
-    """Why nothing of it may be kept, with the remedy; None if it may."""
+    """Why the artifact may not be kept, with the remedy; None if it may."""
     holds_paths: bool = False
     """Whether debug options put paths into the artifact whatever the source says."""
     lists_files: bool = False
@@ -59,16 +59,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another cache that keeps what programs of a backend compile, by a library: ``bench`` times it, too."""
+    """A library's own cache for programs of a backend, which ``bench`` times, too."""
 
     name: str
-    """That of its system among the caches of others."""
+    """The name of its system among the caches of others."""
     programs: str
     """Whose programs it keeps, such as ``OpenCL programs``."""
     loaded_apart: bool = False
     """Whether its library is more than what the backend loads anyway."""
     switch: str = ""
-    """The variable that turns it off by 1, where the library uses it unless it is told not to."""
+    """The variable that turns it off if set to 1, for a cache that is on by default."""
 
 
 class Session(Protocol):
@@ -83,7 +83,7 @@ class Session(Protocol):
         ...
 
     def use_peer(self, folder: str) -> None:
-        """Have ``build`` go through the peer's cache; ``folder`` is its place where no variable moves it."""
+        """Make ``build`` use the peer's cache; ``folder`` is its place if no variable moves it."""
         ...
 
     def load(self, artifact: Artifact) -> bool:
@@ -95,11 +95,11 @@ class Session(Protocol):
         ...
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Make zeros for every argument, which is the benchmark's own work and counts for no start."""
+        """Make zeros for every argument; this is the benchmark's own work and not timed."""
         ...
 
     def launch(self) -> bool:
-        """Launch on the arguments that were set and wait; False if nothing could be launched."""
+        """Launch with the arguments that were set, and wait; False if nothing could be launched."""
         ...
 
 
@@ -127,7 +127,7 @@ class Backend(Protocol):
         ...
 
     def artifact_kind(self, target: Target) -> StrEnum:
-        """The kind of artifact that a target gets when nobody asks for one."""
+        """The kind of artifact for a target by default."""
         ...
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
@@ -143,7 +143,7 @@ class Backend(Protocol):
         ...
 
     def toolchain(self, target: Target) -> Toolchain:
-        """Who compiles for a target in this process; raises TargetError or NoDeviceError."""
+        """The toolchain that compiles for a target in this process; raises TargetError or NoDeviceError."""
         ...
 
     def installation(self, target: Target) -> Installation:
@@ -155,10 +155,10 @@ class Backend(Protocol):
         ...
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """What the compiler may read beside the inputs of a program, asked in a process that has compiled.
+        """The files that the compiler may read besides the inputs of a program.
 
-        These are the files of its installation and whatever else it looks at. A path that ends with a slash
-        is a folder with all that is in it.
+        Called in a process that has compiled. These are the files of its installation and other files that it
+        looks at. A path that ends with a slash means a folder with everything in it.
         """
         ...
 

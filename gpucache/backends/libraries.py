@@ -1,8 +1,7 @@
-"""The shared libraries that this process runs, and what each says of itself.
+"""The shared libraries that this process has loaded, and what is in their headers, such as a build id.
 
-Sources: dladdr(3), dlinfo(3) and proc_pid_maps(5). Which libraries a process runs is known on Linux only;
-elsewhere none is found. However large a file is, only a few kilobytes of it are read. This module must not
-know any compiler.
+Sources: dladdr(3), dlinfo(3) and proc_pid_maps(5). Loaded libraries are found on Linux only. Only a few
+kilobytes of a file are read. This module must not know any compiler.
 """
 
 import ctypes
@@ -38,7 +37,7 @@ class _LinkMap(ctypes.Structure):
 
 
 def library_at(address: int) -> Path | None:
-    """The file of the loaded library that an address lies in."""
+    """The file of the loaded library that contains an address."""
     if sys.platform != "linux":
         return None
     info = _Info()
@@ -62,8 +61,9 @@ def loaded(name: str) -> Path | None:
 def loaded_as(name: str) -> Path | None:
     """The file of the library that is loaded under the name by which others need it; loads nothing.
 
-    dl_iterate_phdr(3) would tell it too, and could hang: the loader is locked while it calls back, a callback
-    in Python waits for the interpreter, and the thread that holds the interpreter may wait for the loader.
+    dl_iterate_phdr(3) would also find it, but could hang: the loader is locked during its callback, a
+    callback in Python waits for the interpreter, and the thread that holds the interpreter may wait for the
+    loader.
     """
     if sys.platform != "linux":
         return None
@@ -79,7 +79,7 @@ def loaded_as(name: str) -> Path | None:
 
 
 def read_library(path: Path) -> Library:
-    """What a library says of itself; nothing if it cannot be read or is none."""
+    """What a library's headers say; empty if it cannot be read or is none."""
     try:
         with path.open("rb") as stream:
             return elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))
@@ -89,7 +89,7 @@ def read_library(path: Path) -> Library:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A library on its disk: see ``gpucache.payload.elf.Source``."""
+    """A library on disk: see ``gpucache.payload.elf.Source``."""
 
     stream: BinaryIO
     size: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpucache.errors import OptionError
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# White space at which one compiler splits and which another takes as part of an option; and the end of a C
+# White space at which one compiler splits and that another takes as part of an option; and the end of a C
 # string.
 _ODD = re.compile(r"[^\S ]|\0")
 
@@ -22,7 +22,7 @@ class Spelling:
     """One option that takes a value: its canonical form and every way to write it."""
 
     canonical: str
-    """What stands before the value, such as ``-D``."""
+    """The text before the value, such as ``-D``."""
     joined: tuple[str, ...]
     """Prefixes that have the value in the same token, the longest first."""
     apart: tuple[str, ...]
@@ -78,7 +78,7 @@ def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple
 
 
 def with_value(definition: str) -> str:
-    """What ``-D`` defines: a name alone is defined as 1."""
+    """The definition that ``-D`` makes: a name alone is defined as 1."""
     return f"{definition}=1" if _NAME.fullmatch(definition) else definition
 
 

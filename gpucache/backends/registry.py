@@ -1,6 +1,6 @@
-"""The backends by name: our own, and through entry points those of third parties when a name is not ours.
+"""The backends by name: our own, and for other names those of third parties, through entry points.
 
-A backend is imported when it is asked for, and importing it loads no GPU stack.
+A backend is imported on demand, and importing it loads no GPU stack.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ def peer_names() -> tuple[str, ...]:
 
 
 def load_backend(name: str) -> Backend:
-    """The backend of a name; raises TargetError when nobody provides it."""
+    """The backend of a name; raises TargetError if there is none."""
     if name in _OURS:
         backend: Backend = import_module(_OURS[name]).BACKEND
         return backend

@@ -1,4 +1,4 @@
-"""Misses that a program is not kept waiting for: noted when they happen, built by ``warm --misses``.
+"""Misses for which a program does not wait: they are noted, and ``warm --misses`` builds them later.
 
 A compiler that builds late (PoCL) compiles every kernel when it is asked for binaries: seconds where the
 program took milliseconds, and in the caller's process a crash takes the program with it. So the
@@ -24,7 +24,7 @@ LATE = "this compiler is slow to give a binary to keep, so the program was built
 def leave(
     layers: Layers, prepared: Prepared, miss: Miss, compile_ns: int, environment: Variables = ()
 ) -> Plain:
-    """Write down a miss whose program was built without us, and note what a late compiler's wanted.
+    """Write down a miss whose program was built without the cache; for a late compiler note its request.
 
     ``environment`` are the variables that reach the compiler.
     """
@@ -53,7 +53,7 @@ def note_lacking(layers: Layers, prepared: Prepared, found: Hit | None, environm
 
 
 def discard(layers: Layers, found: Hit, why: str) -> None:
-    """Take an entry that its driver rejects out of the way, where this process does not replace it."""
+    """Quarantine an entry that its driver rejects and that this process does not replace."""
     store = layers.target
     scanned = store.look_at(found.key) if store is not None else None
     if store is not None and scanned is not None:
@@ -68,7 +68,7 @@ def _missed(
 
 
 def _elsewhere(prepared: Prepared) -> BuildRequest:
-    """A request that a worker, which runs in an empty directory, can build with the same headers."""
+    """The request changed so that a worker, which runs in an empty directory, finds the same headers."""
     request = prepared.request
     here = request.cwd.rstrip(os.sep) + os.sep
     if request.searches_cwd and any(file.startswith(here) for file in prepared.closure.files):

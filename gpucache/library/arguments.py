@@ -15,7 +15,7 @@ NAME_HEADERS = "name the headers with the argument headers=[...]"
 
 
 def current_directory() -> str:
-    """The current directory as compilers are given it; where it was removed, one that holds nothing."""
+    """The current directory, for compilers; if it was removed, a path below which there is nothing."""
     try:
         return os.getcwd()  # noqa: PTH109 - text in, text out
     except OSError:
@@ -32,14 +32,14 @@ def source_bytes(source: object) -> bytes:
 
 
 def text_or_none(argument: str, value: object) -> str | None:
-    """An argument that is text or left out; raises TypeError."""
+    """An argument that is text or None; raises TypeError."""
     if value is not None and not isinstance(value, str):
         raise _unfit(argument, "text", value)
     return value
 
 
 def texts(argument: str, values: object) -> tuple[str, ...]:
-    """An argument that is a list of texts; raises TypeError, also for one text, which has letters."""
+    """An argument that is a list of texts; raises TypeError, also for a single text."""
     listed = _listed(argument, "a list of texts", values)
     if not all(isinstance(value, str) for value in listed):
         raise _unfit(argument, "a list of texts", values)
@@ -63,7 +63,7 @@ def build_options(options: object) -> str | tuple[str, ...]:
 
 
 def paths(argument: str, values: object, cwd: str = "") -> tuple[str, ...]:
-    """An argument that is a list of paths, meant from ``cwd``; raises TypeError, also for one path alone."""
+    """An argument that is a list of paths, relative to ``cwd``; raises TypeError, also for a single path."""
     listed = _listed(argument, "a list of paths", values)
     if not all(isinstance(value, str | Path) for value in listed):
         raise _unfit(argument, "a list of paths", values)
@@ -71,25 +71,21 @@ def paths(argument: str, values: object, cwd: str = "") -> tuple[str, ...]:
 
 
 def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
-    """The argument ``local_sizes``, a number standing for one dimension; raises TypeError or ValueError."""
+    """The argument ``local_sizes``; a number means one dimension. Raises TypeError or ValueError."""
     wanted = "a list of sizes of one to three whole numbers above 0, such as [(64,), (16, 16)]"
     read = []
     for size in _listed("local_sizes", wanted, sizes):
         try:
-            extents = _extents(size)
+            try:
+                extents: tuple[int, ...] = (index(size),)
+            except TypeError:  # an array has __index__, which fails unless it holds one number
+                extents = tuple(map(index, size))
         except TypeError:
             raise _unfit("local_sizes", wanted, sizes) from None
         if not 1 <= len(extents) <= 3 or min(extents) < 1:
             raise ValueError(f"local_sizes must be {wanted}, not {_shown(sizes)}")
         read.append(extents)
     return tuple(read)
-
-
-def _extents(size: Any) -> tuple[int, ...]:
-    try:
-        return (index(size),)
-    except TypeError:  # an array claims to be a number and is one only where it holds one
-        return tuple(map(index, size))
 
 
 def _listed(argument: str, wanted: str, values: object) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
-"""Many sources that one build compiles and one load brings in.
+"""Many sources that are compiled by one build and loaded at once.
 
-Owns when a batch is compiled and as what. Must not know a GPU stack: how a program is built and what a kernel
-of it is, ``gpucache.opencl`` and ``gpucache.cuda`` say.
+Owns when a batch is compiled, and as which programs. Must not know a GPU stack: ``gpucache.opencl`` and
+``gpucache.cuda`` build a program and get its kernels.
 """
 
 import os
@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Together(Generic[Program, Kernel]):
-    """The sources that were added before the first of their kernels was asked for."""
+    """The sources that were added before the first of their kernels was wanted."""
 
     def __init__(self) -> None:
         self.routines: list[Routine[Program, Kernel]] = []
@@ -46,7 +46,7 @@ class _Together(Generic[Program, Kernel]):
 
 
 class Routine(Generic[Program, Kernel]):
-    """One source of a batch, of which kernels can be had. Made by ``Batch.add``."""
+    """One source of a batch, from which kernels are taken. Made by ``Batch.add``."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Routine(Generic[Program, Kernel]):
         expressions: tuple[str, ...],
     ) -> None:
         self.part = part
-        """Its source, and what that is called."""
+        """Its source and name."""
         self.expressions = expressions
         self._batch = batch
         self._together = together
@@ -64,17 +64,17 @@ class Routine(Generic[Program, Kernel]):
 
     @property
     def apart(self) -> str | None:
-        """Why it is not in one program with the others; None if it is, and before it is built."""
+        """Why it is not in one program with the others; None if it is, or if nothing was built yet."""
         return self._together.apart
 
     @property
     def program(self) -> Program:
-        """The program that holds it; builds what was added so far at the first call."""
+        """The program with this source. The first call builds all sources that were added so far."""
         joined = self._together.program.get(lambda: self._batch.build_together(self._together))
         return self.alone() if joined is None else joined
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """A kernel by its name, without one the first of the source; builds and loads at the first call."""
+        """A kernel by its name, or the first one of the source. The first call builds and loads."""
         if name is None:
             name = next(iter(self.expressions), program_name(self.part.source))
             if name == UNNAMED:
@@ -87,11 +87,11 @@ class Routine(Generic[Program, Kernel]):
 
 
 class Batch(ABC, Generic[Program, Kernel]):
-    """Sources that are built together when the first kernel of one of them is asked for.
+    """Sources that are built together when the first kernel of one of them is wanted.
 
-    They become one program, so one compiler run, one entry and one load. Sources that cannot be one
-    program (see ``gpucache.library.joined``), or do not compile as one, are told of once in the log, and each
-    is built by itself when it is asked for. What is added later is built together with each other.
+    They become one program: one compiler run, one entry and one load. If they cannot be one program (see
+    ``gpucache.library.joined``), or do not compile as one, the log says so once, and each is built by itself
+    when it is wanted. Sources that are added later form the next program.
     """
 
     def __init__(self, checks: object) -> None:
@@ -101,11 +101,11 @@ class Batch(ABC, Generic[Program, Kernel]):
     @property
     @abstractmethod
     def refused(self) -> type[Exception]:
-        """What ``build`` raises where a program does not compile."""
+        """What ``build`` raises if a program does not compile."""
 
     @abstractmethod
     def build(self, part: Part, expressions: tuple[str, ...]) -> Program:
-        """A program of one source, with the names that are wanted of it."""
+        """A program of one source, with the name expressions that are wanted."""
 
     @abstractmethod
     def kernel_of(self, program: Program, name: str) -> Kernel:

@@ -1,14 +1,14 @@
-"""Many sources joined into one program, where each stays what it is alone. Pure.
+"""Many sources joined into one program, in which each means the same as alone. Pure.
 
-What all sources begin with (includes, pragmas, types, shared functions) is written once, and behind it what
-is left of each source behind a ``#line`` that names it, so that messages do. Sources could reach into each
-other: by a macro, by a name that both declare, which C++ may take for another overload without a word, by a
-header that is included once more under other macros. So what they say is read, and sources of which this
-cannot be ruled out are ``Apart``, with what is in the way. A macro of one source ends with it, and an
-``#error`` keeps one from being compiled that had a meaning before.
+The lines with which all sources begin (includes, pragmas, types, shared functions) are written once. The rest
+of each source follows behind a ``#line`` with its name, so that messages name it. Sources could affect each
+other: by a macro; by a name that two of them declare, which C++ may silently take for an overload; by a
+header that is included again under other macros. So the sources are read, and if this cannot be ruled out
+they are ``Apart``, with the reason. The macros of a source are undefined at its end, and an ``#error`` stops
+a source whose macro was defined before.
 
-Only names that macros paste together (``##``) are not seen: two sources that make the same are refused by
-compilers of C, and overload each other in C++.
+Only names that are put together with ``##`` are not seen: if two sources make the same one, a compiler of C
+refuses it, and C++ takes them for overloads.
 """
 
 import re
@@ -33,7 +33,7 @@ _BETWEEN = re.compile(rb"\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(rb"\s*(?:#|%:|\?\?=)\s*(\w*)\s*(.*)", re.DOTALL)
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 _HARMLESS_PRAGMAS = (b"unroll", b"nounroll", b"once")
-# What stands before a parenthesis, a brace or a comma and is no name of the program's own.
+# Words before a parenthesis, a brace or a comma that are no names of the program's own.
 _PLAIN = re.compile(
     rb"(?:u?(?:char|short|int|long)|float|double|half|bool|size_t|u?intptr_t|u?int(?:8|16|32|64)_t)\d*"
     rb"|void|unsigned|signed|const|volatile|auto|noexcept|override|final|sizeof|struct|union|enum|class"
@@ -48,7 +48,7 @@ class Part:
     """One source of a batch."""
 
     name: str
-    """For people; stands in messages and in ``__FILE__``."""
+    """For people; in messages and in ``__FILE__``."""
     source: bytes
 
 
@@ -65,26 +65,26 @@ class Apart:
     """Sources that are not joined."""
 
     reason: str
-    """What is in the way, for a sentence that goes on with what is done instead."""
+    """Why they are not, as a clause."""
 
 
 class _Token(NamedTuple):
     kind: str
     text: bytes
-    """Of a directive without comments and with single blanks."""
+    """For a directive without comments and with single blanks."""
     end: int
 
 
 @dataclass(slots=True)
 class _Body:
-    """What is left of a source behind what all begin with."""
+    """The rest of a source behind the lines with which all begin."""
 
     part: Part
     start: int
     words: set[bytes] = field(default_factory=set)
     declared: set[bytes] = field(default_factory=set)
     macros: dict[bytes, bool] = field(default_factory=dict)
-    """Names that it defines or undefines, and whether only where they are not defined."""
+    """Names that it defines or undefines, and whether it does so only if they are not defined."""
 
 
 class _Unfit(Exception):  # noqa: N818 - an answer on its way up, and no error
@@ -92,7 +92,7 @@ class _Unfit(Exception):  # noqa: N818 - an answer on its way up, and no error
 
 
 def join(parts: Sequence[Part]) -> Joined | Apart:
-    """One program of one or more sources; equal sources stand in it once. One alone is left as it is."""
+    """One program of one or more sources; equal sources count once. A single source is not changed."""
     unlike = list({part.source: part for part in reversed(parts)}.values())[::-1]
     if len(unlike) == 1:
         return Joined(unlike[0].name, unlike[0].source)
@@ -123,7 +123,7 @@ def _read(part: Part) -> list[_Token]:
 
 
 def _shared(read: Sequence[Sequence[_Token]]) -> int:
-    """How many tokens all sources begin with, as far as these are whole directives and declarations."""
+    """How many tokens all sources have in common at their start, up to the end of a whole declaration."""
     first, rest = read[0], read[1:]
     alike = min(len(tokens) for tokens in read)
     for tokens in rest:
@@ -133,7 +133,7 @@ def _shared(read: Sequence[Sequence[_Token]]) -> int:
 
 
 def _ends(tokens: Sequence[_Token]) -> Iterator[int]:
-    """After how many tokens a source could be cut in two."""
+    """The numbers of tokens after which a source could be cut in two."""
     depth = conditions = 0
     pending = function = False
     for at, (kind, text, _) in enumerate(tokens):
@@ -198,7 +198,7 @@ def _take_directive(body: _Body, name: bytes, rest: bytes, depth: int, before: b
 
 
 def _declared(part: Part, code: Sequence[_Token], macros: Container[bytes]) -> Iterator[bytes]:
-    """The names that a source declares for all that stands behind it, and some that it only mentions."""
+    """The names that a source declares for everything behind it, and some that it only mentions."""
     at, fresh, see_through = 0, True, 0
     while at < len(code):
         kind, text, _ = code[at]
@@ -228,7 +228,7 @@ def _declared(part: Part, code: Sequence[_Token], macros: Container[bytes]) -> I
 
 
 def _constants(code: Sequence[_Token], at: int) -> Iterator[bytes]:
-    """The words of an enumeration's braces, where it has some before its declaration ends."""
+    """The words in the braces of an enumeration, if it has braces."""
     while at < len(code) and code[at].text not in (b"{", b";", b"("):
         at += 1
     if at < len(code) and code[at].text == b"{":
@@ -236,7 +236,7 @@ def _constants(code: Sequence[_Token], at: int) -> Iterator[bytes]:
 
 
 def _closed(code: Sequence[_Token], at: int, closing: dict[bytes, bytes]) -> int:
-    """Behind what a bracket encloses; ``at`` plus one if there is none."""
+    """The place behind the bracket that closes the one at ``at``; ``at`` plus one if that is none."""
     depth = 0
     for end in range(at, len(code)):
         kind, text, _ = code[end]
@@ -248,7 +248,7 @@ def _closed(code: Sequence[_Token], at: int, closing: dict[bytes, bytes]) -> int
 
 
 def _keep_apart(bodies: Sequence[_Body]) -> None:
-    """Raise _Unfit where a source declares a name that another mentions."""
+    """Raise _Unfit if a source declares a name that another one mentions."""
     mentioned = Counter(word for body in bodies for word in body.words)
     for body in bodies:
         for name in sorted(body.declared):
@@ -258,7 +258,7 @@ def _keep_apart(bodies: Sequence[_Body]) -> None:
 
 
 def _written(body: _Body) -> bytes:
-    """What is left of a source, between lines that see to it that its macros are its own."""
+    """The rest of a source, between lines that keep its macros to itself."""
     label = body.part.name
     before, after = [_line(label, 1)] if body.macros else [], []
     for name, default in sorted(body.macros.items()):
@@ -276,7 +276,7 @@ def _written(body: _Body) -> bytes:
 
 
 def _line(name: str, number: int) -> bytes:
-    """A directive that names what follows; what a name cannot hold there is left out."""
+    """A ``#line`` directive; characters that its name cannot hold are left out."""
     spelled = "".join(char for char in name if char.isprintable()).replace("\\", "/").replace('"', "'")
     return b'#line %d "%s"\n' % (number, spelled.encode(errors="replace"))
 

@@ -1,4 +1,4 @@
-"""What a process that uses the library has once: its settings and layers, what it counts, and what it logs.
+"""What the library has once in a process: settings and layers, the counter of hits and misses, and the log.
 
 Owns the library's promise that a cache never makes a program fail. Must not import a GPU stack.
 """
@@ -33,13 +33,13 @@ _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME"
 
 
 def layers() -> Layers:
-    """The layers of this process as its environment says now."""
+    """The layers that the environment of this process asks for now."""
     now = environment()
     return _layers(tuple([(name, now[name]) for name in _NAMES if name in now]))
 
 
 def uncached(layers: Layers, program: str, error: Exception) -> None:
-    """Say that a program is compiled without the cache; raises CacheMissError if a hit is required."""
+    """Log that a program is compiled without the cache; raises CacheMissError if a hit is required."""
     if layers.require:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
@@ -49,16 +49,16 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
 
 
 class _Counter:
-    """Hits and misses of this process, written to the journal when it ends; a forked child counts anew."""
+    """Hits and misses of this process, written to the journal at its end; a forked child starts at 0."""
 
     def __init__(self) -> None:
-        self._registered = False  # also in a forked child, which inherits what runs at the end
+        self._registered = False  # stays true in a forked child, which inherits the exit functions
         self._begin()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()  # a thread that did not survive the fork may still hold the old one
+        self._lock = threading.Lock()  # a thread that the fork did not copy may hold the old one
         self._hits = self._misses = 0
         self._layers: Layers | None = None
 
@@ -83,7 +83,7 @@ _COUNTER = _Counter()
 
 
 class _Learner:
-    """Starts ``gpucache warm --misses`` for every root where this process noted a miss, when it ends."""
+    """At the end of this process, starts ``gpucache warm --misses`` for each root where it noted a miss."""
 
     def __init__(self) -> None:
         self._registered = False
@@ -98,14 +98,14 @@ class _Learner:
         self._roots.add(root)
 
     def start(self) -> None:
-        # An application that embeds Python, or is packed with it, names itself here and would start anew.
+        # For an application that embeds Python this is the application itself, and would start it again.
         if not _INTERPRETER.match(Path(sys.executable or "").name):
             return
-        # In a session of its own and with nothing of ours open, so that nobody waits for it.
+        # In a session of its own, with no open file of ours, so that nobody waits for it.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
         for root in tuple(self._roots):  # threads may go on adding
             options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
-            with suppress(Exception):  # what cannot be started is learned another time
+            with suppress(Exception):  # if it cannot be started, a later process will try
                 child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "gpucache", *options],
                     stdin=subprocess.DEVNULL,
@@ -115,7 +115,7 @@ class _Learner:
                     cwd=os.sep,
                     start_new_session=True,
                 )
-                child.returncode = 0  # it is left alone, which Popen would warn of
+                child.returncode = 0  # nobody waits for it, and Popen should not warn of that
                 os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
 
 
@@ -123,7 +123,7 @@ _LEARNER = _Learner()
 
 
 def learn(layers: Layers, noted: Noted) -> None:
-    """Have what was noted just now built after this process, where GPUCACHE_LEARN asks for it."""
+    """If GPUCACHE_LEARN asks for it, build a request that was just noted after the end of this process."""
     if noted is Noted.NEW and layers.learn and layers.target is not None:
         _LEARNER.add(layers.target.root)
 
@@ -147,7 +147,8 @@ def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> No
     compile_ns = outcome.compile_ns if isinstance(outcome, Plain) else outcome.artifact.compile_ns
     noted = isinstance(outcome, Plain) and outcome.noted.is_kept
     failed = outcome.publish_failed if isinstance(outcome, Built) else outcome.noted is Noted.LOST
-    unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""  # else it is mended
+    # An entry that could not be read matters only if this build did not replace it.
+    unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
     LOGGER.info(
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
@@ -169,11 +170,11 @@ _SAID: dict[str, object] = {}
 
 
 def say_once(sentence: str) -> None:
-    """Warn of what goes wrong at every build, once in this process, however many threads find it."""
+    """Log a warning once in this process, although its cause affects every build in every thread."""
     if len(_SAID) >= _SENTENCES_KEPT:
         _SAID.clear()
     mine = object()
-    if _SAID.setdefault(sentence, mine) is mine:  # no lock, which a fork could leave held
+    if _SAID.setdefault(sentence, mine) is mine:  # without a lock, as a fork could leave one held
         LOGGER.warning("%s", sentence)
 
 
@@ -200,12 +201,12 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
 
 
 def _command() -> str:
-    """The program that runs, without the folder it lies in."""
+    """The file name of the running program."""
     return Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
 
 
 def _listen(level: str) -> None:
-    """Print our log lines where GPUCACHE_LOG asks for them and nobody listens yet."""
+    """Print our log lines if GPUCACHE_LOG asks for them and nobody else does so."""
     if not level or LOGGER.handlers:
         return
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -214,7 +215,7 @@ def _listen(level: str) -> None:
         return
     LOGGER.setLevel(number)
     if LOGGER.hasHandlers():
-        return  # the program's own, which would print each line again
+        return  # the program has a handler, and would print each line twice
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("gpucache: %(message)s"))
     LOGGER.addHandler(handler)

@@ -10,7 +10,7 @@ Built = TypeVar("Built")
 
 _MOST_BUILDS = 2
 _CHANGED = threading.Condition()
-"""Held where the state of a build changes, never while anything is built."""
+"""Held while the state of a build changes, never while anything is built."""
 
 
 def _after_fork() -> None:
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Nobody builds it; ``failed`` is what came of the last build."""
+    """Nobody builds it; ``failed`` is the error of the last build."""
 
     builds: int = 0
     failed: Exception | None = None
@@ -43,17 +43,17 @@ class _Built(Generic[Built]):
 
 
 class SharedBuild(Generic[Built]):
-    """Something that is built once, by the first thread that asks, while the others wait.
+    """Something that is built once, by the first thread that wants it, while the others wait.
 
-    Where a build fails, its thread gets the error, and the next one that waited or asks tries once more;
-    after that all get the second error. A forked child does not wait for a thread of its parent.
+    If a build fails, its thread gets the error, and the next thread tries once more; after that all get the
+    second error. A forked child does not wait for a thread of its parent.
     """
 
     def __init__(self) -> None:
         self._state: _Open | _InProgress | _Built[Built] = _Open()
 
     def get(self, build: Callable[[], Built]) -> Built:
-        """What was built, by this call where nobody else did; raises what ``build`` raises."""
+        """The result, built by this call if nobody else did; raises what ``build`` raises."""
         me = (os.getpid(), threading.get_ident())
         with _CHANGED:
             before = self._when_ended(*me)
@@ -67,14 +67,14 @@ class SharedBuild(Generic[Built]):
         except Exception as error:
             self._become(_Open(before.builds + 1, error))
             raise
-        except BaseException:  # an interrupt says nothing of the build
+        except BaseException:  # an interrupt is no failure of the build
             self._become(before)
             raise
         self._become(_Built(value))
         return value
 
     def _when_ended(self, process: int, thread: int) -> "_Open | _Built[Built]":
-        """The state when nobody builds any longer, for a thread that holds the condition."""
+        """Wait until nobody builds, and return the state. The caller holds the condition."""
         while isinstance(state := self._state, _InProgress):
             if state.process != process:
                 return state.before

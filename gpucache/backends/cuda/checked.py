@@ -15,7 +15,7 @@ from gpucache.checks import RECORD_BYTES, Checked, Launches, read_record
 from gpucache.model import Checks
 
 _EMPTY = 0xFF  # in every byte of a record without a failure, so that its code is -1
-# By identity, as an ObjectCode takes no attributes, and loads itself to be hashed.
+# By identity, as an ObjectCode takes no attributes, and hashing one would load it.
 _known: dict[int, tuple[Any, Checked]] = {}
 
 
@@ -34,13 +34,13 @@ def checked_of(code: Any) -> Checked | None:
 class CheckedStream:
     """A stream of ``cuda.core`` that launches kernels with checks and says which one failed first.
 
-    It owns one failure record, which its kernels are given before their own arguments. Kernels without
+    It owns one failure record, which its kernels get before their own arguments. Kernels without
     checks, and those of code compiled with ``checks="none"``, are launched as they are. Use it from one
     thread at a time.
     """
 
     def __init__(self, stream: Any) -> None:
-        from cuda.core import LegacyPinnedMemoryResource  # programs without checks need it nowhere
+        from cuda.core import LegacyPinnedMemoryResource  # only programs with checks need it
 
         self.stream = stream
         self._launches = Launches()
@@ -50,7 +50,7 @@ class CheckedStream:
         self._reset()
 
     def launch(self, code: Any, name: str, config: Any, *args: Any) -> None:
-        """Launch a kernel of the ``ObjectCode`` that ``compile_program`` gave, with its own arguments.
+        """Launch a kernel of an ``ObjectCode`` from ``compile_program``, with its own arguments.
 
         ``config`` is a ``cuda.core.LaunchConfig``. In the mode ``sync`` this looks for a failure after
         the launch, and raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
@@ -70,7 +70,7 @@ class CheckedStream:
             self.synchronise()
 
     def synchronise(self) -> None:
-        """Wait for all that was launched, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
+        """Wait for all launches, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
 
         Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
         read only if a kernel with checks was launched since the last look, and is empty again afterwards.

@@ -1,7 +1,6 @@
 """The GPUs that a CUDA driver shows, and the architectures that NVRTC builds for without a GPU.
 
-That there is no driver is an ordinary state: the architectures are still there. The driver is loaded when a
-function needs it.
+A machine without a driver still has the architectures. The driver is loaded when a function needs it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ NO_DRIVER = "no CUDA driver is installed; programs can be built for named archit
 
 
 def probe() -> list[Device]:
-    """The GPUs first, then every architecture of NVRTC that no GPU here has."""
+    """The GPUs, then every architecture of NVRTC that no GPU here has."""
     gpus = _gpus()
     here = {gpu.target for gpu in gpus}
     try:

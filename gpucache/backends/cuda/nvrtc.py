@@ -1,4 +1,4 @@
-"""NVRTC through ``cuda.bindings.nvrtc``: it compiles, and says who it is and which files it is made of.
+"""NVRTC through ``cuda.bindings.nvrtc``: compiles programs, and identifies the NVRTC that runs by its files.
 
 It needs no driver. Programs are compiled under one fixed file name, because NVRTC puts that name into
 symbols; messages get the program's own name back. This module must not know of keys or stores.
@@ -110,7 +110,7 @@ def _builtins_name(version: tuple[int, int]) -> str:
 def find_builtins(nvrtc: Path, name: str) -> Path | None:
     """Where NVRTC's builtins are loaded from, or where the loader will find them. Source: ld.so(8).
 
-    No compile is needed to know: they are searched for as the loader does when NVRTC asks for them.
+    This needs no compile: it searches as the loader does when NVRTC loads them.
     """
     return loaded(name) or _search_builtins(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
 
@@ -138,7 +138,7 @@ def check_target(target: Target) -> None:
 
 
 def compile_as_asked(request: BuildRequest) -> Artifact:
-    """Compile with options that no plan accepts, for a result that is never kept; raises CompileError."""
+    """Compile with options that a plan refuses, for a result that is never kept; raises CompileError."""
     linked = ("-dlto",) if request.artifact_kind is ArtifactKind.LTOIR else ()
     folders = (f"-I{directory}" for directory in request.include_dirs)
     return _compile(request, (f"-arch={request.target.name}", *linked, *request.options, *folders))

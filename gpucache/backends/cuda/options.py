@@ -1,4 +1,4 @@
-"""What of a request reaches NVRTC: canonical options, search rule, environment. Everything here is pure.
+"""How a request reaches NVRTC: canonical options, search rule, environment. Everything here is pure.
 
 This module must not import cuda, because plans are made in processes that load no GPU stack.
 """

@@ -40,7 +40,7 @@ class OpenCLBackend:
         return platforms.probe()
 
     def toolchain(self, target: Target) -> Toolchain:
-        """Who compiles for a device here; raises TargetError or NoDeviceError."""
+        """The toolchain that compiles for a device here; raises TargetError or NoDeviceError."""
         from gpucache.backends.opencl import platforms
 
         return platforms.toolchain(platforms.find(target))
@@ -65,7 +65,7 @@ class OpenCLBackend:
         )
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """The files of all platforms here, and what else their compilers look at."""
+        """The files of all platforms here, and other files that their compilers look at."""
         from gpucache.backends.opencl import installations, platforms
 
         return installations.own_files(toolchain.implementation, platforms.installations())

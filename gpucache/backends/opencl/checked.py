@@ -19,7 +19,7 @@ _HIDDEN = 2  # the record and the state, before the kernel's own arguments
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """What a kernel knows of where it comes from."""
+    """Where a kernel comes from."""
 
     checked: Checked
     name: str
@@ -41,7 +41,7 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         return [self.knowing(kernel) for kernel in super().all_kernels()]
 
     def knowing(self, kernel: Any) -> Any:
-        """A kernel of the program, which now knows where it comes from."""
+        """The same kernel, which now knows where it comes from."""
         kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
         return kernel
 
@@ -49,7 +49,7 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
 class CheckedQueue:
     """A command queue that launches kernels with checks and says which one failed first.
 
-    It owns one failure record, which its kernels are given before their own arguments. Kernels without
+    It owns one failure record, which its kernels get before their own arguments. Kernels without
     checks, and those of programs built with ``checks="none"``, are launched as they are. Use it from one
     thread at a time, as the queue itself; the queue must be in order, else ValueError.
     """
@@ -76,10 +76,10 @@ class CheckedQueue:
     ) -> Any:
         """Launch a kernel with its own arguments, as ``kernel(queue, ...)`` does, and give back the event.
 
-        ``kernel`` comes from the program that ``build_program`` gave, as ``program.name`` or from
-        ``program.all_kernels()``, or from a ``Batch``; argument types, where they are set, count the two
-        hidden arguments in front. In the mode ``sync`` this looks for a failure after the launch, and
-        raises ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
+        ``kernel`` comes from a program of ``build_program``, as ``program.name`` or from
+        ``program.all_kernels()``, or from a ``Batch``; if argument types are set, they begin with those of
+        the two hidden arguments. In the mode ``sync`` this looks for a failure after the launch, and raises
+        ``gpucache.errors.KernelCheckError`` as ``synchronise`` does.
         """
         if not isinstance(kernel, cl.Kernel):
             raise TypeError(f"kernel must be a pyopencl.Kernel, such as program.name, not {kernel!r}")
@@ -104,7 +104,7 @@ class CheckedQueue:
         return event
 
     def synchronise(self) -> None:
-        """Wait for all that was launched, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
+        """Wait for all launches, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
 
         Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
         read only if a kernel with checks was launched since the last look, and is empty again afterwards.

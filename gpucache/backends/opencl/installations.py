@@ -23,7 +23,7 @@ class _Kind:
     """One implementation; its folders and patterns are relative to the folder of its library."""
 
     name: str
-    """How the names of its library begin."""
+    """The beginning of its library's name."""
     libraries: tuple[str, ...] = ()
     """Libraries that it loads only when it needs them."""
     builtins: tuple[str, ...] | None = None
@@ -32,7 +32,7 @@ class _Kind:
     clang: tuple[str, ...] = ()
     """Built-ins that it reads beside the library of clang that it was loaded with."""
     configuration: str | None = None
-    """A file beside its library that it configures itself from."""
+    """A file beside its library from which it configures itself."""
 
 
 _SHARES = ("../share", "../../share", "/usr/local/share", "/usr/share")
@@ -70,10 +70,10 @@ _USUAL_CACHES = (".nv", ".cache/neo_compiler_cache", ".cache/mesa_shader_cache")
 
 
 def library_of(handle: int) -> Path | None:
-    """The library that a platform or a device belongs to, given as an address.
+    """The library of a platform or device, which is given as an address.
 
-    Its first field points to the implementation's table of functions (cl_khr_icd), which lies in its library.
-    A table that lies anywhere else says nothing, and is not followed.
+    Its first field points to the implementation's table of functions (cl_khr_icd), which is in its library. A
+    table that is elsewhere is not followed.
     """
     table = ctypes.c_void_p.from_address(handle).value if handle else None
     return library_at(table) if table else None
@@ -97,10 +97,10 @@ def installation_of(platform: int) -> Installation:
 
 
 def own_files(implementation: str, installations: Iterable[Installation]) -> tuple[str, ...]:
-    """What may be read while a program is compiled and is no input of it; a path with a slash is a folder.
+    """The files that a compiler may read and that are no input of a program; folders end in a slash.
 
     ``installations`` are those of all platforms here, because the loader starts all of them, whichever
-    compiles. An implementation that was never traced may read whatever lies where such files usually lie.
+    compiles. An implementation that was never traced may read everything in the usual folders of such files.
     """
     here = tuple(installations)
     ptxas = shutil.which("ptxas")

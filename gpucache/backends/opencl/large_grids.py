@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequence[str]) -> None:
-    """Compile for some local sizes in another process; raises nothing for what becomes of that."""
+    """Compile for some local sizes in another process; raises nothing if that fails."""
     subprocess.run(
         [sys.executable, "-P", "-m", __name__],
         input=pickle.dumps((os.getpid(), request, compilation, sizes)),
@@ -33,7 +33,7 @@ def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequen
 
 
 def main() -> None:
-    """The process itself, which is told by its parent through a pipe what to compile."""
+    """The process itself, which reads from a pipe what to compile."""
     parent, request, compilation, sizes = pickle.load(sys.stdin.buffer)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What of a request reaches an OpenCL compiler: canonical options, search rule, environment.
+"""How a request reaches an OpenCL compiler: canonical options, search rule, environment.
 
 Everything here is pure. This module must not import PyOpenCL, because plans are made in processes that load
 no GPU stack.
@@ -149,7 +149,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def _keyed(implementation: str, option: str) -> str:
-    """An option as the key has it; compilers of which it is known define a name alone as 1."""
+    """An option as it is in the key; PoCL and Intel's compiler are known to define a name alone as 1."""
     known = implementation in (POCL, INTEL) and option.startswith("-D")
     return f"-D{with_value(option[2:])}" if known else option
 
@@ -187,7 +187,7 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
 
 
 def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Options as the driver sees those that PyOpenCL is given: joined by a space, then split again.
+    """Options of a PyOpenCL program as the driver sees them: joined by a space, then split again.
 
     Raises OptionError for an open quote, and for white space that compilers do not agree on.
     """
@@ -202,7 +202,7 @@ def _tokens(request: BuildRequest) -> tuple[str, ...]:
 
 
 def for_pyopencl(request: BuildRequest) -> list[str]:
-    """The options of a request as PyOpenCL's build is given them: it adds its own folder and variable."""
+    """The options of a request for PyOpenCL's build, which adds its own folder and variable."""
     options, dirs = _canonical(_tokens(request), request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     return [_quoted(token) for token in (*options, *(f"-I{directory}" for directory in (*dirs, *own)))]
@@ -218,7 +218,7 @@ def _bare(token: str) -> str:
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """Options as the one string that OpenCL takes; white space is quoted behind the ``=`` as PoCL wants."""
+    """Options as the one string that OpenCL takes; white space is quoted after the ``=`` as PoCL wants."""
     return " ".join(_quoted(token) for token in command)
 
 

@@ -1,8 +1,7 @@
 """The OpenCL platforms and devices here, as targets with toolchains. Loads PyOpenCL.
 
-This module owns the short names of platforms and devices, the way from a target to its device, and the
-fields that identify an OpenCL compiler. It asks for the driver UUID with ctypes, because PyOpenCL does not
-read it.
+This module owns the short names of platforms and devices, the mapping from a target to its device, and the
+fields that identify an OpenCL compiler. It reads the driver UUID with ctypes, because PyOpenCL does not.
 """
 
 import ctypes
@@ -72,7 +71,7 @@ def devices() -> list[Located]:
 
 
 def probe() -> list[Device]:
-    """A row for every OpenCL device, then what failed; raises NoDeviceError if nothing is installed."""
+    """A row for every OpenCL device, then one for each failure; raises NoDeviceError if there is none."""
     failed = [*_deviceless(), *vendors.problems(os.environ)]
     rows = [_row(located) for located in devices()]
     rows += [
@@ -106,7 +105,7 @@ def target_of(handle: Any) -> Target:
 
 @lru_cache(maxsize=64)
 def toolchain(handle: Any) -> Toolchain:
-    """The fields that identify who compiles for a device; the UUID of a board is never among them."""
+    """The fields that identify a device's compiler; the UUID of a board is never among them."""
     platform = handle.platform
     fields = [
         ("platform name", platform.name),
@@ -160,10 +159,10 @@ _AT_IMPORT = _configuration()
 
 
 def _early_configuration() -> list[tuple[str, str]]:
-    """The settings that lay in the current directory when Intel's library was loaded.
+    """The settings in the current directory when Intel's library was loaded.
 
-    The runtime reads some settings, such as the CPU to compile for, only when it is loaded. Nobody can look
-    back at that moment, so the directory of now and that of the import of this module both count. Settings
+    The runtime reads some settings, such as the CPU to compile for, only when it is loaded. That moment is
+    over, so the files that are there now and were there when this module was imported both count. Settings
     that are read at each build are covered with the headers.
     """
     early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration()) if found)
@@ -188,7 +187,7 @@ def _devices_of(platform: Any) -> list[Any]:
     try:
         return list(platform.get_devices())
     except cl.Error:
-        return []  # this is how a platform answers that has no devices
+        return []  # a platform without devices raises this
 
 
 def _deviceless() -> Iterator[str]:
@@ -211,7 +210,7 @@ def _platform_slug(platform: Any) -> str:
 
 
 def _unique(names: list[str], platforms: list[Any]) -> list[str]:
-    """Names made unique by their version where two platforms share one, so that order does not matter."""
+    """Names made unique by a version if platforms share one, so that their order does not matter."""
     counts, unique = Counter(names), []
     for name, platform in zip(names, platforms, strict=True):
         if counts[name] > 1:
@@ -259,7 +258,7 @@ def _why_not(handle: Any) -> str:
 
 
 def _knows_cpu(handle: Any) -> bool:
-    """Whether the LLVM of a PoCL knows this CPU; True if that cannot be told.
+    """Whether the LLVM of a PoCL knows this CPU; True if that cannot be found out.
 
     PoCL compiles for the CPU that LLVM names. LLVM calls a CPU that it does not know ``generic``, and Clang
     knows no CPU of x86-64 by that name, so every build fails. A PoCL that is built for many CPUs, as from 5.0

@@ -35,7 +35,7 @@ class OpenCLSession:
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Build from source and stay with that program."""
+        """Build from source and keep that program."""
         if self._through_peer:
             self._program = peers.build_with_pyopencl(self._context, request, compilation)
             return
@@ -87,7 +87,7 @@ class OpenCLSession:
 
 
 def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-    """Every kernel at every declared or required local size, where all its arguments are understood."""
+    """Every kernel at every declared or required local size, if all arguments are understood; else none."""
     told = replace(compilation, command=(*compilation.command, "-cl-kernel-arg-info"))
     context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
     program = cl.Program(compiler.build_source(context, device, request, told))
@@ -106,7 +106,7 @@ def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tu
 
 
 def _describe(kernel: Any, index: int) -> str | None:
-    """What an argument needs, as ``Launch`` says it; None for images, samplers, structures and the like."""
+    """An argument as ``Launch`` describes it; None for images, samplers, structures and the like."""
     qualifier = kernel.get_arg_info(index, cl.kernel_arg_info.ADDRESS_QUALIFIER)
     if qualifier == cl.kernel_arg_address_qualifier.LOCAL:
         return "local"

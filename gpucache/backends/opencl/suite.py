@@ -23,7 +23,7 @@ def measure(
 ) -> dict[str, Durations]:
     """For each kernel and mode as many durations as runs, in ns, taken in turn in this process.
 
-    Raises CompileError, and GpucacheError where a kernel computes otherwise with checks than without.
+    Raises CompileError, and GpucacheError if a kernel computes something else with checks than without.
     """
     device = platforms.find(target)
     context = compiler.context_of(device)
@@ -40,7 +40,7 @@ def _case(context: Any, programs: Mapping[Checks, Any], case: Case, runs: int) -
         mode: _Ready(context, mode, getattr(program, case.kernel), case) for mode, program in programs.items()
     }
     wanted = None
-    for one in ready.values():  # untimed: what compiles at the first launch does so here
+    for one in ready.values():  # not timed, as a compiler may compile at the first launch
         one.run()
         wanted = one.values() if wanted is None else wanted
         if not np.array_equal(one.values(), wanted):
@@ -72,7 +72,7 @@ class _Ready:
         self._count = np.int32(case.items)
 
     def run(self) -> None:
-        """All launches of a sample, until the device has ended them and they are known to be sound."""
+        """Make all launches of a sample, wait for them, and look for failed checks."""
         case, before, after = self._case, *self._numbers
         for _ in range(case.launches):
             sizes = (case.items,), (LOCAL_SIZE,)
@@ -85,7 +85,7 @@ class _Ready:
         self._checked.synchronise()
 
     def values(self) -> Any:
-        """What the last launch but one, and the last, wrote."""
+        """What the last two launches wrote."""
         found = np.empty((2, self._case.items), np.float32)
         for place, numbers in zip(found, self._numbers, strict=True):
             cl.enqueue_copy(self._queue, place, numbers)

@@ -1,8 +1,8 @@
-"""What the ICD loader was told to load, and why some of it does not.
+"""The libraries that the ICD loader should load, and why some of them do not load.
 
-The loader says nothing about a library that does not load, nor about a variable that points nowhere.
-libOpenCL(7) of ocl-icd and the README of Khronos' loader say what it reads. This module loads the libraries
-that the loader loads, so only the probe's child may use it. It must not load PyOpenCL.
+The loader is silent about a library that does not load, and about a variable that names nothing. libOpenCL(7)
+of ocl-icd and the README of Khronos' loader say what it reads. This module loads the same libraries, so only
+the probe's child may use it. It must not load PyOpenCL.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ MOST_BYTES = 4096
 
 
 def problems(environ: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each thing that the loader silently passes over; none on systems other than Linux."""
+    """A sentence for each thing that the loader silently ignores; none on systems other than Linux."""
     if not sys.platform.startswith("linux"):
         return
     variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
