@@ -38,8 +38,7 @@ SPELLINGS = (
         for name in ("ftz", "prec-sqrt", "prec-div", "fmad")
     ),
 )
-# Names that NVRTC's documentation gives to one option, and that were seen to give the same cubin, PTX and
-# LTO-IR.
+# Names that NVRTC's documentation gives to one option; they were tried and gave equal artifacts.
 SAME = {
     "--device-c": "-rdc=true",
     "-dc": "-rdc=true",
@@ -67,8 +66,9 @@ RULE = SearchRule(
 )
 NOT_BESIDE = re.compile("--?no-source-include")
 RULE_NOT_BESIDE = replace(RULE, quote=(Place.DIRS,))
-# What NVRTC 13.5 asks for was recorded at every call of getenv. These are left out, because they change
-# nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, OPENSSL_ia32cap, PWD.
+# The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
+# change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
+# OPENSSL_ia32cap.
 _ENVIRONMENT = (
     ("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_", "NV_NVVM_", "LLVM_OVERRIDE_PRODUCER"),
     r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*",
