@@ -14,7 +14,9 @@ ROUNDS = 15
 NAMES: Mapping[str, str] = {
     "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
     "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
-    "start": "the command's start beside importing click, and CUB's key beside hashing its headers",
+    "key": "CUB's key in a fresh process beside hashing its headers and ccache, and what its hit is worth",
+    "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
+    "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
 }
 """Every benchmark with what it measures; its module is called alike."""

@@ -175,15 +175,15 @@ def show(found: Comparison, to: TextIO) -> None:
     """A comparison as a small table."""
     print(found.title, file=to)
     width = max(map(len, [*found.absent, *(side.name for side in found.sides)]), default=0)
-    alone = any(one.peak_bytes for side in found.sides for one in side.samples)
+    apart = any(one.cpu_ns != one.wall_ns for side in found.sides for one in side.samples)
     for side in found.sides:
         row = f"  {side.name:{width}}  {_cell(side.ms('wall'))}"
-        if alone:
+        if apart:
             peak = max(one.peak_bytes for one in side.samples)
-            row += f"   cpu {_cell(side.ms('cpu'))}   peak {peak / 1e6:.0f} MB"
+            row += f"   cpu {_cell(side.ms('cpu'))}" + (f"   peak {peak / 1e6:.0f} MB" if peak else "")
         if side is not found.sides[0]:
             row += f"   ours is {_times(found.ratios(side, 'wall'))} of it"
-            row += f", in CPU time {_times(found.ratios(side, 'cpu'))}" if alone else ""
+            row += f", in CPU time {_times(found.ratios(side, 'cpu'))}" if apart else ""
         print(row, file=to)
     for name, why in found.absent.items():
         print(f"  {name:{width}}  not here: {why}", file=to)

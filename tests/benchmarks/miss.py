@@ -1,0 +1,148 @@
+"""What a miss adds to its compile: key, lookup, explanation, publishing with its syncs, history and journal.
+
+The compiler runs once beforehand, and each measured build is given what it gave: so no part of a compile is
+measured. Beside it stand the compile alone, and the least that a publish on this disk takes.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.engine.explain import explain
+from gpucache.engine.layers import Layers, NoEntry
+from gpucache.engine.lookup import build, find
+from gpucache.engine.prepare import prepare
+from gpucache.errors import GpucacheError
+from gpucache.host.environment import environment
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
+from gpucache.outcomes import Built
+from gpucache.store import DirectoryStore
+from tests.benchmarks.key import cub_include_dirs
+from tests.benchmarks.measure import Comparison, Effort, Sample, Side, compare
+
+_BUILDS = 200
+_TARGET = Target("cuda", "sm_90")
+_PLAIN = 'extern "C" __global__ void scale_{0}(float *x) {{ x[threadIdx.x] *= GPUCACHE_FACTOR; }}\n'
+_PARTS = ("the key", "the lookup", "the explanation", "keeping what was built")
+
+
+def run(effort: Effort) -> Iterator[Comparison]:
+    """A program that is new to the cache, one that was built often with other options, and CUB's."""
+    try:
+        nvrtc.version()
+    except GpucacheError as error:
+        yield Comparison("A miss", (), {"NVRTC": str(error)})
+        return
+    builds, numbers = 2 if effort.small else _BUILDS, count()
+    include_dirs = cub_include_dirs()
+    cub = (files("gpucache") / "examples" / "cub.cu").read_bytes()
+
+    def new() -> BuildRequest:
+        number = next(numbers)
+        return _request(f"scale_{number}.cu", _PLAIN.format(number).encode(), number)
+
+    def known() -> BuildRequest:
+        return _request("scale.cu", _PLAIN.format(0).encode(), next(numbers))
+
+    with tempfile.TemporaryDirectory() as folder:
+        layers = Layers(user=DirectoryStore(Path(folder, "root"), writable=True), command="benchmark")
+        yield _compared(layers, new, f"A miss of a new program beside {builds} others", builds, effort)
+        title = f"A miss of a program that was built {builds} times with other options"
+        yield _compared(layers, known, title, builds, effort)
+        title = "A miss of a CUB program that was built with another option"
+        if include_dirs:
+            yield _compared(
+                layers, lambda: _request("cub.cu", cub, next(numbers), include_dirs), title, 2, effort
+            )
+        else:
+            yield Comparison(title, (), {"CUB": "its headers are not here; install nvidia-cuda-cccl"})
+
+
+def _request(name: str, source: bytes, number: int, include_dirs: tuple[str, ...] = ()) -> BuildRequest:
+    program = Program(name, BACKEND.language, source)
+    options = (f"-DGPUCACHE_FACTOR={number}", "-std=c++17")
+    return BuildRequest(program, _TARGET, options, include_dirs, ArtifactKind.CUBIN)
+
+
+def _compared(
+    layers: Layers, wanted: Callable[[], BuildRequest], title: str, builds: int, effort: Effort
+) -> Comparison:
+    """What misses of requests that all differ take in all and in parts, after so many builds of them."""
+    artifact = _compiled(wanted())
+    for _ in range(builds):
+        _missed(layers, wanted(), artifact)
+
+    def side(*parts: str) -> Side:
+        def median() -> Sample:
+            taken = [_missed(layers, wanted(), artifact) for _ in range(effort.calls(10))]
+            wall, cpu = (
+                round(statistics.median(sum(one[part][clock] for part in parts) for one in taken))
+                for clock in (0, 1)
+            )
+            return Sample(wall, cpu)
+
+        return median
+
+    sides = {
+        "what a miss adds": side(*_PARTS),
+        **{f"  of it {part}": side(part) for part in _PARTS},
+        "two syncs, as a publish needs": _timed(lambda: _synced(layers, artifact.payload)),
+        "the compile alone": _timed(lambda: _compiled(wanted())),
+    }
+    return compare(title, sides, effort.rounds)
+
+
+def _missed(layers: Layers, request: BuildRequest, artifact: Artifact) -> dict[str, tuple[int, int]]:
+    """Nanoseconds that each part of a miss takes, and those of this thread's CPU time among them."""
+    times = [_now()]
+    prepared = prepare(BACKEND, request, nvrtc.toolchain(_TARGET), environment(), layers)
+    times.append(_now())
+    found = find(layers, prepared, whole=True)
+    times.append(_now())
+    assert isinstance(found, NoEntry)
+    miss = explain(layers, prepared, found)
+    times.append(_now())
+    built = build(layers, prepared, lambda: artifact, miss)
+    times.append(_now())
+    assert isinstance(built, Built)
+    assert built.key is not None, built.note
+    spans = zip(_PARTS, times[:-1], times[1:], strict=True)
+    return {part: (end[0] - start[0], end[1] - start[1]) for part, start, end in spans}
+
+
+def _now() -> tuple[int, int]:
+    return time.perf_counter_ns(), time.thread_time_ns()
+
+
+def _timed(action: Callable[[], object]) -> Side:
+    def side() -> Sample:
+        start = _now()
+        action()
+        end = _now()
+        return Sample(end[0] - start[0], end[1] - start[1])
+
+    return side
+
+
+def _compiled(request: BuildRequest) -> Artifact:
+    return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(_TARGET), environment()))
+
+
+def _synced(layers: Layers, payload: bytes) -> None:
+    """Write a file beside its place, sync it, rename it, and sync its folder."""
+    assert layers.user is not None
+    folder = layers.user.root.parent
+    with (folder / "aside").open("wb") as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+    (folder / "aside").replace(folder / "synced")
+    opened = os.open(folder, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)
