@@ -196,7 +196,10 @@ def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
     """Record a build in the program's history, and once in the histories of aliases that lead to it."""
     known = Identity.of(prepared.request.program)
     when_ns, target = entry.head.created_ns, entry.head.target
-    store.record(known.name, Event(when_ns, "built", str(entry.key), target, source=known.mark))
+    options = entry.head.options
+    store.record(
+        known.name, Event(when_ns, "built", str(entry.key), target, source=known.mark, options=options)
+    )
     for alias, name in known.aliases.items():
         if name != known.name and all(event.why != known.name for event in store.history(alias)):
             store.record(alias, Event(when_ns, "named", "", "", why=known.name))

@@ -1,14 +1,16 @@
 """The recorded build that is nearest to a request: the one with the fewest and lightest differences.
 
-The candidates come from histories, so that the size of the cache does not matter. The head of each candidate
-is read and gives a lower bound of its distance; details are read only of those that can still be the nearest.
-Must not know how a verdict is shown.
+The candidates come from histories, so that the size of the cache does not matter. An event gives a lower
+bound of its distance; heads and details of entries are read only of those that can still be the nearest. Must
+not know how a verdict is shown.
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
-from gpucache.engine.phrases import weight
+from gpucache.engine.phrases import least_options_weight, weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
 from gpucache.keys import Difference, difference
@@ -59,10 +61,14 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    store: EntryStore
+    record: Record
     event: Event
-    least: _Rank
-    """A lower bound of its rank: its rank if nothing differs beyond what its head shows."""
+    same_device: bool | None = None
+    """Whether it was built for the requested device; None before its head is read."""
+
+    @property
+    def store(self) -> EntryStore:
+        return self.record.store
 
 
 def record_of(store: EntryStore, prepared: Prepared) -> Record:
@@ -77,17 +83,29 @@ def record_of(store: EntryStore, prepared: Prepared) -> Record:
 
 
 def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
-    """The nearest build, of equally near ones the newest; None if no entry is left."""
+    """The nearest build, of equally near ones the newest; None if no entry is left.
+
+    What has the lowest bound is looked at next: the event gives a first bound, the head of its entry a closer
+    one, and its detail the rank itself. So of hundreds of builds few entries are opened.
+    """
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
-    candidates = sorted(_candidates(records, prepared), key=lambda one: one.least)
-    for candidate in candidates[:_DETAILS_READ]:
-        if found is not None and candidate.least >= found[0]:
+    wanted, details = _known(prepared), 0
+    pending = list(_candidates(records, prepared))
+    heapq.heapify(pending)
+    while pending and details < _DETAILS_READ:
+        least, number, candidate = heapq.heappop(pending)
+        if found is not None and least >= found[0]:
             break  # no later one can be nearer
+        if candidate.same_device is None:
+            if (closer := _by_head(candidate, prepared, wanted)) is not None:
+                heapq.heappush(pending, (closer[0], number, closer[1]))
+            continue
+        details += 1
         detail = candidate.store.detail(CacheKey(candidate.event.key))
         if detail is None:
             continue
         differing = difference(detail.key_fields, _asked(prepared, detail))
-        rank = (*candidate.least[:2], weight(differing), candidate.least[3])
+        rank = (*least[:2], weight(differing), least[3])
         if found is None or rank < found[0]:
             found = rank, candidate, differing
     if found is None:
@@ -96,28 +114,44 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     return Nearest(candidate.event, not rank[1], differing)
 
 
-def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[_Candidate]:
-    """Every recorded build whose entry is still there, with the lower bound of its rank."""
-    target = str(prepared.request.target)
-    wanted = _known(prepared)
+def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, int, _Candidate]]:
+    """Every recorded build with a lower bound of its rank, told from its event alone, and with a number."""
+    options, numbers = prepared.compilation.inputs.options, count()
     for record in records:
         latest = {event.key: event for event in record.events if event.what == "built" and event.key}
         for event in list(latest.values())[-_HEADS_READ:]:
-            scanned = record.store.look_at(CacheKey(event.key))
-            if scanned is None or scanned.head is None:
-                continue
-            differing = difference(_told(scanned.head), wanted)
-            edited = _SOURCE if event.source and event.source != record.identity.mark else ()
-            yield _Candidate(
-                record.store,
-                event,
-                (
-                    not record.is_kin(event),
-                    event.target != target and not _is_for(scanned.head, prepared),
-                    weight((*differing, *edited)),
-                    -event.when_ns,
-                ),
+            lightest = 0 if event.options is None else least_options_weight(event.options, options)
+            least = (
+                not record.is_kin(event),
+                False,
+                lightest + weight(_edited(record, event)),
+                -event.when_ns,
             )
+            yield least, next(numbers), _Candidate(record, event)
+
+
+def _by_head(
+    candidate: _Candidate, prepared: Prepared, wanted: Sequence[KeyField]
+) -> tuple[_Rank, _Candidate] | None:
+    """A closer bound: the rank if nothing differs beyond what the head shows. None if the entry is gone."""
+    record, event = candidate.record, candidate.event
+    scanned = record.store.look_at(CacheKey(event.key))
+    if scanned is None or scanned.head is None:
+        return None
+    same_device = event.target == str(prepared.request.target) or _is_for(scanned.head, prepared)
+    differing = difference(_told(scanned.head), wanted)
+    least = (
+        not record.is_kin(event),
+        not same_device,
+        weight((*differing, *_edited(record, event))),
+        -event.when_ns,
+    )
+    return least, replace(candidate, same_device=same_device)
+
+
+def _edited(record: Record, event: Event) -> tuple[Difference, ...]:
+    """The difference of the sources as far as marks tell it."""
+    return _SOURCE if event.source and event.source != record.identity.mark else ()
 
 
 def _is_for(head: EntryHead, prepared: Prepared) -> bool:

@@ -57,6 +57,15 @@ def weight(differences: Iterable[Difference]) -> int:
     )
 
 
+def least_options_weight(before: Sequence[str], now: Sequence[str]) -> int:
+    """A lower bound of the weight of two lists of options, which takes less time than the weight itself."""
+    if before == now:
+        return 0
+    had, has = {*before}, {*now}
+    changed = max(len(had - has), len(has - had))
+    return _WEIGHTS["option"] - 1 + changed if changed else 1
+
+
 def _options_weight(item: Difference) -> int:
     before, now = item.values()
     return 1 if Counter(before) == Counter(now) else _WEIGHTS["option"] - 1 + len(list(_options(item)))

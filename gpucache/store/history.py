@@ -91,6 +91,8 @@ def _line(program: str, event: Event) -> bytes:
         record["limit_s"] = event.limit_s
     for name in ("what", "key", "target", "source", "why"):
         record[name] = str(getattr(event, name))[:_TEXT_CAP]
+    if event.options is not None and sum(map(len, event.options)) <= _TEXT_CAP:
+        record["options"] = event.options
     return lines.line_of(record)
 
 
@@ -101,14 +103,14 @@ def _events(folder: Folder, program: str) -> list[Event]:
 
 
 def _event(record: dict[str, object], program: str) -> Event | None:
-    when_ns = record.get("when_ns")
+    when_ns, limit_s, options = record.get("when_ns"), record.get("limit_s", 0.0), record.get("options")
     texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source")]
-    limit_s = record.get("limit_s", 0.0)
-    if not isinstance(when_ns, int) or not all(isinstance(text, str) for text in texts):
-        return None
-    if not isinstance(limit_s, int | float):
+    if {*map(type, texts)} != {str} or not isinstance(when_ns, int) or not isinstance(limit_s, int | float):
         return None
     what, key, target, why, source = map(str, texts)
     if key and not _KEY.fullmatch(key):
         return None
-    return Event(when_ns, what, key, target, why, source, limit_s, program)
+    told = None
+    if isinstance(options, list) and all(isinstance(option, str) for option in options):
+        told = tuple(options)
+    return Event(when_ns, what, key, target, why, source, told, limit_s, program)

@@ -1,5 +1,6 @@
 """Why a lookup missed: every verdict, and for a changed input the field that changed."""
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.model import CacheKey, EntryDetail, Target
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
+from gpucache.store.interface import ScannedEntry
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
@@ -395,3 +397,41 @@ def test_only_builds_that_can_be_nearer_are_read(
     assert isinstance(miss, Miss)
     assert miss.detail.startswith("the define N: 3 -> 9")
     assert read == [miss.nearest]
+
+
+def test_of_many_builds_few_entries_are_opened(
+    ready: Ready, layers: Layers, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events tell options and source, so that a miss costs the same after one build and after hundreds."""
+    keep(*(ready(KERNEL, options=[f"-DN={number}", "-DM"]) for number in range(50)))
+    opened: list[CacheKey] = []
+    look_at = DirectoryStore.look_at
+
+    def counted(store: DirectoryStore, key: CacheKey) -> ScannedEntry | None:
+        opened.append(key)
+        return look_at(store, key)
+
+    monkeypatch.setattr(DirectoryStore, "look_at", counted)
+    miss = look_up(layers, ready(KERNEL + b"// edited\n", options=["-DN=7", "-DM"]))
+    assert isinstance(miss, Miss)
+    assert miss.detail.startswith("the source changed")
+    miss = look_up(layers, ready(KERNEL, options=["-DN=99", "-DM"]))
+    assert isinstance(miss, Miss)
+    assert miss.detail.startswith("the define N: 49 -> 99")
+    assert len(opened) < 10
+
+
+def test_builds_whose_options_are_not_recorded_are_compared(
+    ready: Ready, layers: Layers, keep: Callable[..., None], store: DirectoryStore
+) -> None:
+    """A history that tells no options, as of long ones or of an older gpucache, leads to the nearest too."""
+    near, far = ready(KERNEL, options=["-DN=1"]), ready(KERNEL, options=["-DM=1", "-DO"])
+    keep(near, far)
+    (path,) = (store.root / "v1" / "programs").glob("show*/history.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        del line["options"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    miss = look_up(layers, ready(KERNEL, options=["-DN=2"]))
+    assert isinstance(miss, Miss)
+    assert miss.nearest == near.key

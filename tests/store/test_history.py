@@ -29,6 +29,16 @@ def test_events_come_back_in_order(store: DirectoryStore) -> None:
     assert store.history("other") == []
 
 
+def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore) -> None:
+    """Options come back one by one; those that would fill the history, or are no texts, are not told."""
+    short, long = ("-DN=4", "", "-I \udce9"), ("-D" + "X" * 5000,)
+    for options in (short, (), long, None):
+        store.record("saxpy", Event(1, "built", "", "cuda:sm_90", options=options))
+    with _file(store.root).open("a") as file:
+        file.write('{"program":"saxpy","when_ns":1,"options":[1]}\n')
+    assert [event.options for event in store.history("saxpy")] == [short, (), None, None, None]
+
+
 def test_programs_are_listed_by_their_own_names(store: DirectoryStore) -> None:
     """Names come back as they were given, sorted, not as their folders are called."""
     for name in ("Zeta kernel", "a/b", "caf\udce9"):
