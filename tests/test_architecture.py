@@ -19,6 +19,7 @@ leaves                what all may import: model, errors, units, outcomes, keys,
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
@@ -27,6 +28,7 @@ from pathlib import Path
 import pytest
 
 import gpucache
+from gpucache.caches.registry import SYSTEMS, load_system
 
 _ROOT = Path(gpucache.__file__).parent
 _MAX_LINES = 400
@@ -275,3 +277,50 @@ _HOLDS: Mapping[str, Callable[[str], bool]] = {
 def test_every_module(rule: str) -> None:
     """Every module opens with a docstring and stays within 400 lines."""
     assert [module for module in _modules() if not _HOLDS[rule](module)] == []
+
+
+_TOLD_IN_HELP = frozenset({"cli.parameters", "cli.usage", "manifest", "model"})
+"""Targets and caches are named there in examples, and nowhere else in the words for people."""
+_ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    # What backends compile with is called as the cache that it keeps.
+    "pocl": frozenset(
+        {"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl", "engine.workers.pool", "probe.ask"}
+    ),
+    "pyopencl": frozenset({"backends", "opencl", "intercept", *_TOLD_IN_HELP}),
+    "cuda.core": frozenset({"backends", "cuda", *_TOLD_IN_HELP}),
+    # Variables and files of a compiler that one project makes together with its cache.
+    "mesa": frozenset({"backends.opencl"}),
+    "futhark": frozenset({"cli.usage"}),
+    "rocfft": frozenset({"cli.usage"}),
+}
+_NAMES = ("id", "attr", "name", "module", "arg")
+"""Where the parts of a tree keep names."""
+
+
+@cache
+def _words(module: str) -> tuple[tuple[int, str], ...]:
+    """Every name and every text in a module but docstrings, with its line."""
+    nodes = list(ast.walk(_tree(module)))
+    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in told)
+    named = ((node, getattr(node, field, None)) for node in nodes for field in _NAMES)
+    found = (*((node, node.value) for node in texts), *named)
+    return tuple((getattr(node, "lineno", 0), word) for node, word in found if isinstance(word, str))
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "cuda"])  # which is a backend's, too
+def test_no_other_room_names_a_system(name: str) -> None:
+    """What is known of one system's cache stands in its own file, and only the registry names that."""
+    every = (name, load_system(name).title)
+    called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)
+    pattern = re.compile(rf"(?<![a-z0-9])(?:{called})(?![a-z0-9])", re.IGNORECASE)
+    own = SYSTEMS[name].removeprefix("gpucache.")
+    allowed = {own, "caches.registry", *_ALSO_ELSEWHERE.get(name, ())}
+    naming = [
+        f"{module}, line {line}"
+        for module in _modules()
+        if not any(f"{module}.".startswith(f"{one}.") for one in allowed)
+        for line, word in _words(module)
+        if pattern.search(word)
+    ]
+    assert naming == []

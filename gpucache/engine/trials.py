@@ -88,9 +88,9 @@ def try_rebuild(
         return Trial(note=f"not rebuilt: {error}")
     if entry.key not in (str(prepared.key), str(prepared.located_key)):
         return Trial(note="not rebuilt: its headers or the environment have changed since")
-    implementation = device.toolchain.implementation
-    if implementation == "pocl":
-        return Trial(note="not comparable: PoCL puts a temporary path into every binary")
+    compilation = prepared.compilation
+    if compilation.differs:
+        return Trial(note=f"not comparable: {compilation.differs}")
     answer = _in_child(compile_, Job(request, device.toolchain, _ALONE.timeout_s))
     if not isinstance(answer, Artifact):
         why = answer.message if isinstance(answer, GpucacheError) else str(answer)
@@ -98,10 +98,7 @@ def try_rebuild(
         return Trial(note=f"not rebuilt: {why}")
     if answer.payload == artifact.payload:
         return Trial()
-    if implementation == "intel":
-        return Trial(note="not comparable: Intel numbers the programs of a process, and writes that down")
-    if answer.refusal or (prepared.compilation.holds_paths and implementation != "nvrtc"):
-        why = answer.refusal or "debug information names the folder it was compiled in"
+    if why := answer.refusal or compilation.may_differ:
         return Trial(note=f"not comparable: {why}")
     return Trial(problem="compiling it again gives other bytes")
 

@@ -33,7 +33,7 @@ VARIANT = Key(
     "What tells it from other builds of the program, such as T=float; with warm --misses the noted key, "
     "with warm --recording the first digits of what was recorded.",
 )
-CACHE = Key("cache", "text", "The cache's name, such as gpucache or sycl.")
+CACHE = Key("cache", "text", "The cache's name, as --cache takes it.")
 _SIZE = Key("size_bytes", "number", "Bytes on disk.")
 _DIFFERENCE = (
     Key("field", "text", "The key field, such as define N.", "label"),

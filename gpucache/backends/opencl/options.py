@@ -145,7 +145,16 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         late=implementation == POCL,
         refusal=_refusal(implementation, everything),
         holds_paths=debugged,
+        differs="PoCL puts a temporary path into every binary" if implementation == POCL else "",
+        may_differ=_may_differ(implementation, debugged=debugged),
     )
+
+
+def _may_differ(implementation: str, *, debugged: bool) -> str:
+    """Why compiling the same again may give other bytes; empty where it does not."""
+    if implementation == INTEL:
+        return "Intel numbers the programs of a process, and writes that down"
+    return "debug information names the folder it was compiled in" if debugged else ""
 
 
 def _keyed(implementation: str, option: str) -> str:
