@@ -1,15 +1,44 @@
-"""Warp's kernel cache: a folder for each module, with its source and its binaries.
+"""Warp's kernel cache: a folder for each module, with its source, its binaries and what a launch needs.
 
-Source: NVIDIA/warp, warp/_src/build.py and context.py.
+Source: Warp 1.19, ``warp/_src/context.py`` and ``warp/_src/build.py``; checked against what it wrote. Below a
+folder for each version of Warp lies ``wp_MODULE_HASH/``, with 7 hex digits of a hash over kernels, functions,
+structures and options, and in it files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object
+of the shared memory of each kernel) and a binary for each device (``.sm80.cubin``, ``.sm80.ptx``,
+``.cpu0eee9287.o``). Older Warps had no digits behind ``cpu``. A folder is written aside and renamed; a hit is
+that the files are there, and nothing is ever removed. ``lto/`` holds what was made for matrix functions.
 """
 
+import json
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha1
+from pathlib import Path
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.opaque import OpaqueFormat
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_FOLDER = r"([0-9]+(?:\.[0-9]+)+.*)/wp_(.+)_([0-9a-f]{7})"
+_META_BYTES = 16 << 20
+_LARGEST_BYTES = 1 << 30
+_DEVICE = re.compile(r"_[0-9a-f]{7}\.(cpu|sm\d+[a-z]?)[0-9a-f]*\.")
+_BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": PayloadKind.ELF}
+_FAILS = "Warp takes it for a hit, so the program fails at every start"
 
 
-class Warp(OpaqueFormat):
-    """What Warp compiled, below a folder for each of its versions."""
+def _key(groups: Sequence[str]) -> str:
+    version, module, digits = groups
+    return digits + sha1(f"{version}/{module}".encode("utf-8", "surrogateescape")).hexdigest()[:33]
+
+
+class Warp(FilesFormat):
+    """What Warp compiled of each module, for CPUs and GPUs."""
 
     name = "warp"
     title = "Warp kernel cache"
@@ -18,9 +47,87 @@ class Warp(OpaqueFormat):
         (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
         move="set WARP_CACHE_PATH",
         nowhere="Warp finds no home folder; set WARP_CACHE_PATH",
-        opt_in=True,
+        runs=True,
     )
-    signs = (r"wp_.+_[0-9a-f]{7}/wp_.+", r"[0-9].*/wp_.+_[0-9a-f]{7}/wp_.+")
+    layout = Layout(
+        [
+            rf"{_FOLDER}/wp_.+\.(?:cubin|ptx|o)",
+            rf"{_FOLDER}/wp_.+\.meta",
+            rf"{_FOLDER}/wp_.+\.(?:cu|cpp)",
+        ],
+        left=[Left(r"[0-9]+(?:\.[0-9]+)+.*/wp_.+_[0-9a-f]{7}_p\d+_t\d+/wp_.+", HOUR_NS)],
+        signs=[_FOLDER],
+        own=[r"[0-9]+(?:\.[0-9]+)+.*/lto/"],
+        key=_key,
+    )
+    wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or those of an entry"}
+    opaque = (
+        "an entry keeps the source that Warp generated and nothing else of its hash; compare the sources of "
+        "two entries of a module"
+    )
+    absent = (
+        "no entry has this key: it was never compiled here, or was removed, of which Warp keeps no record"
+    )
+    served = "Warp would serve it"
+    shows = "a binary of a Warp module"
+    key_digits = 40
+    folders_removed = 1
+
+    def look(self, item: Files) -> Look:
+        """Module, version of Warp and devices, as names tell them."""
+        version, folder = item.parts[-2:]
+        module, devices = folder[len("wp_") : -len("_0123456")], _devices(item)
+        kinds = [_BINARIES.get(Path(name).suffix) for name in item.names]
+        problem = None
+        if not any(kinds):
+            detail = "its folder holds no binary, so Warp compiles the module again"
+            problem = Problem(FindingKind.ORPHAN, detail)
+        elif not any(name.endswith(".meta") for name in item.names):
+            detail = "its .meta file is gone, so Warp compiles the module again"
+            problem = Problem(FindingKind.TRUNCATED, detail)
+        return Look(
+            program=module,
+            target=" ".join(devices),
+            kind=next((kind.value for kind in kinds if kind), ""),
+            problem=problem,
+            toolchain=(("Warp", version),),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Each binary whole, and whether the ``.meta`` reads."""
+        if problem := self.look(item).problem:
+            yield problem
+        for name in item.names:
+            kind = _BINARIES.get(Path(name).suffix)
+            if name.endswith(".meta"):
+                try:
+                    if not isinstance(json.loads(item.read(name, _META_BYTES)), dict):
+                        raise ValueError("it is no object")
+                except (ValueError, RecursionError) as error:
+                    yield Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
+            elif kind is not None:
+                data = item.read(name, _LARGEST_BYTES)
+                info = describe(data)
+                if not data:
+                    yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
+                elif info.kind is not kind:
+                    detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {_FAILS}"
+                    yield Problem(FindingKind.MISLABELLED, detail)
+                elif info.problem:
+                    yield Problem(
+                        FindingKind.CORRUPT, f"the {kind.value} in {name} is broken: {info.problem}; {_FAILS}"
+                    )
+
+    def payload(self, item: Files) -> bytes:
+        """The first of its binaries."""
+        if Path(item.names[0]).suffix not in _BINARIES:
+            raise FormatError(f"{item.folder} holds no binary")
+        return item.read(item.names[0], _LARGEST_BYTES)
+
+
+def _devices(item: Files) -> list[str]:
+    found = [match[1] for name in item.names if (match := _DEVICE.search(name))]
+    return sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in found})
 
 
 SYSTEM = ForeignSystem(Warp)

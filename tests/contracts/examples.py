@@ -35,6 +35,7 @@ from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.triton import build as triton
+from tests.caches.warp import build as warp
 from tests.payload.build import bitcode
 
 OLD_NS = 1_600_000_000 * 10**9
@@ -234,7 +235,7 @@ EXAMPLES: Mapping[str, Example] = {
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "numba": _opaque("sources_{number:040x}/module.function-1.py311.nbi"),
-    "warp": _opaque("1.19.0/wp_module_{number:07x}/wp_module.sm80.cubin"),
+    "warp": Example(warp.put, lambda _: cuda_core.PTX, own_folder=True),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

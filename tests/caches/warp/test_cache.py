@@ -1,0 +1,84 @@
+"""Folders laid by the rules of Warp's kernel cache, and what is said of those that break them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.interface import Cache
+from gpucache.caches.warp import SYSTEM
+from gpucache.outcomes import FindingKind, Location, Served
+from tests.caches.cuda_core.build import PTX, kinds
+from tests.caches.warp.build import MODULE, VERSION, digits, put
+
+
+def _opened(root: Path) -> Cache:
+    return SYSTEM.open(Location("warp", str(root), "--cache", enabled=True))
+
+
+def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:
+    """From the names of its files; one that was compiled for two devices is one entry."""
+    folder = put(tmp_path)
+    (folder / f"{folder.name}.sm80.ptx").write_bytes(PTX)
+    cache = _opened(tmp_path)
+    (entry,) = cache.scan()
+    assert (entry.program, entry.target, entry.artifact_kind) == (MODULE, "cuda:sm_80 cuda:sm_90", "ptx")
+    assert entry.key.startswith(digits(0)) and entry.toolchain == (("Warp", VERSION),)
+    assert not cache.check(entry).findings and cache.extract(entry) == PTX
+
+
+def test_the_digits_that_warp_prints_are_a_key(tmp_path: Path) -> None:
+    """``Module physics 5feceb6 load on device``."""
+    put(tmp_path)
+    (reach,) = _opened(tmp_path).explain({"key": (digits(0).encode(),)})
+    assert reach.verdict is Served.HIT
+
+
+def _binary_cut(folder: Path) -> None:
+    (folder / f"{folder.name}.sm90.ptx").write_bytes(PTX[:-3])
+
+
+def _binary_empty(folder: Path) -> None:
+    (folder / f"{folder.name}.sm90.ptx").write_bytes(b"")
+
+
+def _binary_other(folder: Path) -> None:
+    (folder / f"{folder.name}.sm90.ptx").write_bytes(b"garbage")
+
+
+def _meta_cut(folder: Path) -> None:
+    (folder / f"{folder.name}.meta").write_bytes(b'{"k_smem')
+
+
+def _meta_gone(folder: Path) -> None:
+    (folder / f"{folder.name}.meta").unlink()
+
+
+def _binary_gone(folder: Path) -> None:
+    (folder / f"{folder.name}.sm90.ptx").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "words"),
+    [
+        (_binary_cut, FindingKind.CORRUPT, "fails at every start"),
+        (_binary_empty, FindingKind.TRUNCATED, "fails at every start"),
+        (_binary_other, FindingKind.MISLABELLED, "fails at every start"),
+        (_meta_cut, FindingKind.CORRUPT, "fails at every start"),
+        (_meta_gone, FindingKind.TRUNCATED, "compiles the module again"),
+        (_binary_gone, FindingKind.ORPHAN, "compiles the module again"),
+    ],
+)
+def test_damage_is_reported_with_what_comes_of_it_and_repaired(
+    damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
+) -> None:
+    """A repair removes the module's folder, and leaves the others."""
+    other, folder = put(tmp_path, 1), put(tmp_path)
+    damage(folder)
+    cache = _opened(tmp_path)
+    (entry,) = cache.find(digits(0))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and words in checked.findings[0].detail
+    if kind.wrong:
+        assert cache.repair(checked, entry).findings[0].repaired
+        assert not folder.exists() and other.exists()
