@@ -129,6 +129,8 @@ class AsAsked:
 
     file_name: str
     """What it calls its source."""
+    made_up: bool = False
+    """Whether it makes up another name for each run, and any of them is as good."""
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers in memory by the name under which they are included; they are found before any on disk."""
 

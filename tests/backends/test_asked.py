@@ -142,11 +142,41 @@ def test_what_hides_the_name_is_tied_to_it(option: str) -> None:
     assert holds_paths(_prepared(_request(options=("-arch=sm_90", option))), b"")
 
 
-def test_debug_information_holds_the_current_directory() -> None:
-    """So it is tied to that as well."""
-    lines = ("-arch=sm_90", "-lineinfo")
-    keys = {_prepared(_request(options=lines, cwd=cwd)).located_key for cwd in ("/one", "/two")}
-    assert len(keys) == 2
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "--optix-ir", "-rdc=true"])
+@pytest.mark.parametrize("name", ["show.cu", "/elsewhere/show.cu"])
+def test_the_current_directory_counts_where_nvrtc_writes_it(tmp_path: Path, name: str, option: str) -> None:
+    """If two directories give two artifacts, they give two keys."""
+    (tmp_path / "other").mkdir()
+    options = ("-arch=compute_90" if option == "--optix-ir" else "-arch=sm_90", option)
+    requests = [_request(_SHOW, name, options, cwd=str(cwd)) for cwd in (tmp_path, tmp_path / "other")]
+    first, second = map(_compile, requests)
+    keys = {_prepared(request).located_key for request in requests}
+    assert first.refusal is None
+    assert len(keys) == 2 or first.payload == second.payload
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ((), True),
+        (("-lineinfo",), True),
+        (("-dlto",), True),
+        (("-G",), False),
+        (("-lineinfo", "-dlto"), False),
+    ],
+)
+def test_a_name_made_up_for_each_run_is_not_kept_where_it_cannot_be_replaced(
+    options: tuple[str, ...], kept: bool
+) -> None:
+    """Debug information that cannot be searched for the name would tell of a file of an earlier run."""
+    request = _request(name="/tmp/a_b_0123abcd.cu", options=("-arch=sm_90", *options), made_up=True)
+    assert request.program.name == "show"
+    if kept:
+        _prepared(request)
+    else:
+        with pytest.raises(OptionError, match="another in each run"):
+            _prepared(request)
 
 
 @pytest.mark.usefixtures("installed")

@@ -77,14 +77,15 @@ def request(
     *,
     version: tuple[int, int],
     cwd: str,
+    made_up: bool = False,
     headers: Sequence[tuple[str, bytes]] = (),
     name_expressions: Sequence[str] = (),
     include_dirs: Sequence[str] = (),
 ) -> BuildRequest:
     """What a program asks NVRTC for; raises OptionError for what cannot be kept as it was asked for.
 
-    ``file_name`` is what the program calls its source, ``headers`` are those in memory by name.
-    ``include_dirs`` are searched after those among the options.
+    ``file_name`` is what the program calls its source, and ``made_up`` whether that is another name in each
+    run. ``headers`` are those in memory by name. ``include_dirs`` are searched after those among the options.
     """
     flags = [f"{name}{value}" for name, value, _ in read(trimmed(options), SPELLINGS)]
     architecture = _architecture(flags, version)
@@ -93,7 +94,7 @@ def request(
         kind = ArtifactKind.LTOIR
     elif any(map(_OPTIX.fullmatch, flags)):
         kind = ArtifactKind.OPTIXIR
-    telling = "" if file_name == DEFAULT_NAME else file_name
+    telling = "" if made_up or file_name == DEFAULT_NAME else file_name
     name = telling or next(kernel_names(source), DEFAULT_NAME)
     return BuildRequest(
         program=Program(name, Language.CUDA_CPP, source),
@@ -105,7 +106,7 @@ def request(
         cwd=cwd,
         searches_cwd=True,
         name_headers="build it without gpucache",
-        asked=AsAsked(file_name or DEFAULT_NAME, tuple(headers)),
+        asked=AsAsked(file_name or DEFAULT_NAME, made_up, tuple(headers)),
     )
 
 
@@ -116,14 +117,14 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     written: list[str] = []
     dirs: list[str] = []
     forced: list[str] = []
-    for name, value, tokens in read(trimmed(split(request.options)), SPELLINGS):
-        if name == "-I":
+    for flag, value, tokens in read(trimmed(split(request.options)), SPELLINGS):
+        if flag == "-I":
             dirs.append(absolute(value, request.cwd))
             continue
-        if name == "-include":
+        if flag == "-include":
             forced.append(value)
-        option = SAME.get(name, f"{name}{with_value(value) if name == '-D' else value}")
-        if name not in _TEXTS and option.partition("=")[0] not in _KNOWN:
+        option = SAME.get(flag, f"{flag}{with_value(value) if flag == '-D' else value}")
+        if flag not in _TEXTS and option.partition("=")[0] not in _KNOWN:
             raise OptionError(
                 f"the build option {option!r} is not known to gpucache, so nothing is kept for it"
             )
@@ -134,12 +135,18 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     include_dirs = tuple(dict.fromkeys(dirs))
     if not any(option.startswith("-arch=") for option in options):
         options.insert(0, f"-arch={request.target.name}")
-    lined = any(map(_LINES.fullmatch, options))
-    debugged = lined or any(map(DEBUG.fullmatch, options))
-    linked = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR) or any(
-        map(LINKED.fullmatch, options)
-    )
-    here = os.path.join(request.cwd, asked.file_name)
+    enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
+    linked = enciphered or any(map(LINKED.fullmatch, options))
+    lined, debugged = (any(map(form.fullmatch, options)) for form in (_LINES, DEBUG))
+    if asked.made_up and (debugged or (lined and linked)):
+        raise OptionError(
+            "its debug information tells of a file that is another in each run, so it is not kept"
+        )
+    here = name = os.path.join(request.cwd, asked.file_name)
+    if debugged or enciphered:  # these hold the current directory, whatever the name
+        name = f"{asked.file_name} in {request.cwd}"
+    elif not lined:
+        name = asked.file_name
     rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
     return Compilation(
         inputs=KeyInputs(
@@ -147,14 +154,14 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             toolchain=toolchain,
             environment=reaching(environ),
             locations=include_dirs,
-            file_name=here if debugged else asked.file_name,  # the current directory is in debug information
+            file_name=name,
         ),
         rule=replace(rule, home=os.path.dirname(here), names_sources=False),
         include_dirs=include_dirs,
         command=(*(f"-I{directory}" for directory in include_dirs), *written),
         options=tuple(written),
         forced_includes=tuple(forced),
-        holds_paths=debugged or linked,  # what is linked later holds the name, enciphered
+        holds_paths=debugged or lined or linked,
         lists_files=lined,
         linked_later=linked,
         file_names=_spellings(asked.file_name),
