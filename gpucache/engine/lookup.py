@@ -130,10 +130,11 @@ def _build(
     layers: Layers, store: EntryStore, prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
 ) -> Built:
     note_miss(layers, prepared, miss)
-    return _publish(layers, store, prepared, compile_(), miss)
+    return publish(layers, store, prepared, compile_(), miss)
 
 
-def _publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+def publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+    """Keep what was compiled, if it can be kept. What goes wrong with the cache becomes the note of it."""
     if artifact.uncovered:
         unseen = (
             f"the compiler read {name_some(artifact.uncovered)}, which the key does not cover; "

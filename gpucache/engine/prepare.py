@@ -131,6 +131,13 @@ def prepare_again(
     return prepared
 
 
+def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
+    """The same inputs for another kind of artifact that comes out with the first."""
+    request = replace(prepared.request, artifact_kind=kind)
+    fields = key_fields(request, prepared.closure, prepared.compilation.inputs)
+    return replace(prepared, request=request, fields=fields, key=cache_key(fields))
+
+
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
     """The include directories in which headers of the closure lie; others leave no trace in an artifact.
 

@@ -1,0 +1,70 @@
+"""Names of sources that a program makes up for each run, and what stands for them in the cache.
+
+``cuda.core`` writes a source with line information to a temporary file, and CuPy names every source after a
+temporary folder; NVRTC writes the name into what it gives. Such a name is kept with a fixed text in the place
+of what was made up, and a program gets its own name back.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+KEPT = "gpucache"
+"""What stands for the eight characters that were made up: as many, and of the same kind."""
+_MADE_UP = re.compile(r"(tmp|.*_)([a-z0-9_]{8})(\.\w+)?")
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/usr/tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """What a program calls its source, and what that is called in the cache."""
+
+    given: str
+    kept: str
+    stems: tuple[bytes, bytes] | None = None
+    """The word of the name in which something was made up, as given and as kept; None if nothing was."""
+
+    def to_keep(self, data: bytes) -> bytes:
+        """What the compiler gave, as it is kept."""
+        return data if self.stems is None else data.replace(self.stems[0], self.stems[1])
+
+    def to_give(self, data: bytes) -> bytes:
+        """What was kept, as the program is to have it."""
+        return data if self.stems is None else data.replace(self.stems[1], self.stems[0])
+
+    def is_elsewhere(self, texts: Iterable[bytes]) -> bool:
+        """Whether some texts hold what was made up, so that it may come from them and not from the name."""
+        return self.stems is not None and any(stem in text for text in texts for stem in self.stems)
+
+
+def read_name(given: str, environ: Mapping[str, str]) -> FileName:
+    """The name of a source, in which Python's module ``tempfile`` may have made something up."""
+    places = dict.fromkeys((*filter(None, map(environ.get, _VARIABLES)), *_PLACES))
+    place = next((one for one in map(os.path.normpath, places) if given.startswith(f"{one}/")), None)
+    if place is None:
+        return FileName(given, given)
+    parts = given.removeprefix(f"{place}/").split("/")
+    for number, part in enumerate(parts):
+        match = _MADE_UP.fullmatch(part)
+        last = number == len(parts) - 1
+        if match is None or (
+            not last and not _holds_only(Path(place, *parts[: number + 1]), parts[number + 1])
+        ):
+            continue
+        kept = f"{match[1]}{KEPT}{match[3] or ''}"
+        stems = os.fsencode(match[1] + match[2]), os.fsencode(match[1] + KEPT)
+        return FileName(given, "/".join((place, *parts[:number], kept, *parts[number + 1 :])), stems)
+    return FileName(given, given)
+
+
+def _holds_only(folder: Path, name: str) -> bool:
+    """Whether a folder holds nothing but the source, which then includes nothing from there."""
+    try:
+        return set(os.listdir(folder)) <= {name}  # noqa: PTH208 - names are enough
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

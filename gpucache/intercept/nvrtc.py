@@ -1,0 +1,97 @@
+"""What a command's call of NVRTC means: a request of our own engine, kept as it was asked for.
+
+Owns which NVRTC is called, and which calls are none of the cache's. Looks nothing up and keeps nothing. Must
+not load a GPU stack.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.backends.cuda.options import FILE_NAME
+from gpucache.engine.prepare import Prepared, prepare
+from gpucache.intercept.file_names import FileName, read_name
+from gpucache.intercept.wire import Fields, WireError
+from gpucache.model import BuildRequest, Target, Toolchain
+from gpucache.sources import Memos
+
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of NVRTC as a command makes it."""
+
+    environ: Mapping[str, str]
+    library: Path
+    version: tuple[int, int]
+    file_name: FileName
+    source: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    options: tuple[str, ...]
+    name_expressions: tuple[str, ...]
+    cwd: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether gpucache's own library calls, which has looked it up already."""
+        return self.file_name.given == FILE_NAME
+
+    @property
+    def request(self) -> BuildRequest:
+        """What is asked for; raises OptionError for what cannot be kept."""
+        return asked.request(
+            self.source,
+            self.file_name.kept,
+            self.options,
+            version=self.version,
+            cwd=self.cwd,
+            made_up=self.file_name.stems is not None,
+            headers=self.headers,
+            name_expressions=self.name_expressions,
+        )
+
+
+def read_call(fields: Fields) -> Call:
+    """A call of the fields of a request; raises WireError."""
+    fields.number()  # the process
+    cwd = fields.text()
+    environ = _environment(fields.take())
+    version = _version(fields.text())
+    library, name, source = Path(os.path.normpath(fields.text())), fields.text(), fields.take()
+    headers = tuple((fields.text(), fields.take()) for _ in range(fields.count()))
+    options = tuple(fields.text() for _ in range(fields.count()))
+    expressions = tuple(fields.text() for _ in range(fields.count()))
+    fields.end()
+    return Call(
+        environ, library, version, read_name(name, environ), source, headers, options, expressions, cwd
+    )
+
+
+def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
+    """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
+    request = call.request
+    toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(_LIBRARY_PATH, ""))
+    return prepare(BACKEND, request, toolchain, call.environ, memos)
+
+
+@lru_cache(maxsize=64)
+def _toolchain(library: Path, version: tuple[int, int], target: Target, library_path: str) -> Toolchain:
+    return nvrtc.toolchain_at(library, version, target, library_path)
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and minor.isdecimal() and len(text) < 16):
+        raise WireError(f"{text!r} is no version")
+    return int(major), int(minor)
+
+
+@lru_cache(maxsize=16)
+def _environment(data: bytes) -> Mapping[str, str]:
+    """The variables of a program, each ended by NUL; the first of a name counts, as it does for getenv."""
+    lines = reversed(data.decode("utf-8", "surrogateescape").split("\0"))
+    return {name: value for name, _, value in (line.partition("=") for line in lines if "=" in line)}
