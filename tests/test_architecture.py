@@ -60,6 +60,8 @@ _CLI = frozenset(
         "assembly",
         "caches.exports",
         "caches.known_caches",
+        "intercept",
+        "native",
         "examples",
         "backends.options",
         "backends.registry",

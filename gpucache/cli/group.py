@@ -14,6 +14,7 @@ COMPLETE = "_GPUCACHE_COMPLETE"
 VERBS = {
     "devices": "List devices and compilers as targets.",
     "warm": "Compile programs into the cache before they are needed.",
+    "run": "Run a command and serve what it compiles from the cache.",
     "inspect": "Show what is cached, and why something missed.",
     "verify": "Check headers, checksums, keys and payloads.",
     "evict": "Remove entries by size, age, or what they are.",
@@ -50,7 +51,7 @@ class Verbs(click.Group):
 @global_options
 @click.version_option(__version__, prog_name="gpucache", message="%(prog)s %(version)s")
 def gpucache() -> None:
-    """Warm, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs.
+    """Warm, use, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs.
 
     --root, --json, --quiet and --verbose may stand before or after the verb.
     """

@@ -5,7 +5,7 @@ Each example is one command that works where the files it names are there; the t
 
 from dataclasses import dataclass
 
-from gpucache.outcomes import BenchVerdict, FindingKind, Verdict, WarmResult
+from gpucache.outcomes import BenchVerdict, FindingKind, RunResult, Verdict, WarmResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,14 @@ EXAMPLES = {
                 "gpucache evict --cache pocl --max-size 500M"),
         Example("Everything:", "gpucache evict --all --yes"),
     ),
+    "run": (
+        Example("A program that nobody changed, with what it compiles from the cache:",
+                "gpucache run -- ffmpeg -i in.mp4 -vf avgblur_opencl out.mp4"),
+        Example("With PoCL: what this run launched is built after its end, and the next run hits:",
+                "gpucache run --learn -- python app.py"),
+        Example("What every build was, for a machine to read:",
+                "gpucache run --report builds.json -- python app.py"),
+    ),
     "bench": (
         Example("Starts of a program with nothing cached, and with everything cached:",
                 "gpucache bench kernels/saxpy.cl --target opencl:pocl --local-size 64"),
@@ -89,7 +97,7 @@ EXAMPLES = {
 }  # fmt: skip
 """By verb, in the order of what people want first."""
 
-Word = WarmResult | Verdict | FindingKind | BenchVerdict
+Word = WarmResult | RunResult | Verdict | FindingKind | BenchVerdict
 WORDS: dict[str, tuple[str, dict[Word, str]]] = {
     "warm": (
         "RESULTS",
@@ -135,6 +143,17 @@ WORDS: dict[str, tuple[str, dict[Word, str]]] = {
             FindingKind.LEFTOVER: "A file that a writer left behind.",
             FindingKind.LOCKED: "A lock that nobody holds.",
             FindingKind.UNSUPPORTED: "It was written by a newer version, or is of a kind that is not known.",
+        },
+    ),
+    "run": (
+        "RESULTS",
+        {
+            RunResult.HIT: "It was served from the cache.",
+            RunResult.KEPT: "It missed, was compiled by the command, and was kept.",
+            RunResult.NOTED: "It missed; --learn or warm --misses builds it for the next run.",
+            RunResult.LEFT: "It missed and was not kept; the reason follows.",
+            RunResult.FAILED: "It missed and did not compile, as without gpucache.",
+            RunResult.PASSED: "Its call or its device is not one that is served; the reason follows.",
         },
     ),
     "bench": (

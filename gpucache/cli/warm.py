@@ -1,6 +1,6 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -200,12 +200,21 @@ def _check_misses(named: Named, recording: Path | None, profile: Path | None) ->
         raise UsageError("--misses are those of this machine; leave --device-profile out")
 
 
+def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
+    """Warm what was noted under some keys; raises CacheUnusableError."""
+    return _warm_misses(_Run(settings, None, 300.0, shared=False, check=False, retry=False), (), (), keys)
+
+
 def _warm_misses(
-    run: _Run, targets: tuple[str, ...], local_sizes: tuple[tuple[int, ...], ...]
+    run: _Run,
+    targets: tuple[str, ...],
+    local_sizes: tuple[tuple[int, ...], ...],
+    keys: "Collection[CacheKey] | None" = None,
 ) -> "list[WarmOutcome]":
     """Warm what programs noted, as the only process that does, and remove the notes of what is there now.
 
-    What is noted meanwhile is built too: a program that ends meanwhile starts nobody else for it.
+    With ``keys`` nothing else is warmed. What is noted meanwhile is built too: a program that ends meanwhile
+    starts nobody else for it.
     """
     from gpucache.assembly import backends, open_store
     from gpucache.engine.targets import select_target
@@ -224,7 +233,7 @@ def _warm_misses(
 
     def fresh() -> "list[MissedRequest]":
         wanted = (one for one in store.missed() if one.request.target in chosen or not chosen)
-        return [one for one in wanted if one.key not in tried]
+        return [one for one in wanted if one.key not in tried and (keys is None or one.key in keys)]
 
     # What the driver rejected of a system root would be found there again, so the user's root gets its own.
     alone_in_root = replace(run, settings=replace(run.settings, system_dirs=()))

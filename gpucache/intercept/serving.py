@@ -5,7 +5,7 @@ program is looked for, explained and published is the engine's; what a build mea
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Event, Lock
@@ -99,7 +99,7 @@ class OpenCLServing:
         """Start the probe of the devices here."""
         self._devices.begin()
 
-    def finish(self) -> Sequence[Intercepted]:
+    def finish(self) -> tuple[Intercepted, ...]:
         """What became of every build, after the command's end; notes what is known only then."""
         for one in self._builds.values():
             if one.prepared and not one.ended and not one.served:

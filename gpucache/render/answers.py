@@ -10,16 +10,17 @@ from gpucache.outcomes import (
     EvictSummary,
     Foreseen,
     RecordingSummary,
+    RunSummary,
     SettleSummary,
     VerifySummary,
     WarmResult,
     WarmSummary,
 )
-from gpucache.render import bench_records, recording_records, records
+from gpucache.render import bench_records, recording_records, records, run_records
 from gpucache.render.records import STATE
 from gpucache.render.schema import SCHEMA, Key
 
-RECORDS = (*records.RECORDS, *bench_records.RECORDS, *recording_records.RECORDS)
+RECORDS = (*records.RECORDS, *bench_records.RECORDS, *recording_records.RECORDS, *run_records.RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ SUMMARIES: dict[str | type, tuple[Key, ...]] = {
     EvictSummary: _FREED,
     Foreseen: _FORESEEN,
     RecordingSummary: _RECORDED,
+    RunSummary: run_records.SUMMARY,
 }
 """The keys of summaries that are made of one value, by its type."""
 ANSWERS = (
@@ -129,6 +131,12 @@ ANSWERS = (
         "run",
         "Every run of the command.",
         _SETTLED,
+    ),
+    Answered(
+        "run -- COMMAND",
+        "command build",
+        "Every build that the command asked for, on standard error or in the file of --report.",
+        run_records.SUMMARY,
     ),
     Answered(
         "inspect",

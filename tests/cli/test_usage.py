@@ -12,7 +12,7 @@ from gpucache.cli.formats import SAMPLE
 from gpucache.cli.group import VERBS, gpucache
 from gpucache.cli.usage import EXAMPLES, WORDS
 from gpucache.manifest import read_manifest
-from gpucache.outcomes import BenchVerdict, FindingKind, Verdict, WarmResult
+from gpucache.outcomes import BenchVerdict, FindingKind, RunResult, Verdict, WarmResult
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -96,7 +96,13 @@ def test_the_manifest_of_the_page_is_one(folder: Path) -> None:
 
 def test_every_word_of_an_answer_has_its_meaning() -> None:
     """The pages tell every result, verdict and finding that there is."""
-    kinds = {"warm": WarmResult, "inspect": Verdict, "verify": FindingKind, "bench": BenchVerdict}
+    kinds = {
+        "warm": WarmResult,
+        "run": RunResult,
+        "inspect": Verdict,
+        "verify": FindingKind,
+        "bench": BenchVerdict,
+    }
     assert {verb: list(words) for verb, (_, words) in WORDS.items()} == {
         verb: list(kind) for verb, kind in kinds.items()
     }

@@ -1,0 +1,131 @@
+"""``gpucache run -- COMMAND``: a command that nobody changed, whose compilers ask our cache."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.streams import complain
+from gpucache.errors import GpucacheError, NoDeviceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpucache.intercept.environment import Libraries
+    from gpucache.model import CacheKey
+    from gpucache.outcomes import Ended, Intercepted, RunSummary
+    from gpucache.settings import Settings
+
+
+@click.command()
+@click.option(
+    "--learn",
+    is_flag=True,
+    help="Build afterwards what a late compiler left, for the local sizes that were launched.",
+)
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the JSON document to FILE.",
+)
+@global_options
+def run(learn: bool, report: Path | None) -> None:
+    """Run the command after -- and serve what its OpenCL programs and NVRTC compile from the cache.
+
+    The command and all that it starts need no change. What is not there is compiled by the command
+    itself, in its driver's own way, and kept for the next run; of a compiler that builds late (PoCL) only
+    what was asked is noted, and built afterwards with --learn or by warm --misses. A program goes on as
+    without gpucache whatever goes wrong here, also if this process is killed.
+
+    Standard output, input and terminal are the command's; at its end one line on standard error tells of
+    its builds, and with --json the document stands there. The exit code is the command's own; if a
+    signal ends it, this process ends by the same one.
+    """
+    from gpucache.assembly import open_layers
+    from gpucache.intercept.command import run_command
+    from gpucache.intercept.devices import Devices
+    from gpucache.intercept.serving import OpenCLServing
+    from gpucache.outcomes import summarise_run
+
+    command = given().command
+    if not command:
+        raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
+    settings = given().settings()
+    libraries = _libraries()
+    layers = open_layers(settings, command=Path(command[0]).name)
+    serving = OpenCLServing(layers, Devices(layers), libraries)
+    ended = run_command(command, given().environment(), libraries, [serving])
+    outcomes = serving.finish()
+    learned = _learned(settings, serving.noted) if learn or settings.learn else 0
+    _tell(outcomes, summarise_run(command[0], ended, outcomes, learned), report)
+    _end_as(ended)
+
+
+def _libraries() -> "Libraries":
+    """The libraries that go into the command; raises NoDeviceError if nothing could be served."""
+    from gpucache.intercept.environment import Libraries
+    from gpucache.native.locate import locate
+
+    found: dict[str, Path] = {}
+    refusals = []
+    for name in ("opencl_layer", "nvrtc_audit"):
+        try:
+            found[name] = locate(name)
+        except NoDeviceError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    return Libraries(found.get("opencl_layer"), found.get("nvrtc_audit"))
+
+
+def _learned(settings: "Settings", noted: "Collection[CacheKey]") -> int:
+    """Build what the command left to be built later; how many were."""
+    from gpucache.cli.warm import warm_noted
+    from gpucache.outcomes import WarmResult
+
+    if not noted:
+        return 0
+    try:
+        outcomes = warm_noted(settings, noted)
+    except GpucacheError as error:
+        complain(f"gpucache: nothing was built for the next run: {error}")
+        return 0
+    for one in outcomes:
+        if one.result is not WarmResult.BUILT:
+            complain(f"gpucache: {one.program} for {one.target} was not built: {one.result}: {one.reason}")
+    return sum(one.result is WarmResult.BUILT for one in outcomes)
+
+
+def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
+    """Say what became of the builds to stderr, and write the document where it is wanted."""
+    from gpucache.render.document import document
+    from gpucache.render.run import reasons, summary_line
+
+    if given().json:
+        complain("".join(document("run", outcomes, summary)))
+    elif not given().quiet:
+        for reason in reasons(outcomes, whole=given().whole):
+            complain(f"gpucache: {reason}")
+        complain(f"gpucache: {summary_line(summary)}")
+    if report is not None:
+        try:
+            report.write_text("".join(document("run", outcomes, summary)) + "\n", encoding="ascii")
+        except OSError as error:
+            complain(f"gpucache: {report} cannot be written ({error.strerror}); name another file")
+
+
+def _end_as(ended: "Ended") -> None:
+    """End as the command did, without a core of ours."""
+    if ended.signal and sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if ended.signal not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(ended.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.signal)
+    leave(ended.code)

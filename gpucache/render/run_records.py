@@ -1,0 +1,37 @@
+"""The record of a command's build in JSON documents, and the keys of the summary of a run of one."""
+
+from gpucache.outcomes import Intercepted, RunResult, Verdict
+from gpucache.render.schema import Key, Record, one_of
+
+RECORDS = (
+    Record(
+        "command build",
+        "A build that a command asked for.",
+        (
+            Key("result", "text", f"What became of it: {one_of(RunResult)}."),
+            Key("program", "text", "The name of its first kernel; empty for a call that builds no source."),
+            Key("target", "text or null", "What it was for; null where that is not known."),
+            Key("key", "text or null", "The cache key; null where none could be made."),
+            Key("build_ms", "number", "How long the command waited for it."),
+            Key("saved_ms", "number", "Of a hit, how long compiling took when it was built."),
+            Key("verdict", "text or null", f"Why it was not found: {one_of(Verdict)}."),
+            Key("reason", "text", "The same as a sentence, or why it was not kept or served."),
+        ),
+        Intercepted,
+    ),
+)
+SUMMARY = (
+    Key("command", "text", "What was run."),
+    Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
+    Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
+    Key("builds", "number", "How many builds it asked for, without those that were passed."),
+    Key("hits", "number", "Builds that were served."),
+    Key("misses", "number", "Builds that were not there."),
+    *(
+        Key(name, "number", f"Builds whose result is {name}.")
+        for name in ("kept", "noted", "failed", "passed")
+    ),
+    Key("build_ms", "number", "How long the command waited for all of them."),
+    Key("saved_ms", "number", "How long compiling the hits took when they were built."),
+    Key("learned", "number", "Builds that were made after its end."),
+)
