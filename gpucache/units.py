@@ -1,4 +1,4 @@
-"""Sizes, ages and durations to text and back, counts and lists to text. Pure; knows nothing of caches.
+"""Sizes, ages and durations to text and back, counts and lists to text, and text made printable. Pure.
 
 Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` and ``10MiB`` are
 10 x 1024 x 1024 bytes, ``10MB`` is 10 x 1000 x 1000.
@@ -14,6 +14,8 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?b|)", re.IGNORECASE
 _AGE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _POWERS = ("", "k", "m", "g", "t")
+PRINTED = 200
+"""How many characters of a text from a file are shown, unless somebody asks for more."""
 _LAST_SECOND = 253_402_300_799  # of the year 9999, after which there is no date
 
 
@@ -96,8 +98,21 @@ def to_ms(duration_ns: int) -> float:
     return round(duration_ns / 1_000_000, 3)
 
 
-def shown(text: str) -> str:
-    """Text from anywhere as it can be shown: what a terminal would obey or not print is replaced."""
+def printable(text: str | bytes, most: int | None = PRINTED) -> str:
+    """Text from a file, on one line and safe on a terminal: what is not printable becomes U+FFFD.
+
+    It is cut to ``most`` characters, or bytes. Bytes are read as UTF-8.
+    """
+    cut = text[:most]
+    return _replaced(cut if isinstance(cut, str) else cut.decode("utf-8", "replace"), "")
+
+
+def printable_lines(text: str) -> str:
+    """The same for text of any length whose line breaks and tabs are kept."""
+    return _replaced(text, "\n\t")
+
+
+def _replaced(text: str, kept: str) -> str:
     if text.isprintable():  # as nearly all of a hundred thousand rows
         return text
-    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+    return "".join(char if char in kept or char.isprintable() else "\ufffd" for char in text)

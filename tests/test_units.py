@@ -143,4 +143,19 @@ def test_of_many_names_some_are_said(names: list[str], text: str) -> None:
 )
 def test_what_a_terminal_would_obey_is_replaced(text: str, safe: str) -> None:
     """Escapes and bytes that are no text are shown as a mark; tabs, lines and letters stay."""
-    assert units.shown(text) == safe
+    assert units.printable_lines(text) == safe
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("a kernel", "a kernel"),
+        ("two\nlines\tand \x1b[0m", "two\ufffdlines\ufffdand \ufffd[0m"),
+        (b"caf\xc3\xa9 \xff", "caf\u00e9 \ufffd"),
+        ("\udcff", "\ufffd"),
+        (b"x" * 300, "x" * units.PRINTED),
+    ],
+)
+def test_text_of_files_is_printable_on_one_line(text: str | bytes, safe: str) -> None:
+    """Bytes are read as UTF-8, line breaks are replaced as well, and long text is cut."""
+    assert units.printable(text) == safe

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpucache.units import shown
+from gpucache.units import printable_lines
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Tally:
 
     def __str__(self) -> str:
         more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
-        return shown(", ".join(self.first)) + more
+        return printable_lines(", ".join(self.first)) + more
 
 
 def listed(names: Iterable[str]) -> str:

@@ -74,8 +74,8 @@ def give_up() -> None:
 
 def complain(text: str) -> None:
     """Write a line to stderr; where that fails there is nobody left to tell."""
-    from gpucache.units import shown
+    from gpucache.units import printable_lines
 
     with suppress(OSError):
-        sys.stderr.write(f"{shown(text)}\n")
+        sys.stderr.write(f"{printable_lines(text)}\n")
         sys.stderr.flush()

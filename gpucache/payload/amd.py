@@ -6,7 +6,8 @@ Sources: LLVM's "User Guide for AMDGPU Backend" (``EF_AMDGPU_MACH``) and Clang's
 import re
 from collections.abc import Iterator
 
-from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+from gpucache.units import printable
 
 _MAGIC_BYTES = 24
 _COMPRESSED = b"CCOB"

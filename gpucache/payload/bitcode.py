@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading, printable
+from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
+from gpucache.units import printable
 
 _MAGIC = b"BC\xc0\xde"
 _WRAPPER = b"\xde\xc0\x17\x0b"

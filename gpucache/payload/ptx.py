@@ -9,7 +9,8 @@ line or inside a ``//`` comment leaves sound PTX and is not noticed. Text that e
 import re
 from collections.abc import Iterator
 
-from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+from gpucache.units import printable
 
 _BLANK = rb"(?>\s+|//[^\n]*+|/\*(?s:.*?)\*/)*+"
 _VERSION = re.compile(_BLANK + rb"\.version\s+(\d{1,3}\.\d{1,3})(?=\s)")

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpucache.errors import FormatError
-from gpucache.units import format_size
+from gpucache.units import PRINTED, format_size, printable
 
 NAMES_SHOWN = 16
-_TEXT_SHOWN = 200
 
 
 class PayloadKind(StrEnum):
@@ -98,7 +97,7 @@ class Reading:
 
     def text(self, start: int, end: int) -> str:
         """The UTF-8 text up to a NUL or ``end``, made printable and cut to what can be shown."""
-        return printable(self.data[start : min(end, start + _TEXT_SHOWN)].partition(b"\0")[0])
+        return printable(self.data[start : min(end, start + PRINTED)].partition(b"\0")[0])
 
     def note(self, label: str, value: object) -> None:
         """Add a readable pair."""
@@ -128,9 +127,3 @@ class Reading:
         """The description as read so far."""
         detail = (("size", format_size(len(self.data))), *self.detail)
         return PayloadInfo(self.kind, self.architecture, detail, problem, self.kernels)
-
-
-def printable(raw: bytes, limit: int = _TEXT_SHOWN) -> str:
-    """The first bytes as text that is safe on a terminal: what is not printable becomes U+FFFD."""
-    text = raw[:limit].decode("utf-8", "replace")
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from gpucache.payload.reading import BrokenError, PayloadKind, Reading, printable
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+from gpucache.units import printable
 
 _MAGIC = b"\x03\x02\x23\x07"
 _HEADER_BYTES = 20

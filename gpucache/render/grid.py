@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.units import shown
+from gpucache.units import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,7 +55,7 @@ class Pairs(NamedTuple):
         """The texts below each other, unbroken, whatever the width."""
         labels = max((_cells(label) for label, _text in self.rows), default=0)
         for label, text in self.rows:
-            first, *more = shown(text).split("\n")
+            first, *more = printable_lines(text).split("\n")
             yield f"{label}{' ' * (labels + GAP - _cells(label))}{first}"
             yield from (f"{' ' * (labels + GAP)}{line}" for line in more)
 
@@ -262,7 +262,7 @@ def _cells(text: str) -> int:
 
 def _unindented(text: str) -> str:
     """Text for a cell, which no terminal would move on to its own stops."""
-    return shown(text).expandtabs()
+    return printable_lines(text).expandtabs()
 
 
 def plain(text: str, style: str = "") -> Line:

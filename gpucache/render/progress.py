@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpucache.units import shown
+from gpucache.units import printable_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -21,7 +21,9 @@ class Display:
     def show(self, done: int, total: int | None, running: str) -> None:
         """Show how far a run is."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=total, description=shown(running[:60]))
+            self._bar.update(
+                self._task, completed=done, total=total, description=printable_lines(running[:60])
+            )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from gpucache.caches.futhark.question import Question, cancelled
 from gpucache.caches.futhark.searching import Explanation, search
 from gpucache.keys import Difference
 from gpucache.outcomes import Reach, Served, Verdict
-from gpucache.payload.reading import printable
+from gpucache.units import printable
 
 _CACHE = "futhark"
 _TOLD = 3

@@ -12,8 +12,7 @@ from gpucache.caches.futhark.logs import LogReading, read_log
 from gpucache.caches.futhark.options import CUDA_VARIABLES, HIP_VARIABLE
 from gpucache.caches.interface import Wanted
 from gpucache.errors import UsageError
-from gpucache.payload.reading import printable
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 BACKENDS = ("cuda", "hip", "opencl")
 FIELDS: Mapping[str, str] = {

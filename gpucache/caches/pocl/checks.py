@@ -12,12 +12,12 @@ from gpucache import payload as payloads
 from gpucache.caches import places
 from gpucache.caches.files import MOST_FILES
 from gpucache.caches.pocl import names
-from gpucache.caches.pocl.program import READ_LIMIT_BYTES, Program, shown
+from gpucache.caches.pocl.program import READ_LIMIT_BYTES, Program
 from gpucache.caches.pocl.tree import Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, elf
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 MINIMUM_AGE_NS = 600 * 10**9
 """Younger temporary files may be in use."""
@@ -73,7 +73,7 @@ def notes(tree: Tree, now_ns: int) -> Iterator[str]:
         )
     large = [item for item in tree.items if item.status.st_size > READ_LIMIT_BYTES]
     for item in large[:1]:
-        yield f"{shown(item.place)} has {format_size(item.status.st_size)} and was not read"
+        yield f"{printable(item.place)} has {format_size(item.status.st_size)} and was not read"
     young = [item for item in tree.of(Role.TEMPORARY) if not _old(item, now_ns)]
     if young:
         yield f"temporary files in it that are younger than 10 minutes and left alone: {len(young)}"
@@ -86,7 +86,7 @@ def trust(tree: Tree) -> Iterator[Fault]:
         yield Fault(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}")
     for item in tree.items:
         if item.role is Role.LINK:
-            detail = f"{shown(item.place)} is a link, which PoCL follows and gpucache does not; remove it"
+            detail = f"{printable(item.place)} is a link, which PoCL follows and gpucache does not; remove it"
             if is_named_by_pocl(item.parts):
                 yield Fault(FindingKind.UNTRUSTED, detail, Mend.FILE, (item,))
             else:
@@ -94,7 +94,7 @@ def trust(tree: Tree) -> Iterator[Fault]:
         elif item.role in (Role.PROGRAM, Role.FOLDER, Role.BINARY, Role.DEVICE):
             why = places.distrust(item.status, move="remove it")
             if why:
-                yield Fault(FindingKind.UNTRUSTED, f"{shown(item.place)}: {why}")
+                yield Fault(FindingKind.UNTRUSTED, f"{printable(item.place)}: {why}")
 
 
 def program(subject: Program) -> Iterator[Fault]:
@@ -117,7 +117,7 @@ def program(subject: Program) -> Iterator[Fault]:
 def _binary(subject: Program, item: Item) -> Iterator[Fault]:
     if item.status.st_size > READ_LIMIT_BYTES:
         return
-    place = shown(item.place)
+    place = printable(item.place)
     data = subject.read(item)
     if data.startswith(_MACH_O):
         return
@@ -153,8 +153,8 @@ def _mistaken(subject: Program, item: Item, library: elf.Exports) -> Iterator[st
     kernel = item.parts[0]
     held = sorted(found for found in map(names.kernel_of, library.symbols) if found)
     if not any(names.is_called(kernel, one) for one in held):
-        what = f"kernel {shown(held[0])}" if held else "no kernel"
-        yield f"holds {what} where {shown(names.short(kernel))} is expected; {_NO_KERNEL}"
+        what = f"kernel {printable(held[0])}" if held else "no kernel"
+        yield f"holds {what} where {printable(names.short(kernel))} is expected; {_NO_KERNEL}"
     module = subject.module
     if module is None:
         return
@@ -180,7 +180,7 @@ def _strangers(subject: Program) -> Iterator[Fault]:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         yield Fault(
             FindingKind.LEFTOVER,
-            f"{shown(foreign[0].place)}{more} in its folder is none of PoCL's; keep it elsewhere",
+            f"{printable(foreign[0].place)}{more} in its folder is none of PoCL's; keep it elsewhere",
         )
     if module is None or not module.kernels:
         return
@@ -188,7 +188,8 @@ def _strangers(subject: Program) -> Iterator[Fault]:
         if not any(names.is_called(folder, kernel) for kernel in module.kernels):
             yield Fault(
                 FindingKind.ORPHAN,
-                f"{shown(folder)} is the name of no kernel of {names.PROGRAMS[0]}, so nothing asks for it",
+                f"{printable(folder)} is the name of no kernel of {names.PROGRAMS[0]}, "
+                "so nothing asks for it",
             )
 
 
@@ -197,7 +198,7 @@ def _left(tree: Tree, now_ns: int) -> Iterator[Fault]:
     if old:
         yield Fault(
             FindingKind.LEFTOVER,
-            f"temporary files of writers that died: {len(old)}, such as {shown(old[0].place)}",
+            f"temporary files of writers that died: {len(old)}, such as {printable(old[0].place)}",
             Mend.FILE,
             old,
         )

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from gpucache.caches.interface import Wanted
 from gpucache.caches.pocl.names import Variant
-from gpucache.caches.pocl.program import NAME, Program, shown
+from gpucache.caches.pocl.program import NAME, Program
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from gpucache.outcomes import Problem, Reach, Served, Verdict
+from gpucache.units import printable
 
 FIELDS: Mapping[str, str] = {
     "kernel": "the name of a kernel; may be repeated",
@@ -47,7 +48,7 @@ class Question:
 
 def read_questions(wanted: Wanted) -> list[Question]:
     """What is asked for: each kernel with each local size; raises UsageError."""
-    kernels = [shown(raw.decode("utf-8", "surrogateescape").strip()) for raw in wanted.get("kernel", ())]
+    kernels = [printable(raw.decode("utf-8", "surrogateescape").strip()) for raw in wanted.get("kernel", ())]
     if not kernels or not all(kernels):
         raise UsageError(
             "PoCL stores nothing of what a program was made from, so it is asked for a kernel by name: "
@@ -63,7 +64,9 @@ def read_questions(wanted: Wanted) -> list[Question]:
 def _local_size(raw: bytes) -> str:
     match = _SIZE.fullmatch(raw.decode("ascii", "replace").strip())
     if match is None:
-        raise UsageError(f"{shown(raw.decode('ascii', 'replace'))!r} is no local size; write it as 64x1x1")
+        raise UsageError(
+            f"{printable(raw.decode('ascii', 'replace'))!r} is no local size; write it as 64x1x1"
+        )
     return "x".join(str(int(extent or "1")) for extent in match.groups())
 
 
@@ -71,7 +74,7 @@ def _version(raw: bytes) -> str:
     match = _LLVM.fullmatch(raw.decode("ascii", "replace").strip())
     if match is None:
         raise UsageError(
-            f"{shown(raw.decode('ascii', 'replace'))!r} is no version of LLVM; write it as 15.0.6"
+            f"{printable(raw.decode('ascii', 'replace'))!r} is no version of LLVM; write it as 15.0.6"
         )
     return match[1]
 

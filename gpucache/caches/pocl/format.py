@@ -24,14 +24,14 @@ from gpucache.caches.layout import Layout
 from gpucache.caches.places import Place, Var
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
 from gpucache.caches.pocl.checks import Fault, Mend
-from gpucache.caches.pocl.program import NAME, Program, shown, stays
+from gpucache.caches.pocl.program import NAME, Program, stays
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Problem, Reach
 from gpucache.payload import elf
 from gpucache.payload.source import kernel_names
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 VARIABLE = "POCL_CACHE_DIR"
 SWITCH = "POCL_KERNEL_CACHE"
@@ -232,7 +232,7 @@ class Pocl(FilesFormat):
         found = leftovers.gather(self.root, self.layout, self.now_ns())
         for path, problem in leftovers.problems(found, self.root):
             place = "" if path == self.root else path.relative_to(self.root).as_posix()
-            yield self.told(path, problem, shown(place))
+            yield self.told(path, problem, printable(place))
         if note := found.young(self.root):
             yield Checked(str(self.root), notes=(note,), counts=False)
 
@@ -336,13 +336,15 @@ def _payload(found: Program) -> Iterator[tuple[str, str]]:
     compiled = (*found.tree.of(Role.BINARY), *found.tree.of(Role.DEVICE))
     for item in compiled[:_VARIANTS]:
         variant = names.variant_of(*item.parts[:2]) if len(item.parts) > 1 else None
-        label = f"{shown(names.short(variant.kernel))} {variant.words}" if variant else shown(item.place)
+        label = (
+            f"{printable(names.short(variant.kernel))} {variant.words}" if variant else printable(item.place)
+        )
         clang = ""
         if item.role is Role.BINARY:
             with suppress(OSError, FormatError):
                 versions = elf.read_exports(found.read(item)).compilers
                 clang = f", clang {', '.join(versions)}" if versions else ""
-        yield label, f"{shown(item.parts[-1])}, {format_size(item.status.st_size)}{clang}"
+        yield label, f"{printable(item.parts[-1])}, {format_size(item.status.st_size)}{clang}"
 
 
 def _log(item: Files) -> str:

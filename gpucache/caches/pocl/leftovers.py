@@ -22,12 +22,12 @@ from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
-from gpucache.caches.pocl.program import NAME, Program, shown, stays
+from gpucache.caches.pocl.program import NAME, Program, stays
 from gpucache.caches.pocl.removal import is_own_temporary
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind, Problem
-from gpucache.units import format_instant, format_size
+from gpucache.units import format_instant, format_size, printable
 
 FAILED = f"*/*/{names.LOG}"
 BARE = "*/*/*.so"
@@ -131,7 +131,7 @@ def problems(found: Remains, root: Path) -> Iterator[tuple[Path, Problem]]:
         detail = "it is a link, which PoCL follows and gpucache does not; remove it"
         yield root / name, Problem(FindingKind.UNTRUSTED, detail)
     if found.stranger_count:
-        listed = ", ".join(map(shown, found.strangers))
+        listed = ", ".join(map(printable, found.strangers))
         more = found.stranger_count - len(found.strangers)
         detail = f"{listed}{f' and {more} more' if more else ''}: none of PoCL's; keep it elsewhere"
         yield root, Problem(FindingKind.LEFTOVER, detail)

@@ -10,7 +10,8 @@ from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import bitcode
 from gpucache.payload.bitcode import Module
-from gpucache.payload.reading import CutError, printable
+from gpucache.payload.reading import CutError
+from gpucache.units import printable
 
 NAME = "pocl"
 READ_LIMIT_BYTES = 256 << 20
@@ -36,7 +37,7 @@ class Program:
     def kernels(self) -> tuple[str, ...]:
         """Names of the program's kernels: those in its bitcode, else those that were compiled."""
         found = (self.module and self.module.kernels) or map(names.short, self.tree.kernels)
-        return tuple(shown(name) for name in found)
+        return tuple(printable(name) for name in found)
 
     @property
     def title(self) -> str:
@@ -61,7 +62,7 @@ class Program:
         for kernel in self.kernels[:SHOWN]:
             yield "kernel", kernel
         for variant in self.tree.variants[:SHOWN]:
-            yield "work-group variant", f"{shown(names.short(variant.kernel))} {variant.words}"
+            yield "work-group variant", f"{printable(names.short(variant.kernel))} {variant.words}"
         told = ((_LLVM, self.llvm), ("target triple", self.triple))
         yield from ((label, value) for label, value in told if value)
 
@@ -95,10 +96,5 @@ def stays(tree: Tree) -> str:
     """Why a program's folder is not removed, as a clause; empty where all in it is of PoCL's making."""
     strange = (*tree.of(Role.FOREIGN), *tree.of(Role.LINK))
     if strange:
-        return f"its folder holds {shown(strange[0].place)}, none of PoCL's; move that elsewhere"
+        return f"its folder holds {printable(strange[0].place)}, none of PoCL's; move that elsewhere"
     return "" if tree.complete else "its folder holds more than was looked at; remove it yourself"
-
-
-def shown(name: str) -> str:
-    """A name from the disk or from bitcode as text that is safe to show."""
-    return printable(name.encode("utf-8", "surrogatepass"))

@@ -25,7 +25,7 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
-from gpucache.units import format_age, format_size
+from gpucache.units import format_age, format_size, printable
 
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
 _NAMES_LOOKED_AT = 100_000
@@ -111,7 +111,7 @@ def _foreign(inner: Folder) -> list[Fault]:
     for one in islice(inner.entries(), _NAMES_LOOKED_AT):
         if one.name not in names.PARTS:
             dies = f"; once it has to be rebuilt, {DIES}" if one.is_dir(follow_symlinks=False) else ""
-            detail = f"{names.shown(one.name)} is none of PyOpenCL's{dies}; remove it"
+            detail = f"{printable(one.name, None)} is none of PyOpenCL's{dies}; remove it"
             found.append(Fault(FindingKind.LEFTOVER, detail, mended=False, served=True))
     return found
 

@@ -33,7 +33,7 @@ from gpucache.keys import digest
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
 from gpucache.payload.source import kernel_names
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 _SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
 _NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"
@@ -220,7 +220,7 @@ class PyOpencl(FilesFormat):
         foreign = [name for name in item.names if name not in names.PARTS]
         if foreign:
             return Kept(
-                f"its folder holds {names.shown(foreign[0])}, none of PyOpenCL's; remove that yourself"
+                f"its folder holds {printable(foreign[0], None)}, none of PyOpenCL's; remove that yourself"
             )
         return super().remove(item)
 
@@ -248,7 +248,7 @@ class PyOpencl(FilesFormat):
     def beside(self) -> Iterator[Checked]:
         """A lock left behind, folders of other Pythons, and what lies among the entries."""
         for path, problem in checks.beside(self.root):
-            yield self.told(path, problem, names.shown(path.name))
+            yield self.told(path, problem, printable(path.name, None))
         yield from (one for one in self.unread() if names.is_key(Path(one.entry).name))
         for path in names.cache_folders(self.root):
             try:
@@ -260,7 +260,7 @@ class PyOpencl(FilesFormat):
             except FileNotFoundError:
                 continue
             for place, problem in found:
-                yield self.told(place, problem, names.shown(place.name))
+                yield self.told(place, problem, printable(place.name, None))
 
     def clear(self, checked: Checked) -> Checked:
         """Remove a lock left behind, what is in the way of an entry, or an empty folder; nothing else."""

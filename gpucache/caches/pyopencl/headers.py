@@ -14,9 +14,9 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.pyopencl import sources
-from gpucache.caches.pyopencl.names import shown
 from gpucache.caches.pyopencl.pickled import Dependency
 from gpucache.errors import FormatError
+from gpucache.units import printable
 
 _LARGEST_BYTES = 16 << 20
 _MOST_BYTES = 128 << 20
@@ -47,7 +47,7 @@ class Compared:
     @property
     def path(self) -> str:
         """Its path, as it can be shown."""
-        return shown(self.dependency.path)
+        return printable(self.dependency.path, None)
 
 
 def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:

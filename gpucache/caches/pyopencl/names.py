@@ -30,11 +30,6 @@ _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
 _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
-def shown(text: str) -> str:
-    """A name or path from a foreign file, safe on a terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 def is_key(name: str) -> bool:
     """Whether a name is that of an entry."""
     return re.fullmatch(KEY, name) is not None

@@ -16,8 +16,8 @@ from gpucache.caches.pyopencl import entry_files, names
 from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
 from gpucache.errors import FormatError
 from gpucache.keys import Difference
-from gpucache.payload.reading import printable
 from gpucache.payload.source import kernel_names
+from gpucache.units import printable
 
 _SOLVED = 64
 """Entries of the same source whose keys are tried."""

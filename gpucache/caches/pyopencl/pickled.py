@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpucache.errors import FormatError
-from gpucache.payload.reading import printable
+from gpucache.units import printable
 
 LARGEST_BYTES = 8 << 20
 _STEPS = 400_000

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from gpucache.payload.reading import printable
+from gpucache.units import printable
 
 _ADDED = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
 _ADDED_BYTES = len("\n\n__constant int pyopencl_defeat_cache_ = 0;") + 32

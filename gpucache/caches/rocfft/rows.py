@@ -19,6 +19,7 @@ from gpucache.caches.rocfft.schema import (
     text_encoding,
 )
 from gpucache.errors import FormatError
+from gpucache.units import printable
 
 Value = int | float | bytes | None
 VALUE_BYTES = 4096
@@ -101,9 +102,7 @@ class Row:
 def text(value: Value) -> str:
     """A value as text that can be shown."""
     raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
-    return "".join(
-        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in raw.decode("utf-8", "replace")
-    )
+    return printable(raw, None)
 
 
 def hip(value: Value) -> str:

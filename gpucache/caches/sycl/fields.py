@@ -21,7 +21,7 @@ from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 DEVICE_LABELS = ("platform name", "device name", "device version", "driver version")
 IDENTITY_LABELS = DEVICE_LABELS[:2]
@@ -39,8 +39,7 @@ _LABELS = {
 
 def text(raw: bytes) -> str:
     """Bytes as text that is safe on a terminal, cut at 4 KiB."""
-    decoded = raw[:SHOWN_BYTES].decode("utf-8", "replace")
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in decoded)
+    return printable(raw, SHOWN_BYTES)
 
 
 def device_pairs(device: bytes) -> tuple[tuple[str, str], ...]:
