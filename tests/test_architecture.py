@@ -285,9 +285,7 @@ _TOLD_IN_HELP = frozenset({"cli.parameters", "cli.usage", "manifest", "model"})
 """Targets and caches are named there in examples, and nowhere else in the words for people."""
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # What backends compile with is called as the cache that it keeps.
-    "pocl": frozenset(
-        {"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl", "engine.workers.pool", "probe.ask"}
-    ),
+    "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),
     "pyopencl": frozenset({"backends", "opencl", "intercept", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.

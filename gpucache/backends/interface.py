@@ -62,6 +62,18 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class CompilersCache:
+    """A cache that a compiler keeps by itself, and writes into whatever it is asked."""
+
+    variable: str
+    """Names its folder."""
+    default: str
+    """Its folder below the user's cache folder where the variable is not set."""
+    turn_on: tuple[tuple[str, str], ...] = ()
+    """The variables with which it is used, whatever others say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
     """A library's own cache for programs of a backend, which ``bench`` times, too."""
 
@@ -118,6 +130,11 @@ class Backend(Protocol):
     @property
     def language(self) -> StrEnum:
         """The language it compiles."""
+        ...
+
+    @property
+    def caches(self) -> Sequence[CompilersCache]:
+        """What its compilers keep by themselves, for processes that are to keep out of the user's own."""
         ...
 
     @property

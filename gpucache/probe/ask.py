@@ -1,23 +1,18 @@
 """Ask what devices and compilers are here, one child process for each backend, with a time limit.
 
-This module owns the children, which do not outlive this process. Asking leaves nothing behind: PoCL writes a
-file into its cache as soon as somebody asks for its devices, so the children are given a cache folder that is
-removed afterwards, which changes nothing in their answers. A backend whose child dies, hangs or answers
-nonsense becomes a row with its error. This module must not import a GPU stack itself.
+This module owns the children, which do not outlive this process. Asking leaves nothing behind: some compilers
+write into their cache as soon as somebody asks for their devices, so the children are given a folder for that
+which is removed afterwards, and which changes nothing in their answers. A backend whose child dies, hangs or
+answers nonsense becomes a row with its error. This module must not import a GPU stack itself.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from platformdirs import user_cache_dir
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
@@ -29,7 +24,6 @@ from gpucache.probe.codec import device_from_json
 TIMEOUT_S = 60.0
 _READ_S = 1.0
 """How long reading an answer may always take, also when waiting for another child used up the time limit."""
-_POCL_CACHE = "POCL_CACHE_DIR"
 # With -P the child imports nothing that lies in the current directory.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 
@@ -43,30 +37,19 @@ def ask(
     """Every row of the named backends, or of all; never raises for what a driver does."""
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
-        environ = {**os.environ, **_redirected(ends)} if names else {}
+        folder = _folder(ends) if names else ""
         with _undisturbed():
-            asked = [(name, _start([*command, name], environ, ends)) for name in names]
+            asked = [(name, _start([*command, name, folder], ends)) for name in names]
         end_s = time.monotonic() + timeout_s
         return [device for name, child in asked for device in _answer(name, child, timeout_s, end_s)]
 
 
-def _redirected(ends: ExitStack) -> Mapping[str, str]:
-    """The variable that keeps the children out of the user's cache.
-
-    It is left alone where PoCL's own cache cannot be written or made: PoCL then shows no device to programs,
-    and the children are to see the same.
-    """
+def _folder(ends: ExitStack) -> str:
+    """Where the children's drivers may keep what they write; empty where no such folder can be made."""
     try:
-        place = Path(os.environ.get(_POCL_CACHE) or Path(user_cache_dir()) / "pocl" / "kcache").absolute()
-        if place.exists():
-            if not os.access(place, os.W_OK | os.X_OK):
-                return {}
-        else:
-            beside = next(folder for folder in place.parents if folder.exists())
-            TemporaryDirectory(prefix=".gpucache-probe-", dir=beside).cleanup()
-        return {_POCL_CACHE: str(ends.enter_context(scratch("probe")))}
+        return str(ends.enter_context(scratch("probe")))
     except OSError:
-        return {}
+        return ""
 
 
 @contextmanager
@@ -85,15 +68,12 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(
-    command: Sequence[str], environ: Mapping[str, str], ends: ExitStack
-) -> "subprocess.Popen[bytes] | OSError":
+def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] | OSError":
     """A child that is asked, which ``ends`` will end; or the reason why it could not be started."""
     line = ends.enter_context(exit_pipe())
     try:
         child = subprocess.Popen(
             command,
-            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

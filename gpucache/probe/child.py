@@ -6,15 +6,22 @@ It is a process of its own because drivers crash and hang. It loads the GPU stac
 import json
 import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from platformdirs import user_cache_dir
+
+from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.errors import GpucacheError
 from gpucache.probe.codec import device_to_json
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for the backend named by the first argument."""
+    """Answer for the backend named by the first argument; the second is a folder for what drivers write."""
     backend = load_backend(arguments[0])
+    if arguments[1]:
+        _keep_out(backend, arguments[1])
     answer = os.dup(1)
     os.dup2(2, 1)  # what drivers print to stdout goes to stderr, so that the answer stands alone
     document: dict[str, object]
@@ -25,6 +32,29 @@ def main(arguments: list[str]) -> int:
     with os.fdopen(answer, "w", encoding="ascii") as stream:
         json.dump(document, stream)
     return 0
+
+
+def _keep_out(backend: Backend, folder: str) -> None:
+    """Have compilers that keep a cache by themselves write into a folder, and not into the user's own.
+
+    One whose own cache cannot be written or made is left alone: PoCL then shows no device to programs, and
+    the answer is to be the same.
+    """
+    for kept in backend.caches:
+        place = os.environ.get(kept.variable) or Path(user_cache_dir(), kept.default)
+        if _can_be_written(Path(place).absolute()):
+            os.environ[kept.variable] = folder
+
+
+def _can_be_written(place: Path) -> bool:
+    try:
+        if place.exists():
+            return os.access(place, os.W_OK | os.X_OK)
+        beside = next(above for above in place.parents if above.exists())
+        TemporaryDirectory(prefix=".gpucache-probe-", dir=beside).cleanup()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

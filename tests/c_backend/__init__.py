@@ -78,6 +78,7 @@ class CBackend:
     name = "c"
     language = Language.C
     suffix = ".c"
+    caches = ()
     peers = ()
 
     def artifact_kind(self, target: Target) -> StrEnum:

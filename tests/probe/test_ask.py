@@ -152,6 +152,7 @@ def test_what_a_driver_prints_is_not_the_answer() -> None:
     code = (
         "import os, gpucache.probe.child as child\n"
         "class Noisy:\n"
+        "    caches = ()\n"
         "    def devices(self):\n"
         "        os.write(1, b'driver 1.0 loaded')\n"
         "        return []\n"
@@ -167,6 +168,7 @@ def test_a_backend_that_answers_with_an_error_of_ours_says_so() -> None:
         "import gpucache.probe.child as child\n"
         "from gpucache.errors import NoDeviceError\n"
         "class Empty:\n"
+        "    caches = ()\n"
         "    def devices(self):\n"
         "        raise NoDeviceError('nothing is installed; install something')\n"
         "child.load_backend = lambda name: Empty()\n"

@@ -18,6 +18,7 @@ class CUDABackend:
     name = "cuda"
     language = Language.CUDA_CPP
     suffix = ".cu"
+    caches = ()
     peers = (Peer("cuda.core", "CUDA programs", loaded_apart=True),)
 
     def artifact_kind(self, target: Target) -> ArtifactKind:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from gpucache.backends.installation import Installation
-from gpucache.backends.interface import Compilation, Launch, Peer, Session
+from gpucache.backends.interface import Compilation, CompilersCache, Launch, Peer, Session
 from gpucache.backends.opencl import options
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
@@ -19,6 +19,7 @@ class OpenCLBackend:
     name = "opencl"
     language = Language.OPENCL_C
     suffix = ".cl"
+    caches = (CompilersCache("POCL_CACHE_DIR", "pocl/kcache", (("POCL_KERNEL_CACHE", "1"),)),)
     peers = (Peer("pyopencl", "OpenCL programs", switch="PYOPENCL_NO_CACHE"),)
 
     def artifact_kind(self, target: Target) -> ArtifactKind:  # noqa: ARG002 - one kind for all targets

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gpucache.backends.registry import backend_names, load_backend
 from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.opened_files import OPENED_FILES, UNANSWERED, watching
 from gpucache.engine.workers.processes import (
@@ -150,6 +151,7 @@ def _run_pool(
                 bounds.memory_bytes,
                 door,
                 None if line is None else Inherited(line),
+                _caches_of_compilers(),
             ),
             context=spawning,
         )
@@ -266,8 +268,23 @@ def _death(status: int) -> str:
         return f"its compiler process ended with status {status & 255}"
 
 
+Caches = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+"""Of each cache that a compiler keeps the variable that names its folder, and those that turn it on."""
+
+
+def _caches_of_compilers() -> Caches:
+    """Told to a worker as plain values, as it would have to import every backend to ask for them."""
+    every = (kept for name in backend_names() for kept in load_backend(name).caches)
+    return tuple((kept.variable, kept.turn_on) for kept in every)
+
+
 def _begin(
-    place: str, parent: int, memory_bytes: int | None, door: socket.socket | None, line: int | None
+    place: str,
+    parent: int,
+    memory_bytes: int | None,
+    door: socket.socket | None,
+    line: int | None,
+    caches: Caches,
 ) -> None:
     """Begin a worker: an empty directory of its own, no output, limits, and an end with its parent."""
     if hasattr(os, "setsid"):
@@ -279,7 +296,7 @@ def _begin(
     os.dup2(silence, 2)
     try:
         os.chdir(tempfile.mkdtemp(dir=place))
-        _isolate_driver_caches(Path(place))
+        _isolate(Path(place), caches)
     except OSError as error:
         (Path(place) / _SAID).write_text(str(error), encoding="utf-8")
         raise
@@ -313,10 +330,11 @@ def _limit_memory(memory_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, hard))
 
 
-def _isolate_driver_caches(place: Path) -> None:
-    """Give PoCL an empty cache, as its binaries contain everything that its cache has for the program."""
-    os.environ["POCL_KERNEL_CACHE"] = "1"
-    os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-", dir=place)
+def _isolate(place: Path, caches: Caches) -> None:
+    """Give compilers caches of their own, as their binaries may pack whatever these hold for the program."""
+    for variable, turn_on in caches:
+        os.environ[variable] = tempfile.mkdtemp(prefix="compiler-", dir=place)
+        os.environ.update(turn_on)
     try:
         Path.home()
     except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary if there is no home
