@@ -1,15 +1,42 @@
-"""Numba's cache of functions that ask for one: an index of each function, and its compiled versions.
+"""Numba's cache of functions with ``cache=True``: an index for each, and a file for each compiled version.
 
-Source: numba-cuda, numba_cuda/numba/cuda/core/caching.py. Without the variable it lies beside each source.
+Source: Numba 0.68, ``numba/core/caching.py``, and numba-cuda, which copied it; checked against what it wrote.
+Below NUMBA_CACHE_DIR a folder for each folder of sources is called by the name of that and a SHA-1 of its
+path. ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
+dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
+are written aside and renamed, and nothing is ever removed. Numba unpickles what is there; here opcodes are
+only listed. Without the variable files lie in ``__pycache__`` beside each source, where nobody lists them.
 """
 
+import io
+import pickletools
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha1
+from pathlib import Path
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.opaque import OpaqueFormat
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Problem
+
+_FUNCTION = r"(.*_[0-9a-f]{40})/(.+-\d+\.py\d+\w*)"
+_VERSION_BYTES = 256
+_LARGEST_BYTES = 256 << 20
+_FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
+_AGAIN = "Numba compiles it again"
 
 
-class Numba(OpaqueFormat):
-    """What functions with ``cache=True`` leave."""
+def _key(groups: Sequence[str]) -> str:
+    return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Numba(FilesFormat):
+    """What functions with ``cache=True`` leave, for CPUs and for CUDA."""
 
     name = "numba"
     title = "Numba cache"
@@ -18,9 +45,90 @@ class Numba(OpaqueFormat):
         (Var("NUMBA_CACHE_DIR"),),
         move="set NUMBA_CACHE_DIR",
         nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a folder; set it",
+        runs=True,
         opt_in=True,
     )
-    signs = (r".*_[0-9a-f]{40}/.+\.nbi", r".+\.nbi")
+    layout = Layout(
+        [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
+        left=[Left(r".*_[0-9a-f]{40}/.+\.nb[ic]\.tmp\.[0-9a-f]{16}", HOUR_NS)],
+        signs=[r".*_[0-9a-f]{40}"],
+        key=_key,
+    )
+    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
+    opaque = (
+        "an entry keeps types and digests of a function as a pickle, which is not unpickled here; "
+        "NUMBA_DEBUG_CACHE=1 makes Numba print what it saves and loads"
+    )
+    absent = "no entry has this key: the function was never compiled here, or its files were removed"
+    served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
+    tracing = {"NUMBA_DEBUG_CACHE": "1"}
+    shows = "an index of Numba's"
+    key_digits = 40
+    folders_removed = 1
+
+    def look(self, item: Files) -> Look:
+        """Function, number of versions and Numba's own version."""
+        (name, *rest) = item.names
+        if not name.endswith(".nbi"):
+            detail = f"it has no index (.nbi), so {_AGAIN}"
+            return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
+        start = item.part(name, 0, _VERSION_BYTES)
+        version = _version(start)
+        problem = None
+        if version is None:
+            kind = FindingKind.CORRUPT if start else FindingKind.TRUNCATED
+            problem = Problem(kind, f"{name} {'does not read' if start else 'is empty'}; {_FAILS}")
+        return Look(
+            program=name.rpartition("-")[0],
+            kind="numba",
+            fields=(("versions", str(len(rest))),),
+            problem=problem,
+            shows=version is not None or not start,
+            toolchain=(("Numba", version or ""),),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Whether both pickles of the index and those of all versions end as pickles do."""
+        if problem := self.look(item).problem:
+            yield problem
+            return
+        index, *versions = item.names
+        for name in versions:
+            if name.endswith(".nbc") and (wrong := _pickled(item.read(name, _LARGEST_BYTES), 1)[1]):
+                yield Problem(wrong.kind, f"{name} {wrong.detail}; {_FAILS}")
+        texts, wrong = _pickled(item.read(index, _LARGEST_BYTES), 2)
+        if wrong:
+            yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
+        gone = sorted(one for one in texts if one.endswith(".nbc") and one not in item.seen)
+        if gone and not wrong:
+            yield Problem(FindingKind.TRUNCATED, f"{gone[0]} is gone, which the index names; {_AGAIN}")
+
+    def payload(self, item: Files) -> bytes:
+        """The first version, a pickle with object code in it."""
+        for name in item.names:
+            if name.endswith(".nbc"):
+                return item.read(name, _LARGEST_BYTES)
+        raise FormatError(f"{Path(item.folder, item.names[0])} names no compiled version")
+
+
+def _version(start: bytes) -> str | None:
+    """Numba's version from the first pickle of an index; None where that is none."""
+    texts, _ = _pickled(start, 1)
+    return texts[0] if len(texts) == 1 and re.fullmatch(r"\d[\w.+!-]*", texts[0]) else None
+
+
+def _pickled(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:
+    """The texts in so many pickles, one behind the other, and why the bytes are not those and no more."""
+    texts: list[str] = []
+    stream = io.BytesIO(data)
+    try:
+        for _ in range(pickles):
+            texts += [value for _, value, _ in pickletools.genops(stream) if isinstance(value, str)]
+    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
+        if stream.tell() >= len(data):
+            return texts, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
+        return texts, Problem(FindingKind.CORRUPT, f"is no pickle ({error})")
+    return texts, None
 
 
 SYSTEM = ForeignSystem(Numba)

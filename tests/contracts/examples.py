@@ -15,6 +15,7 @@ from hashlib import sha1, sha256
 from pathlib import Path
 
 from gpucache.assembly import open_cache
+from gpucache.caches.files import Files
 from gpucache.caches.interface import Cache
 from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import OWN, load_system
@@ -29,6 +30,7 @@ from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
 from tests.caches.jax import build as jax
+from tests.caches.numba import build as numba
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
@@ -58,8 +60,6 @@ class Example:
     """The file in an entry's folder that holds the payload; empty where the entry is that file."""
     alone: bool = True
     """Whether the folder is the system's own, so that whatever else lies in it is told."""
-    own_folder: bool = False
-    """Whether each entry's files have a folder of their own."""
     opaque: bool = False
     """Whether gpucache does not read its format, so that no entry is judged and none removed."""
     whole: bool = False
@@ -94,9 +94,12 @@ class Example:
 
     def take(self, entry: CacheEntry) -> None:
         """Remove an entry, as another process does."""
-        path = Path(entry.path).parent if self.own_folder else Path(entry.path)
+        path = Path(entry.path)
         if path.is_dir():
             shutil.rmtree(path)
+        elif isinstance(entry.handle, Files):
+            for name in entry.handle.names:
+                (path.parent / name).unlink()
         else:
             path.unlink()
 
@@ -227,15 +230,15 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
-    "triton": Example(triton.put, lambda _: cuda_core.PTX, own_folder=True),
+    "triton": Example(triton.put, lambda _: cuda_core.PTX),
     "intel-neo": _opaque("{number:016x}.cl_cache"),
     "mesa": _opaque("{number:02x}/{number:062x}"),
     "amd-comgr": _opaque("llvmcache-{number:040X}"),
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
-    "numba": _opaque("sources_{number:040x}/module.function-1.py311.nbi"),
-    "warp": Example(warp.put, lambda _: cuda_core.PTX, own_folder=True),
+    "numba": Example(numba.put, lambda _: numba.OBJECT),
+    "warp": Example(warp.put, lambda _: cuda_core.PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

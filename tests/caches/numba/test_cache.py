@@ -1,0 +1,117 @@
+"""Files laid by the rules of Numba's cache, and what is said of those that break them."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucache.caches.interface import Cache
+from gpucache.caches.numba import SYSTEM
+from gpucache.outcomes import FindingKind, Location
+from tests.caches.cuda_core.build import kinds
+from tests.caches.numba.build import OBJECT, VERSION, put
+
+
+def _opened(root: Path) -> Cache:
+    return SYSTEM.open(Location("numba", str(root), "--cache", enabled=True))
+
+
+def test_a_function_says_its_name_versions_and_numbas(tmp_path: Path) -> None:
+    """From the names of its files and the first pickle."""
+    put(tmp_path, versions=3)
+    cache = _opened(tmp_path)
+    (entry,) = cache.scan()
+    assert (entry.program, entry.fields) == ("module.scale", (("versions", "3"),))
+    assert entry.toolchain == (("Numba", VERSION),)
+    assert not cache.check(entry).findings and cache.extract(entry) == OBJECT
+
+
+def _data(index: Path) -> Path:
+    return index.with_suffix(".1.nbc")
+
+
+def _index_cut(index: Path) -> None:
+    index.write_bytes(index.read_bytes()[:-9])
+
+
+def _index_empty(index: Path) -> None:
+    index.write_bytes(b"")
+
+
+def _index_other(index: Path) -> None:
+    index.write_bytes(b"\xff" * 9)
+
+
+def _data_cut(index: Path) -> None:
+    _data(index).write_bytes(OBJECT[:-9])
+
+
+def _data_other(index: Path) -> None:
+    _data(index).write_bytes(b"\xff" * 9)
+
+
+def _data_gone(index: Path) -> None:
+    _data(index).unlink()
+
+
+def _index_gone(index: Path) -> None:
+    index.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "words"),
+    [
+        (_index_cut, FindingKind.TRUNCATED, "fails at every start"),
+        (_index_empty, FindingKind.TRUNCATED, "fails at every start"),
+        (_index_other, FindingKind.CORRUPT, "fails at every start"),
+        (_data_cut, FindingKind.TRUNCATED, "fails at every start"),
+        (_data_other, FindingKind.CORRUPT, "fails at every start"),
+        (_data_gone, FindingKind.TRUNCATED, "compiles it again"),
+        (_index_gone, FindingKind.ORPHAN, "compiles it again"),
+    ],
+)
+def test_damage_is_reported_with_what_comes_of_it_and_repaired(
+    damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
+) -> None:
+    """A repair removes the function's files, and leaves the others."""
+    other, index = put(tmp_path, 1), put(tmp_path)
+    damage(index)
+    cache = _opened(tmp_path)
+    (entry,) = (one for one in cache.scan() if Path(one.path).name.startswith("module.scale-1."))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and words in checked.findings[0].detail
+    if kind.wrong:
+        assert cache.repair(checked, entry).findings[0].repaired
+        assert sorted(one.suffix for one in other.parent.iterdir()) == [".nbc", ".nbi"]
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch trapped",)
+
+
+def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pickle would run, does not run, whatever is asked of the entry."""
+    monkeypatch.chdir(tmp_path)
+    index = put(tmp_path / "cache")
+    _data(index).write_bytes(pickle.dumps(_Trap()))
+    cache = _opened(tmp_path / "cache")
+    (entry,) = cache.scan()
+    cache.check(entry)
+    cache.report(entry)
+    cache.extract(entry)
+    assert not (tmp_path / "trapped").exists()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    """Whatever an index holds, a check ends with findings or without, and never with an error."""
+    root = tmp_path_factory.mktemp("numba")
+    put(root).write_bytes(data)
+    cache = _opened(root)
+    for entry in cache.scan():
+        cache.check(entry)
