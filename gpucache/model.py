@@ -199,6 +199,8 @@ class Closure:
     tells_places: bool = field(default=False, compare=False)
     """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
     constant nothing can be found in the artifact."""
+    tells_name: bool = field(default=False, compare=False)
+    """The same of what the source is called, as far as that is not made up for each build."""
 
 
 @dataclass(frozen=True, slots=True)

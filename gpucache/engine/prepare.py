@@ -189,7 +189,9 @@ def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | N
         uncacheable=next((one.uncacheable for one in found if one.uncacheable), None),
         files=tuple(dict.fromkeys(file for one in found for file in one.files)),
         stamps=tuple(dict.fromkeys(stamp for one in found for stamp in one.stamps)),
+        asked=None,
         tells_places=any(one.tells_places for one in found),
+        tells_name=any(one.tells_name for one in found),
     )
 
 
@@ -203,9 +205,11 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 
     ``said`` is what else a program may be told of it: the log, and the lowered names.
     """
-    if prepared.compilation.holds_paths or prepared.closure.tells_places:
-        return True
     compilation = prepared.compilation
+    if compilation.holds_paths or prepared.closure.tells_places:
+        return True
+    if compilation.file_names and prepared.closure.tells_name:
+        return True
     searched = (item.value for item in prepared.located if item.label == SEARCHED)
     spelled = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
     places = [place.encode(errors="surrogateescape") for place in spelled]

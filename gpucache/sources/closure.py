@@ -133,7 +133,7 @@ class _Walk:
         self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
-        self._tells_places = False
+        self._tells_places = self._tells_name = False
         self.uncacheable: str | None = None
 
     def closure(self) -> Closure:
@@ -141,7 +141,9 @@ class _Walk:
         files, stamps = tuple(self._headers.paths()), tuple(self._disk.stamps)
         resolution = self._edges.hexdigest()
         asked = None if self._disk.failed else tuple(self._disk.asked)
-        return Closure(includes, resolution, self.uncacheable, files, stamps, asked, self._tells_places)
+        return Closure(
+            includes, resolution, self.uncacheable, files, stamps, asked, self._tells_places, self._tells_name
+        )
 
     def define(self, definitions: Sequence[str]) -> None:
         """Read ``-D`` options as a text of ``#define`` lines."""
@@ -212,7 +214,9 @@ class _Walk:
             tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
             of_source = _OF_SOURCE | PathConstants.HERE if file is self._main else _OF_SOURCE
-            if told & of_source and not self._rule.names_sources and self.uncacheable is None:
+            if told & of_source and self._rule.names_sources:
+                self._tells_name = True
+            elif told & of_source and self.uncacheable is None:
                 self.uncacheable = (
                     f"{file.name} may make a constant of the source's file name, which this compiler makes "
                     "up for each build; pass a name with a -D option instead"

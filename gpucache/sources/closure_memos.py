@@ -101,6 +101,7 @@ def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str)
         "remedy": remedy,
         "files": closure.files,
         "tells_places": closure.tells_places,
+        "tells_name": closure.tells_name,
     }
     memos.remember(name, json.dumps(values, separators=(",", ":")).encode("ascii"))
 
@@ -121,4 +122,5 @@ def _closure(values: Mapping[str, object], disk: Disk) -> Closure:
         tuple(disk.stamps),
         tuple(disk.asked),
         values["tells_places"] is True,
+        values["tells_name"] is True,
     )

@@ -156,7 +156,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             locations=include_dirs,
             file_name=name,
         ),
-        rule=replace(rule, home=os.path.dirname(here), names_sources=False),
+        rule=replace(rule, home=os.path.dirname(here)),
         include_dirs=include_dirs,
         command=(*(f"-I{directory}" for directory in include_dirs), *written),
         options=tuple(written),
