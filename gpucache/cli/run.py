@@ -49,6 +49,7 @@ def run(learn: bool, report: Path | None) -> None:
     from gpucache.assembly import open_layers
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
+    from gpucache.intercept.nvrtc_serving import NVRTCServing
     from gpucache.intercept.serving import OpenCLServing
     from gpucache.outcomes import summarise_run
 
@@ -58,9 +59,9 @@ def run(learn: bool, report: Path | None) -> None:
     settings = given().settings()
     libraries = _libraries()
     layers = open_layers(settings, command=Path(command[0]).name)
-    serving = OpenCLServing(layers, Devices(layers), libraries)
-    ended = run_command(command, given().environment(), libraries, [serving])
-    outcomes = serving.finish()
+    serving, nvrtc = OpenCLServing(layers, Devices(layers), libraries), NVRTCServing(layers)
+    ended = run_command(command, given().environment(), libraries, [serving, nvrtc])
+    outcomes = (*serving.finish(), *nvrtc.finish())
     learned = _learned(settings, serving.noted) if learn or settings.learn else 0
     _tell(outcomes, summarise_run(command[0], ended, outcomes, learned), report)
     _end_as(ended)
