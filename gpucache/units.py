@@ -67,8 +67,8 @@ def format_count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def format_list(names: Sequence[str], most: int) -> str:
-    """Names, of which no more than some are said: ``a, b, c and 4 more``."""
+def format_list(names: Sequence[str], most: int = 3) -> str:
+    """The first names and how many more there are: ``a, b, c and 4 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 

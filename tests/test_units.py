@@ -133,8 +133,9 @@ def test_a_count_is_in_the_singular_for_one_alone(number: int, text: str) -> Non
     [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c", "d"], "a, b and 2 more")],
 )
 def test_of_many_names_some_are_said(names: list[str], text: str) -> None:
-    """The first ones, and how many more there are."""
+    """The first ones, three unless somebody asks for another number, and how many more there are."""
     assert units.format_list(names, 2) == text
+    assert units.format_list(list("abcde")) == "a, b, c and 2 more"
 
 
 @pytest.mark.parametrize(

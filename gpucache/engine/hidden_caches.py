@@ -31,13 +31,13 @@ from stat import S_ISREG
 from tempfile import gettempdir
 
 from gpucache.engine.commands import CommandRun
-from gpucache.units import format_duration
+from gpucache.units import format_duration, format_list
 
 UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"
 _MORE = 1.5
 _LEAST_NS = 100_000_000
 """The start of a program alone varies by less than this."""
-_TOLD = 3
+_MANY = 3
 
 _TRACER = ("strace", "-ff", "-qq", "-y", "--seccomp-bpf", "-e", "trace=?open,openat,?openat2")
 _TRACED = "trace"
@@ -77,9 +77,9 @@ class Clues:
     def reason(self) -> str:
         """Why cold starts were not cold, with the place; empty if there is no sign of that."""
         if self.places:
-            return f"it also caches in {listed(self.places)}, which no variable of gpucache moves"
+            return f"it also caches in {format_list(self.places)}, which no variable of gpucache moves"
         if self.homeless is not None and is_far_more(self.homeless.cpu_ns, self.cold_ns):
-            where = f" in {listed(self.homeless.wrote)}" if self.homeless.wrote else ""
+            where = f" in {format_list(self.homeless.wrote)}" if self.homeless.wrote else ""
             figures = _figures(self.homeless.cpu_ns, self.cold_ns)
             return f"it also caches below the home folder{where}: with an empty one it used {figures}"
         if is_far_more(self.first_ns, self.cold_ns):
@@ -197,7 +197,7 @@ def _gathered(places: Sequence[Path]) -> Iterator[Path]:
     counts = Counter(parent for place in places for parent in place.parents)
     everybodys = [Path(gettempdir()), Path("/var/tmp"), Path(os.environ.get("HOME") or "/")]
     for place in places:
-        many = (parent for parent in place.parents if counts[parent] > _TOLD)
+        many = (parent for parent in place.parents if counts[parent] > _MANY)
         yield next((one for one in many if not any(top.is_relative_to(one) for top in everybodys)), place)
 
 
@@ -219,9 +219,3 @@ def _shown(place: Path) -> str:
     with suppress(ValueError, RuntimeError):
         return f"~/{place.relative_to(Path.home())}"
     return str(place)
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names and how many more there are, for a sentence."""
-    more = len(names) - _TOLD
-    return f"{', '.join(names[:_TOLD])}{f' and {more} more' if more > 0 else ''}"

@@ -18,7 +18,6 @@ from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
-from gpucache.engine.uncovered_files import name_some
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import digest
@@ -26,6 +25,7 @@ from gpucache.model import Artifact, Closure, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
 from gpucache.store.interface import EntryStore, Event
+from gpucache.units import format_list
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
@@ -137,7 +137,7 @@ def publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Art
     """Keep what was compiled, if it can be kept. What goes wrong with the cache becomes the note of it."""
     if artifact.uncovered:
         unseen = (
-            f"the compiler read {name_some(artifact.uncovered)}, which the key does not cover; "
+            f"the compiler read {format_list(artifact.uncovered)}, which the key does not cover; "
             f"{prepared.request.name_headers}"
         )
         return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen, told_by_miss=True)
@@ -185,7 +185,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     moved = {path for path, _ in {*before.stamps} ^ {*now.stamps}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))
     if files:
-        return f"the header{'s' * (len(files) > 1)} {name_some(files)} changed"
+        return f"the header{'s' * (len(files) > 1)} {format_list(files)} changed"
     place = root.resolve()
     folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
     if folders:

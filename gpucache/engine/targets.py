@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target
+from gpucache.units import format_list
 
 
 def select_target(text: str, devices: Sequence[Device]) -> Device:
@@ -75,5 +76,4 @@ def _unknown(text: str, wanted: Target, own: Sequence[Device], usable: Sequence[
         kind = NoDeviceError if own else TargetError
         return kind(f"nothing here can build for {text!r}: {reasons}")
     known = [str(device.target) for device in usable]
-    shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
-    return TargetError(f"no compiler here builds for {text!r}; the targets here are {shown}")
+    return TargetError(f"no compiler here builds for {text!r}; the targets here are {format_list(known, 8)}")

@@ -28,7 +28,6 @@ _NAMES = re.compile(
 )
 _BINARIES = (b"\x7fELF", b"!<arch>\n", b"!<thin>\n")
 _MAGIC_BYTES = max(map(len, _BINARIES))
-_NAMED = 3
 
 
 def uncovered(
@@ -59,12 +58,6 @@ def uncovered(
         for path, identity in sorted(strange.items())
         if identity not in known and not os.path.realpath(path).startswith(folders) and not _is_binary(path)
     )
-
-
-def name_some(paths: Sequence[str]) -> str:
-    """The first paths and how many more there are, in words."""
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -15,9 +15,9 @@ from gpucache.store import layout, lock
 from gpucache.store.interface import Leftover
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import walk
+from gpucache.units import format_list
 
 MINIMUM_AGE_NS = 3600 * 10**9
-_NAMED = 3
 _MOVE = "give the cache a folder of its own"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
 
@@ -76,9 +76,7 @@ def _beside(root: RootFolder) -> Iterator[Leftover]:
         names = sorted(found.name for found in top.entries())
         strange = [name for name in names if not layout.is_in_root(name)]
         if strange and layout.VERSION_FOLDER in names:
-            first = ", ".join(strange[:_NAMED])
-            more = f" and {len(strange) - _NAMED} more" if strange[_NAMED:] else ""
-            yield Leftover(top.path, 0, 0, f"it holds {first}{more} as well, which stay; {_MOVE}")
+            yield Leftover(top.path, 0, 0, f"it holds {format_list(strange)} as well, which stay; {_MOVE}")
 
 
 def _listed(root: RootFolder, place: tuple[str, ...]) -> Iterator[tuple[Folder, str]]:

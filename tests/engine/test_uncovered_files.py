@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.uncovered_files import name_some, uncovered
+from gpucache.engine.uncovered_files import uncovered
 
 Make = Callable[[Path, Path], object]
 NAMES: dict[str, Make] = {
@@ -76,9 +76,3 @@ def test_what_a_linker_reads_is_not_told(tmp_path: Path, name: str, content: byt
     """Shared objects, scripts under their names, objects and archives."""
     (tmp_path / name).write_bytes(content)
     assert not _told(tmp_path / name)
-
-
-def test_many_files_are_named_in_few_words() -> None:
-    """Three are named, the rest is counted."""
-    assert name_some(["a", "b"]) == "a, b"
-    assert name_some(list("abcde")) == "a, b, c and 2 more"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from gpucache.engine.commands import CommandRun, run_command
-from gpucache.engine.hidden_caches import UNTRACED, Watched, is_far_more, listed, trace
+from gpucache.engine.hidden_caches import UNTRACED, Watched, is_far_more, trace
 from gpucache.outcomes import Growth, SettleRun, SettleSummary, Snapshot
 from gpucache.outcomes.growth import entries, growth, joined, texts
-from gpucache.units import format_duration
+from gpucache.units import format_duration, format_list
 
 MOST_RUNS = 10
 _AT_LEAST = 2
@@ -169,9 +169,9 @@ def summarise_settle(
 def _missed(runs: Sequence[SettleRun], proof: Proof) -> Iterator[str]:
     """Why a deployment may have to compile nevertheless, a sentence each."""
     if proof.places:
-        yield f"it also caches in {listed(proof.places)}, which was not moved"
+        yield f"it also caches in {format_list(proof.places)}, which was not moved"
     elif proof.stray:
-        yield f"it also wrote into your own cache of {listed([one.cache for one in proof.stray])}"
+        yield f"it also wrote into your own cache of {format_list([one.cache for one in proof.stray])}"
     if not proof.holds:
         hidden = "" if proof.places else _hidden(runs)
         yield f"nothing was warmed: it wrote into no cache that is known{hidden}"
@@ -181,7 +181,7 @@ def _unseen(proof: Proof | None) -> Iterator[str]:
     if proof is not None and proof.places is None:
         yield UNTRACED
     if proof is not None and proof.texts:
-        yield f"text of a program that gpucache does not know is no entry: {listed(proof.texts)}"
+        yield f"text of a program that gpucache does not know is no entry: {format_list(proof.texts)}"
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:
