@@ -54,6 +54,11 @@ def parse(body: bytes) -> Request:
     return kind, tuple(fields)
 
 
+def always(reply: bytes | None) -> Answer:
+    """The same answer whatever is asked; None for never."""
+    return lambda *_: reply
+
+
 class Peer:
     """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival."""
 
@@ -76,12 +81,16 @@ class Peer:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Stop listening at once; whoever connects from now on is refused."""
+    def stop_listening(self) -> None:
+        """Whoever connects from now on is refused."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+
+    def close(self) -> None:
+        """Stop listening and clean up."""
+        self.stop_listening()
         self._thread.join()
+        self._listener.close()
         self.path.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.parent.rmdir()
@@ -98,18 +107,16 @@ class Peer:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.settimeout(PATIENCE_S)
-            head = connection.recv(4, socket.MSG_WAITALL)
+        with connection, connection.makefile("rb") as stream, suppress(OSError):
+            head = stream.read(4)
             if len(head) < 4:
                 return
-            (size,) = struct.unpack("<I", head)
-            kind, fields = parse(connection.recv(size, socket.MSG_WAITALL) if size else b"")
+            kind, fields = parse(stream.read(*struct.unpack("<I", head)))
             with self._lock:
                 self.heard.append((kind, fields))
                 reply = self._answer(kind, fields)
             if reply is None:
-                connection.recv(1)  # never answers: waits until the other side gives up
+                stream.read()  # never answers: waits until the other side gives up
             else:
                 connection.sendall(reply)
 
@@ -119,6 +126,8 @@ class Keeper:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self.served: list[bool] = []
+        """For each build that was asked about whether it was a hit."""
         self._asked: dict[bytes, tuple[bytes, ...]] = {}
         self._wanted = b"1" if wanted else b"0"
 
@@ -126,6 +135,7 @@ class Keeper:
         if kind == Kind.BUILD:
             key, token = fields[3:], str(len(self._asked)).encode()
             self._asked[token] = key
+            self.served.append(key in self.kept)
             if key in self.kept:
                 return frame(Kind.HIT, token, *self.kept[key])
             return frame(Kind.MISS, token, self._wanted)

@@ -1,0 +1,66 @@
+"""The libraries and programs in C that these tests compile."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucache.native import build
+
+_HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def compiler() -> build.Compiler:
+    """What compiles C here."""
+    found = build.find_compiler()
+    if found is None:
+        pytest.skip("no C compiler here")
+    return found
+
+
+@pytest.fixture(scope="session")
+def libraries(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the libraries, compiled from what is in the package now."""
+    folder = tmp_path_factory.mktemp("native")
+    problems = build.build(compiler, folder, ("-Wall", "-Wextra", "-Werror"))
+    missing = [problem for problem in problems.values() if "there is no <" in problem]
+    if missing:
+        pytest.skip(missing[0])
+    assert problems == {}
+    return folder
+
+
+@pytest.fixture(scope="session")
+def layer(libraries: Path) -> Path:
+    return libraries / build.file_name("opencl_layer")
+
+
+@pytest.fixture(scope="session")
+def program(layer: Path, compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that uses OpenCL through Khronos' own loader, which Intel's runtime brings."""
+    made = tmp_path_factory.mktemp("program") / "program"
+    loader = Path(sys.prefix, "lib", "libOpenCL.so.1")
+    if not loader.is_file():
+        pytest.skip("intel-opencl-rt is not installed: no libOpenCL.so.1 below sys.prefix")
+    _compile(compiler, made, _HERE / "program.c", loader, f"-L{loader.parent}", "-Wl,--allow-shlib-undefined")
+    return made
+
+
+@pytest.fixture(scope="session")
+def wire_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that asks as the libraries do, and stops at whatever C leaves undefined."""
+    made = tmp_path_factory.mktemp("wire") / "wire_program"
+    sources = (_HERE / "wire_program.c", build.FOLDER / "wire.c")
+    sanitized = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+    try:
+        _compile(compiler, made, *sources, *sanitized)
+    except subprocess.CalledProcessError:
+        _compile(compiler, made, *sources)  # a compiler without sanitizers
+    return made
+
+
+def _compile(compiler: build.Compiler, made: Path, *arguments: Path | str) -> None:
+    command = [*compiler.command, "-std=c11", "-O1", "-pthread", f"-I{build.FOLDER}", "-o", made, *arguments]
+    subprocess.run(command, check=True, capture_output=True)

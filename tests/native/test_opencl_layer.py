@@ -1,0 +1,233 @@
+"""The OpenCL layer under programs in C and in Python, on PoCL and Intel's CPU runtime.
+
+The server is a dictionary that speaks the wire (``peer``). Whatever it does, what a program prints must be
+what it prints without us.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.native.peer import Answer, Keeper, Kind, Peer, always, devices_of, environment, frame
+from tests.patience import PATIENCE_S
+from tests.pocl import PLATFORM, need_pocl
+
+INTEL = "Intel(R) OpenCL"
+_WITH_PYOPENCL = Path(__file__).with_name("pyopencl_program.py")
+_MODES = ("facts", "two", "threads", "forks", "closed", "exit")
+# What a source of program.c is launched with: the driver's choice, and two that it was given.
+_SIZES = {(b"plain", b""), (b"plain", b"4"), (b"fixed", b"4")}
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(params=[PLATFORM, INTEL], ids=["pocl", "intel"])
+def platform(request: pytest.FixtureRequest) -> str:
+    if request.param == PLATFORM:
+        need_pocl()
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def printed_bare() -> dict[tuple[str, str], str]:
+    """What the program printed without us, by mode and platform."""
+    return {}
+
+
+@pytest.fixture
+def run(
+    program: Path,
+    layer: Path,
+    platform: str,
+    opencl_environment: Mapping[str, str],
+    printed_bare: dict[tuple[str, str], str],
+) -> Run:
+    """What the program prints in a mode, with or without a server."""
+    base = {**opencl_environment, "LD_LIBRARY_PATH": str(Path(sys.prefix, "lib"))}
+
+    def run(mode: str, peer: Peer | None = None, **settings: str) -> str:
+        command = [str(program), mode, platform]
+        if peer or settings:
+            served = environment(peer, layer, base) if peer else base
+            return _output(command, {**served, **settings})
+        if (mode, platform) not in printed_bare:
+            printed_bare[mode, platform] = _output(command, base)
+        return printed_bare[mode, platform]
+
+    return run
+
+
+def _output(command: list[str], environ: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _hits(keeper: Keeper) -> int:
+    return sum(keeper.served)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", _MODES)
+def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, mode: str) -> None:
+    """Every fact that a program asks for is the same, whoever compiled."""
+    bare = run(mode)
+    keeper = Keeper()
+    with Peer(keeper) as peer:
+        assert run(mode, peer) == bare
+        missed = keeper.served.count(False)
+        assert run(mode, peer) == bare
+    assert missed > 0
+    assert _hits(keeper) > 0
+    assert peer.of_kind(Kind.REJECTED) == []
+
+
+@pytest.mark.slow
+def test_pyopencl_is_served_under_its_own_loader(
+    layer: Path, platform: str, opencl_environment: Mapping[str, str]
+) -> None:
+    """PyOpenCL brings another loader, and what it finds out and computes is the same."""
+    command = [sys.executable, str(_WITH_PYOPENCL), platform]
+    bare = _output(command, opencl_environment)
+    keeper = Keeper()
+    with Peer(keeper) as peer:
+        served = environment(peer, layer, opencl_environment)
+        assert _output(command, served) == bare
+        assert keeper.served.count(True) == 0
+        assert _output(command, served) == bare
+    assert _hits(keeper) == 2
+
+
+def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
+    """A request tells folder, environment, options, source and the facts about the device."""
+    with Peer(Keeper()) as peer:
+        run("exit", peer, OF_THE_PROGRAM="it")
+    first = peer.of_kind(Kind.BUILD)[0]
+    pid, folder, environ, options, source, number = first[:6]
+    assert int(pid) > 0
+    assert Path(os.fsdecode(folder)) == Path.cwd()
+    assert b"OF_THE_PROGRAM=it" in environ.split(b"\0")
+    assert options == b"-DN=3"
+    assert source.startswith(b"__attribute__") and b"table[2]" in source
+    assert int(number) == 1
+    [(library, platform_name, *rest)] = devices_of(first)
+    assert Path(os.fsdecode(library)).name.startswith(("libpocl", "libintelocl"))
+    assert platform_name.decode() == platform
+    assert all(rest)
+
+
+def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
+    """Where the server wants no binary none is fetched, and each different launch is told once."""
+    with Peer(Keeper(wanted=False)) as peer:
+        run("facts", peer)
+    built = peer.of_kind(Kind.BUILT)
+    assert built and all(fields[3] == b"" for fields in built)
+    token = built[0][0]
+    told = [fields[1:] for fields in peer.of_kind(Kind.LAUNCHED) if fields[0] == token]
+    assert sorted(told) == sorted(_SIZES)
+
+
+def test_what_is_only_recorded_is_told_without_binaries(run: Run) -> None:
+    """A PASS with a token still gets the end of the build and its launches, one without gets nothing more."""
+    bare = run("exit")
+    with Peer(always(frame(Kind.PASS, b"t"))) as peer:
+        assert run("exit", peer) == bare
+    assert [(code, binary) for _, code, _, binary, _ in peer.of_kind(Kind.BUILT)] == [(b"0", b"")] * 2
+    assert peer.of_kind(Kind.LAUNCHED) == [(b"t", b"plain", b"")]
+    with Peer(always(frame(Kind.PASS, b""))) as peer:
+        assert run("exit", peer) == bare
+    assert {kind for kind, _ in peer.heard} == {Kind.BUILD}
+
+
+def test_the_time_of_a_served_build_is_told(run: Run) -> None:
+    """A hit is followed by how long the program waited for it."""
+    with Peer(Keeper()) as peer:
+        run("exit", peer)
+        heard = len(peer.heard)
+        run("exit", peer)
+    served = [fields for kind, fields in peer.heard[heard:] if kind == Kind.BUILT]
+    assert [(code, rest) for _, code, _, *rest in served] == [(b"0", [b"", b""])] * 2
+    assert all(int(ns) > 0 for _, _, ns, *_ in served)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binary", [b"", b"garbage", b"poclbin" + bytes(40), b"\x7fELF" + bytes(60)])
+def test_a_binary_that_the_driver_refuses_is_built_from_source(run: Run, binary: bytes) -> None:
+    """The server hears the driver's error, and gets what was built instead if it wants that."""
+    bare = run("exit")
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
+        if kind == Kind.BUILD:
+            return frame(Kind.HIT, b"t", binary, b"a log")
+        return frame(Kind.MISS, b"t", b"1") if kind == Kind.REJECTED else frame(Kind.OK)
+
+    with Peer(answer) as peer:
+        assert run("exit", peer) == bare
+    assert [int(code) < 0 for _, code in peer.of_kind(Kind.REJECTED)] == [True, True]
+    assert all(fields[3] for fields in peer.of_kind(Kind.BUILT))
+
+
+def _too_few(kind: int, fields: tuple[bytes, ...]) -> bytes:
+    return frame(Kind.HIT, b"t", b"a binary without a log")
+
+
+_MISBEHAVING: Mapping[str, Answer] = {
+    "nothing": always(None),
+    "garbage": always(b"\xff" * 100),
+    "empty": always(b""),
+    "another version": always(frame(Kind.OK, version=2)),
+    "no such kind": always(frame(0x99)),
+    "too few fields": _too_few,
+}
+
+
+@pytest.mark.parametrize("answer", _MISBEHAVING.values(), ids=_MISBEHAVING)
+def test_a_server_that_makes_no_sense_is_asked_once(run: Run, answer: Answer) -> None:
+    """The program does as it would have, and asks no more."""
+    bare = run("exit")
+    with Peer(answer) as peer:
+        assert run("exit", peer, GPUCACHE_RUN_TIMEOUT_MS="200") == bare
+    assert [kind for kind, _ in peer.heard] == [Kind.BUILD]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["facts", "threads"])
+def test_a_server_may_end_while_the_program_runs(run: Run, mode: str) -> None:
+    """What was served goes on working, and the rest is compiled."""
+    bare = run(mode)
+    keeper = Keeper()
+    with Peer(keeper) as peer:
+        run(mode, peer)
+    left = iter(range(9))
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
+        if next(left, None) is None:
+            dying.stop_listening()
+            return b""
+        return keeper(kind, fields)
+
+    with Peer(answer) as dying:
+        assert run(mode, dying) == bare
+    assert _hits(keeper) > 0
+
+
+def test_without_a_server_the_layer_does_nothing(run: Run, layer: Path) -> None:
+    """Nothing is different where the layer is named and nobody listens."""
+    bare = run("exit")
+    assert run("exit", OPENCL_LAYERS=str(layer)) == bare
+    assert run("exit", OPENCL_LAYERS=str(layer), GPUCACHE_RUN_SOCKET="/nonexistent/socket") == bare
+
+
+def test_a_layer_that_is_named_twice_serves_once(run: Run, layer: Path) -> None:
+    """One command that runs another leads to a list with the layer in it twice."""
+    keeper = Keeper()
+    with Peer(keeper) as peer:
+        twice = f"{layer}:{layer}"
+        assert run("exit", peer, OPENCL_LAYERS=twice) == run("exit", peer, OPENCL_LAYERS=twice)
+    assert keeper.served == [False, False, True, True]
