@@ -246,7 +246,7 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
             )
         yield grid
         yield from _more(0 if whole else len(going), "entry", "entries")
-    yield from _kept(outcomes, "would not be removed")
+    yield from _kept(outcomes, "would not be removed", "would not be removed", whole=whole)
     expected = summarise_evict(plan, outcomes)
     yield plain(
         f"\n{format_count(expected.removed, 'entry', 'entries')} would go, "
@@ -263,7 +263,7 @@ def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: boo
             one = outcome.removal.entry
             where = f" for {one.target}" if one.target else ""
             yield plain(f"{one.key[:12]} {one.program}{where} was removed: {outcome.removal.rule}")
-    yield from _kept(outcomes, "was not removed")
+    yield from _kept(outcomes, "was not removed", "were not removed", whole=whole)
     removed = format_count(summary.removed, "entry", "entries")
     yield plain(
         f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
@@ -272,14 +272,15 @@ def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: boo
     )
 
 
-def _kept(outcomes: Iterable[EvictOutcome], said: str) -> Iterator[Block]:
-    """What stayed, once for all that share the reason."""
+def _kept(outcomes: Iterable[EvictOutcome], one: str, many: str, *, whole: bool) -> Iterator[Block]:
+    """What stayed, once for all that share the reason; all of their keys if ``whole``."""
     why: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.kept is not None:
             why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
     for reason, keys in why.items():
-        yield plain(f"{format_list(keys, NAMED)} {said}: {reason}", "yellow")
+        named = format_list(keys, len(keys) if whole else NAMED)
+        yield plain(f"{named} {one if len(keys) == 1 else many}: {reason}", "yellow")
 
 
 def _brief(entry: str) -> str:

@@ -213,6 +213,18 @@ def test_evict_names_what_could_not_be_removed() -> None:
     assert "1 entry removed, 4.0 KiB freed; 1 stay (8.0 KiB)" in text
 
 
+def test_evict_tells_a_reason_once_for_all_that_stay() -> None:
+    """The first keys are named, all of them with ``whole``; another reason has a line of its own."""
+    keys = [f"{number:064x}" for number in range(1, 6)]
+    kept = [EvictOutcome(Removal(_entry(key), "stale"), Kept("it is held")) for key in keys]
+    kept.append(EvictOutcome(Removal(_entry(KEYS[0]), "stale"), Kept("it changed")))
+    text = _text(tables.evict(kept, EvictSummary(0, 0, 6, 0)))
+    assert text.count("it is held") == 1 and "and 2 more were not removed: it is held" in text
+    assert f"{KEYS[0][:12]} was not removed: it changed" in text
+    every = _text(tables.evict(kept, EvictSummary(0, 0, 6, 0), whole=True))
+    assert every.count("000000000000") == 5 and "more" not in every
+
+
 def test_devices_show_targets_whole_and_errors_as_sentences() -> None:
     """A target can be copied from its line; what is not here is said with its reason."""
     long = Target("opencl", "nvidia-cuda/rtx-4090-laptop")
