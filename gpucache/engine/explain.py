@@ -143,7 +143,9 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
     if not found.differences:  # the same key, so the file is there and was not served
         return Miss(Verdict.NOT_RECORDED, f"the entry {key.short} has the same fields but was not served")
     differences = tuple(told_once(found.differences))
-    told = phrases(differences, shadows(differences, _searched(prepared)))
+    request = prepared.request
+    searched = (*([request.cwd] if request.searches_cwd else []), *prepared.compilation.include_dirs)
+    told = phrases(differences, shadows(differences, searched))
     more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
     words = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {_origin(found.event, prepared)})"
     never = _never(layers, records, prepared, found)
@@ -169,12 +171,6 @@ def _origin(event: Event, prepared: Prepared) -> str:
     age = format_age(time.time_ns() - event.when_ns)
     named = "" if event.program == prepared.request.program.name else f" as {event.program}"
     return f"{event.key[:12]}, built {'just now' if age == 'now' else f'{age} ago'}{named}"
-
-
-def _searched(prepared: Prepared) -> tuple[str, ...]:
-    """Where the compiler searches for headers; the current directory first if it is searched at all."""
-    request = prepared.request
-    return (*([request.cwd] if request.searches_cwd else []), *prepared.compilation.include_dirs)
 
 
 def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> Miss:

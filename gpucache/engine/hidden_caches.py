@@ -175,7 +175,8 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
     found: dict[Path, None] = {}
     root_of, ours = cache(watched.root_of), watched.ours.resolve()
     for path in files:
-        if path.is_relative_to(ours) or _is_program(path):
+        is_program = str(path).startswith(_SYSTEM) or path.suffix in _CODE or "site-packages" in path.parts
+        if is_program or path.is_relative_to(ours):
             continue
         with suppress(OSError):
             status = path.stat()
@@ -199,10 +200,6 @@ def _gathered(places: Sequence[Path]) -> Iterator[Path]:
     for place in places:
         many = (parent for parent in place.parents if counts[parent] > _MANY)
         yield next((one for one in many if not any(top.is_relative_to(one) for top in everybodys)), place)
-
-
-def _is_program(path: Path) -> bool:
-    return str(path).startswith(_SYSTEM) or path.suffix in _CODE or "site-packages" in path.parts
 
 
 def _called_cache(path: Path, own: Sequence[str] | None) -> Path | None:

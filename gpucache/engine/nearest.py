@@ -14,7 +14,7 @@ from gpucache.engine.phrases import least_options_weight, weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
 from gpucache.keys import Difference, difference
-from gpucache.model import CacheKey, Checks, EntryDetail, EntryHead, KeyField
+from gpucache.model import CacheKey, Checks, EntryHead, KeyField
 from gpucache.store.interface import UNREADABLE, EntryStore, Event
 
 _NAMES_FOLLOWED = 32
@@ -104,7 +104,10 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
         detail = candidate.store.detail(CacheKey(candidate.event.key))
         if detail is None:
             continue
-        differing = difference(detail.key_fields, _asked(prepared, detail))
+        # Locations count only if the entry has them.
+        places = {item.label for item in prepared.located[len(prepared.fields) :]}
+        located = any(item.label in places for item in detail.key_fields)
+        differing = difference(detail.key_fields, prepared.located if located else prepared.fields)
         rank = (*least[:2], weight(differing), least[3])
         if found is None or rank < found[0]:
             found = rank, candidate, differing
@@ -179,10 +182,3 @@ def _known(prepared: Prepared) -> list[KeyField]:
         KeyField("artifact kind", prepared.request.artifact_kind.value),
         *(KeyField(label, value) for label, value in inputs.toolchain.fields),
     ]
-
-
-def _asked(prepared: Prepared, detail: EntryDetail) -> tuple[KeyField, ...]:
-    """The fields to compare with an entry's: with locations if the entry has them."""
-    places = {item.label for item in prepared.located[len(prepared.fields) :]}
-    located = any(item.label in places for item in detail.key_fields)
-    return prepared.located if located else prepared.fields

@@ -76,7 +76,9 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
-    told = [item for item in told_once(differences) if not _follows(item, differences)]
+    # The resolution changes with every header, so it is news only alone.
+    known = any(item.label.startswith("include ") for item in differences)
+    told = [item for item in told_once(differences) if not (known and item.label == "resolution of includes")]
     told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
     return [phrase for item in told for phrase in _phrase(item, shadows or {})]
 
@@ -91,13 +93,6 @@ def told_once(differences: Sequence[Difference]) -> list[Difference]:
         return any((item.left, item.right, end) in short for end in ends)
 
     return [item for item in differences if not is_repeated(item)]
-
-
-def _follows(item: Difference, differences: Sequence[Difference]) -> bool:
-    """Whether another difference implies it: the resolution changes with every header."""
-    return item.label == "resolution of includes" and any(
-        other.label.startswith("include ") for other in differences
-    )
 
 
 def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:

@@ -28,7 +28,8 @@ def select_target(text: str, devices: Sequence[Device]) -> Device:
     if len(begun) == 1:
         return begun[0]
     if begun:
-        raise TargetError(f"{text!r} could be {_either(begun)}; name one of them in full")
+        *names, last = [str(device.target) for device in begun]
+        raise TargetError(f"{text!r} could be {', '.join(names)} or {last}; name one of them in full")
     raise _unknown(text, wanted, own, usable)
 
 
@@ -60,11 +61,6 @@ def _begins(device: Device, text: str) -> bool:
         and name.startswith(text)
         and name[len(text) : len(text) + 1] in ("", "/", "-")
     )
-
-
-def _either(devices: Sequence[Device]) -> str:
-    names = [str(device.target) for device in devices]
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _unknown(text: str, wanted: Target, own: Sequence[Device], usable: Sequence[Device]) -> Exception:

@@ -131,16 +131,11 @@ def _item(
 def replies(answer: Answer, item: WarmItem, systems: Sequence[System], caches: Caches) -> tuple[Reply, ...]:
     """Our own reply and those of the caches below ours, in the order in which a program asks them."""
     hit = isinstance(answer.found, Hit)
-    first = Reply("gpucache", ReplyState.ANSWERS if hit else ReplyState.MISSES, _own(answer))
+    said = f"hit: {answer.found.key.short}" if isinstance(answer.found, Hit) else str(answer.found.verdict)
+    first = Reply("gpucache", ReplyState.ANSWERS if hit else ReplyState.MISSES, said)
     if item.request is None or item.toolchain is None:
         return (first,)
     return (first, *_below(item.request, item.toolchain, systems, caches, answered=hit))
-
-
-def _own(answer: Answer) -> str:
-    if isinstance(answer.found, Hit):
-        return f"hit: {answer.found.key.short}"
-    return str(answer.found.verdict)
 
 
 def _below(

@@ -140,7 +140,9 @@ class Batch(ABC, Generic[Program, Kernel]):
         except (self.refused, SourceError) as error:
             if len(routines) == 1:
                 raise
-            _leave_apart(together, f"they do not compile as one program ({_told(error)})")
+            lines = [line.strip() for line in f"{error}\n{getattr(error, 'log', '')}".splitlines()]
+            first = next(filter(_ERROR.search, lines), lines[0])[:_TOLD]
+            _leave_apart(together, f"they do not compile as one program ({first})")
         except CacheMissError as miss:
             try:
                 for routine in routines:
@@ -155,9 +157,3 @@ def _leave_apart(together: _Together[Program, Kernel], reason: str) -> None:
     together.apart = reason
     names = [routine.part.name for routine in together.routines]
     process.say_once(f"{names[0]} and {len(names) - 1} more are compiled one by one: {reason}")
-
-
-def _told(error: Exception) -> str:
-    """The first line in which a compiler names an error."""
-    lines = [line.strip() for line in f"{error}\n{getattr(error, 'log', '')}".splitlines()]
-    return next(filter(_ERROR.search, lines), lines[0])[:_TOLD]

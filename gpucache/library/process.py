@@ -192,17 +192,13 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     for sentence in unknown_variables(os.environ):
         say_once(sentence)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
-    opened = open_layers(settings, memory=memory, command=_command())
+    command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    opened = open_layers(settings, memory=memory, command=command)
     if opened.unusable and not opened.systems and not settings.disabled:
         say_once(f"programs are compiled uncached: {opened.unusable}")
     for refused in () if settings.disabled else opened.refused:
         say_once(str(refused))
     return opened
-
-
-def _command() -> str:
-    """The file name of the running program."""
-    return Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
 
 
 def _listen(level: str) -> None:

@@ -12,7 +12,7 @@ file appears earlier in the search, or when equal files are found in another way
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from gpucache.errors import SourceError
@@ -209,8 +209,10 @@ class _Walk:
             told = text.path_constants
             if computed and told & PathConstants.PRINTED:
                 told |= PathConstants.HERE | PathConstants.CALLER
-            if macros and not told & PathConstants.HERE and self._uses(file, macros):
-                told |= PathConstants.HERE
+            if macros and not told & PathConstants.HERE:
+                data = self._source if file is self._main else self._headers.again(file)
+                if uses_macro(data, macros, trigraphs=self._rule.trigraphs):
+                    told |= PathConstants.HERE
             tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
             of_source = _OF_SOURCE | PathConstants.HERE if file is self._main else _OF_SOURCE
@@ -221,10 +223,6 @@ class _Walk:
                     f"{file.name} may make a constant of the source's file name, which this compiler makes "
                     "up for each build; pass a name with a -D option instead"
                 )
-
-    def _uses(self, file: File, macros: Collection[bytes]) -> bool:
-        data = self._source if file is self._main else self._headers.again(file)
-        return uses_macro(data, macros, trigraphs=self._rule.trigraphs)
 
     def refuse_pastes(self, *, named: bool) -> None:
         """Refuse texts that may paste the name of a probe, a clock or a file macro together with ``##``.

@@ -260,7 +260,9 @@ class _Found:
     def _condition(self, operand: bytes) -> None:
         self.conditions.append(operand)
         if b"(" in operand:
-            self._probes(operand)
+            for macro, angled, quoted in _CALL.findall(operand):
+                every = macro not in _FIRST_MATCH
+                self.mentions[Mention(angled or quoted, bool(angled), followed=False, every=every)] = None
         if b"__has_" in operand and _unclear(operand, _PROBES, rb"<\""):
             self.asked[operand] = None
 
@@ -275,11 +277,6 @@ class _Found:
         # A quoted name may mean another file where the macro is used, and a macro in <name> is replaced.
         if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
-
-    def _probes(self, text: bytes) -> None:
-        for macro, angled, quoted in _CALL.findall(text):
-            every = macro not in _FIRST_MATCH
-            self.mentions[Mention(angled or quoted, bool(angled), followed=False, every=every)] = None
 
 
 def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:

@@ -38,7 +38,10 @@ class Scans:
         if found is None:
             if len(_scans) >= _REMEMBERED:
                 _scans.clear()  # another thread may do so between any two lines here
-            found = _scans[key] = self._packed(key, len(data)) or self._scan(key, data, trigraphs=trigraphs)
+            found = self._packed(key, len(data))
+            if found is None:
+                found = self._new[key] = scan(data, trigraphs=trigraphs)
+            _scans[key] = found
         return found
 
     def keep(self) -> None:
@@ -56,10 +59,6 @@ class Scans:
             while size > PACK_BYTES_CAP:
                 size -= len(pack.pop(next(iter(pack))))
             self._memos.remember(_name(digit), b"\n".join(b"%b %b" % line for line in pack.items()))
-
-    def _scan(self, key: str, data: bytes, *, trigraphs: bool) -> Scan:
-        found = self._new[key] = scan(data, trigraphs=trigraphs)
-        return found
 
     def _packed(self, key: str, size: int) -> Scan | None:
         """The scan in a pack; None if it has none, or if too little text was asked for to read a pack."""

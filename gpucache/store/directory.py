@@ -115,7 +115,8 @@ class DirectoryStore:
         try:
             self._root.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
-                number = errno.EROFS if _is_read_only(self.root) else errno.EACCES
+                read_only = hasattr(os, "statvfs") and os.statvfs(self.root).f_flag & os.ST_RDONLY
+                number = errno.EROFS if read_only else errno.EACCES
                 raise OSError(number, os.strerror(number))
         except OSError as error:
             raise CacheUnusableError(
@@ -383,10 +384,6 @@ class DirectoryStore:
         except ValueError as error:
             raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
         return (*layout.ENTRIES, *parts), scanned.name
-
-
-def _is_read_only(place: Path) -> bool:
-    return hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)
 
 
 def _unreadable(error: OSError | MemoryError) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
 from gpucache.store import layout, lines
 from gpucache.store.root_folder import RootFolder
 
@@ -30,8 +29,10 @@ class Journal:
         """Append one line of at most 4 KiB."""
         line = lines.line_of(record)
         with suppress(*_UNUSABLE), self._root.make(*layout.JOURNAL) as folder:
-            if lines.append(folder, NAME, line, self._root.file_mode) > GENERATION_CAP:
-                _rotate(folder)
+            size = lines.append(folder, NAME, line, self._root.file_mode)
+            # Looked at again by its name: another process may have rotated it already.
+            if size > GENERATION_CAP and folder.lstat(NAME).st_size > GENERATION_CAP:
+                folder.move(NAME, folder, OLDER_NAME)
 
     def tail(self, count: int) -> list[dict[str, object]]:
         """The last ``count`` records, newest first."""
@@ -43,9 +44,3 @@ class Journal:
                     with suppress(OSError):
                         records += reversed(lines.last(folder, name, limit_bytes))
         return records[:count]
-
-
-def _rotate(folder: Folder) -> None:
-    # Looked at again by its name: another process may have rotated it already.
-    if folder.lstat(NAME).st_size > GENERATION_CAP:
-        folder.move(NAME, folder, OLDER_NAME)

@@ -37,7 +37,8 @@ class Quarantine:
                 return False
             head = self._head(folder, name)
             with self._root.make(*layout.QUARANTINE) as quarantine:
-                if _count_folders(quarantine) >= FILE_CAP:
+                # Folders that were moved here hold files of others, and so stay until somebody looks.
+                if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
                     return False
                 folder.move(name, quarantine, f"{now_ns:020d}-{name}")
                 _trim(quarantine)
@@ -55,11 +56,6 @@ class Quarantine:
             head = read_head(fd, status.st_size)[1]
             return head if self._history.events(head.program) else None
         return None
-
-
-def _count_folders(quarantine: Folder) -> int:
-    """How many folders were moved here; they hold files of others, and so stay until somebody looks."""
-    return sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries())
 
 
 def _trim(quarantine: Folder) -> None:

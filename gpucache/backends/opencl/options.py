@@ -218,12 +218,11 @@ def for_pyopencl(request: BuildRequest) -> list[str]:
 
 
 def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_bare(token) for token in _WORD.findall(" ".join(tokens)))
-
-
-def _bare(token: str) -> str:
-    """A token without the quotes that hold it together; ``command_line`` puts them back where needed."""
-    return token.replace('"', "") if re.search(r"\s", token) and '\\"' not in token else token
+    words = _WORD.findall(" ".join(tokens))
+    # Without the quotes that hold a word together: ``command_line`` puts them back.
+    return tuple(
+        word.replace('"', "") if re.search(r"\s", word) and '\\"' not in word else word for word in words
+    )
 
 
 def command_line(command: tuple[str, ...]) -> str:

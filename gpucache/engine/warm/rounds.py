@@ -92,7 +92,10 @@ def _answered(
         reason = (
             f"{answer.reason}, twice; it is left out for a week, until its key changes, or {retry} is given"
         )
-        _record_poison(layers, prepared, answer)
+        if layers.target is not None:
+            where = (str(prepared.key), str(prepared.request.target))
+            event = Event(time_ns(), "poisoned", *where, why=answer.reason, limit_s=answer.limit_s)
+            layers.target.record(prepared.request.program.name, event)
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
@@ -116,10 +119,3 @@ def _answered(
         log=built.artifact.build_log[:LOG_LIMIT],
         lacks_kernels=lacks_kernels(prepared, built.artifact.payload),
     )
-
-
-def _record_poison(layers: Layers, prepared: Prepared, death: Died) -> None:
-    if layers.target is not None:
-        where = (str(prepared.key), str(prepared.request.target))
-        event = Event(time_ns(), "poisoned", *where, why=death.reason, limit_s=death.limit_s)
-        layers.target.record(prepared.request.program.name, event)

@@ -139,8 +139,13 @@ def _run_pool(
 ) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
     """Work on the items of ``left``, and remove those that are answered; returns what broke the pool."""
     futures: dict[int, Future[R]] = {}
+
+    def has_begun(index: int) -> bool:
+        future = futures.get(index)
+        return future is not None and (future.running() or future.done())
+
     with held() as check_interrupt, _door(bounds) as door, exit_pipe() as line:
-        spawning = Spawning(place, lambda index: _has_begun(futures.get(index)))
+        spawning = Spawning(place, has_begun)
         pool = ProcessPool(
             max_workers=team.count,
             max_tasks=1 if bounds.fresh else 0,
@@ -211,10 +216,6 @@ def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
         with deaf_children("SIGINT"):
             door = stack.enter_context(watching())
         yield door
-
-
-def _has_begun(future: "Future[R] | None") -> bool:
-    return future is not None and (future.running() or future.done())
 
 
 @dataclass(frozen=True, slots=True)
