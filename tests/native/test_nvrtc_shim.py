@@ -1,0 +1,352 @@
+"""NVRTC under the shim: a program gets what it would have got, served or not, whatever fails."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends.cuda import nvrtc
+from gpucache.errors import NoDeviceError
+from gpucache.native import build
+from tests.native.peer import Kind, Peer, frame
+from tests.patience import PATIENCE_S
+
+_PROGRAM = Path(__file__).with_name("nvrtc_program.c")
+_CASES, _FAILING = 12, 3
+"""How many programs it compiles, and how many of them do not compile."""
+_BEFORE_INPUTS = 5
+"""The fields of a COMPILE request that no result depends on, of one NVRTC."""
+
+Answer = Callable[[int, tuple[bytes, ...]], bytes | None]
+Run = Callable[..., str]
+
+
+class Keeper:
+    """The answers of a server with a cache: what compiled once is served from then on."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self.hits = 0
+        self._asked: dict[bytes, tuple[bytes, ...]] = {}
+        self._tokens = count()
+
+    def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        if kind == Kind.COMPILED:
+            if fields[1] == b"0":
+                self.kept[self._asked[fields[0]]] = fields[3:]
+            return frame(Kind.OK)
+        key = fields[_BEFORE_INPUTS:]
+        if key in self.kept:
+            self.hits += 1
+            return frame(Kind.HIT, b"", *self.kept[key])
+        token = b"%d" % next(self._tokens)
+        self._asked[token] = key
+        return frame(Kind.MISS, token, b"1")
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """The NVRTC that is installed."""
+    try:
+        found, builtins = nvrtc.nvrtc_libraries(nvrtc.version())
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+    if found is None or builtins is None or sys.platform != "linux":
+        pytest.skip("an NVRTC is stood before on Linux")
+    return found
+
+
+@pytest.fixture(scope="session")
+def compiler() -> build.Compiler:
+    found = build.find_compiler()
+    if found is None:
+        pytest.skip("no C compiler is here")
+    return found
+
+
+@pytest.fixture(scope="session")
+def audit(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library for LD_AUDIT, compiled from what is in the package now, with the shims beside it."""
+    folder = tmp_path_factory.mktemp("shims")
+    problems = build.build(compiler, folder, ("-Wall", "-Wextra", "-Werror"))
+    assert not [problem for name, problem in problems.items() if name.startswith("nvrtc")]
+    return folder / build.file_name("nvrtc_audit")
+
+
+@pytest.fixture(scope="session")
+def programs(compiler: build.Compiler, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program: loading NVRTC by its path, and linked with it in three ways."""
+    folder = tmp_path_factory.mktemp("programs")
+    flags = ("-O1", "-pthread", str(_PROGRAM))
+    ways = {
+        "dlopen": (),
+        "linked": ("-DLINKED", str(library)),
+        "runpath": ("-DLINKED", str(library), f"-Wl,--enable-new-dtags,-rpath,{library.parent}"),
+        "rpath": ("-DLINKED", str(library), f"-Wl,--disable-new-dtags,-rpath,{library.parent}"),
+    }
+    for way, more in ways.items():
+        command = [*compiler.command, *flags, *more, "-o", str(folder / way), "-ldl"]
+        subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(programs: Path, library: Path) -> Run:
+    """What a program prints without us, which is the same each time."""
+
+    @cache
+    def run(mode: str, way: str = "dlopen", **variables: str) -> str:
+        return _run(programs / way, mode, str(library), **variables)
+
+    return run
+
+
+@pytest.fixture
+def shimmed(programs: Path, library: Path, audit: Path) -> Run:
+    """What it prints while a peer answers."""
+
+    def run(peer: Peer | Path, mode: str, way: str = "dlopen", **variables: str) -> str:
+        path = peer.path if isinstance(peer, Peer) else peer
+        variables = {"GPUCACHE_RUN_TIMEOUT_MS": str(int(PATIENCE_S * 1000)), **variables}
+        return _run(
+            programs / way,
+            mode,
+            str(library),
+            LD_AUDIT=str(audit),
+            GPUCACHE_RUN_SOCKET=str(path),
+            **variables,
+        )
+
+    return run
+
+
+def _run(*command: str | Path, **variables: str) -> str:
+    done = subprocess.run(
+        command,
+        env={**_without_libraries(os.environ), **variables},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return f"{done.stdout}{done.stderr}ended with {done.returncode}"
+
+
+def _without_libraries(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in ("LD_LIBRARY_PATH", "LD_AUDIT")}
+
+
+@pytest.fixture
+def keeper() -> Keeper:
+    return Keeper()
+
+
+@pytest.fixture
+def peer(keeper: Keeper) -> Iterator[Peer]:
+    with Peer(keeper) as one:
+        yield one
+
+
+@pytest.mark.parametrize("way", ["dlopen", "linked", "runpath", "rpath"])
+def test_every_answer_is_nvrtcs_own(
+    bare: Run, shimmed: Run, peer: Peer, keeper: Keeper, library: Path, way: str
+) -> None:
+    """Bytes, logs, names and errors are the same bare, at a miss and at a hit, however NVRTC is found."""
+    where = {"LD_LIBRARY_PATH": str(library.parent)} if way == "linked" else {}
+    plain = bare("plain", way, **where)
+    assert "warned.cu(1): warning" in plain
+    assert shimmed(peer, "plain", way, **where) == plain
+    assert (len(peer.of_kind(Kind.COMPILE)), keeper.hits) == (_CASES, 0)
+    assert shimmed(peer, "plain", way, **where) == plain
+    assert (len(peer.of_kind(Kind.COMPILE)), keeper.hits) == (2 * _CASES, _CASES - _FAILING)
+
+
+@pytest.mark.parametrize(
+    ("mode", "hits"),
+    [
+        pytest.param("threads", 4 * (_CASES - _FAILING), marks=pytest.mark.slow),
+        ("fork", 3),
+        ("again", 9),
+    ],
+)
+def test_threads_forks_and_second_compiles(
+    bare: Run, shimmed: Run, peer: Peer, keeper: Keeper, mode: str, hits: int
+) -> None:
+    """Four threads at once, a forked child and a program compiled three times are answered alike."""
+    plain = bare(mode)
+    assert shimmed(peer, mode) == plain
+    keeper.hits = 0
+    assert shimmed(peer, mode) == plain
+    assert keeper.hits == hits
+
+
+def test_a_program_that_closes_all_descriptors(bare: Run, shimmed: Run, peer: Peer, keeper: Keeper) -> None:
+    """None of them is needed."""
+    plain = bare("closed")
+    assert [shimmed(peer, "closed") for _ in range(2)] == [plain, plain]
+    assert keeper.hits == 1
+
+
+def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
+    """A request has all that counts, and the report all that can be fetched."""
+    shimmed(peer, "plain")
+    number, folder, environment, version, path, name, source, *rest = peer.of_kind(Kind.COMPILE)[1]
+    assert number.isdigit()
+    assert Path(os.fsdecode(folder)) == Path.cwd()
+    assert b"GPUCACHE_RUN_SOCKET=" in environment
+    assert version.decode() == ".".join(map(str, nvrtc.version()))
+    assert Path(os.path.normpath(os.fsdecode(path))) == library
+    assert (name, source[:8]) == (b"template.cu", b"template")
+    assert rest == [b"0", b"2", b"-arch=sm_90", b"-std=c++17", b"3", b"k<int>", b"k<float>", b"k<int>"]
+    _, code, spent, log, artifacts, kind, cubin, also, ptx, names, *lowered = peer.of_kind(Kind.COMPILED)[1]
+    assert (code, log, artifacts, kind, also, names) == (b"0", b"", b"2", b"cubin", b"ptx", b"3")
+    assert int(spent) > 0
+    assert cubin.startswith(b"\x7fELF")
+    assert ptx.endswith(b"\0")
+    assert lowered[:2] == [b"k<int>", b"_Z1kIiEvPT_"]
+
+
+def test_headers_in_memory_are_sent(shimmed: Run, peer: Peer) -> None:
+    """By name and content."""
+    shimmed(peer, "plain")
+    (asked,) = (fields for fields in peer.of_kind(Kind.COMPILE) if fields[5] == b"memory.cu")
+    assert asked[7:12] == (b"2", b"a/b.h", b"#include <c.h>\n", b"c.h", b"#define SEVEN 7\n")
+
+
+def test_a_callback_is_called(bare: Run, shimmed: Run, peer: Peer) -> None:
+    """A program that follows its compiles, and may cancel them, is not served."""
+    plain = bare("callback")
+    assert shimmed(peer, "callback") == plain
+    assert peer.heard == []
+
+
+def test_it_has_the_functions_of_nvrtc(bare: Run, shimmed: Run, peer: Peer) -> None:
+    """A program that looks for a function finds exactly those that its NVRTC has."""
+    assert shimmed(peer, "functions") == bare("functions")
+
+
+@pytest.mark.parametrize("what", ["no server", "gone at once", "garbage", "silence", "pass", "pass and told"])
+def test_whatever_the_server_does(bare: Run, shimmed: Run, tmp_path: Path, what: str) -> None:
+    """A server that is not there, goes, is silent or talks nonsense changes nothing."""
+    plain = bare("plain")
+    if what == "no server":
+        assert shimmed(tmp_path / "nobody", "plain") == plain
+        return
+    answers: dict[str, bytes | None] = {
+        "garbage": b"\xff" * 64,
+        "silence": None,
+        "pass": frame(Kind.PASS, b""),
+        "pass and told": frame(Kind.PASS, b"7"),
+    }
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        return answers.get(what, b"")
+
+    with Peer(answer) as peer:
+        assert shimmed(peer, "plain", GPUCACHE_RUN_TIMEOUT_MS="200") == plain
+        asked, told = len(peer.of_kind(Kind.COMPILE)), len(peer.of_kind(Kind.COMPILED))
+    assert (asked, told) == {"pass": (_CASES, 0), "pass and told": (_CASES, _CASES)}.get(what, (1, 0))
+
+
+def test_a_server_that_ends_in_the_middle(bare: Run, shimmed: Run, keeper: Keeper) -> None:
+    """The program goes on by itself."""
+    plain = bare("plain")
+
+    left = iter(range(4))
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        return b"" if next(left, None) is None else keeper(kind, fields)
+
+    with Peer(answer) as peer:
+        assert shimmed(peer, "plain") == plain
+        assert len(peer.heard) == 5
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (),
+        (b"", b"", b"1"),
+        (b"", b"", b"1", b"cubin"),
+        (b"", b"", b"1", b"cubin", b"bytes", b"7", b"k"),
+        (b"", b"", b"1", b"cubin", b"bytes", b"0", b"more"),
+        (b"", b"", b"99999999999999999999", b"cubin", b"bytes", b"0"),
+        (b"", b"", b"1", b"cubin", b"bytes", b"1", b"k", b"k"),
+    ],
+)
+def test_a_hit_that_does_not_read_is_none(bare: Run, shimmed: Run, answer: tuple[bytes, ...]) -> None:
+    """Fields that are missing, too many or for other names are no answer, and NVRTC compiles."""
+    plain = bare("again")
+    with Peer(lambda *_: frame(Kind.HIT, *answer)) as peer:
+        assert shimmed(peer, "again") == plain
+        assert len(peer.of_kind(Kind.COMPILE)) == 9
+
+
+def test_what_a_hit_lacks_is_compiled(bare: Run, shimmed: Run, peer: Peer, keeper: Keeper) -> None:
+    """An answer with the cubin alone is enough for whoever asks for no PTX, and no less true for others."""
+    plain = bare("plain")
+    shimmed(peer, "plain")
+    for key, (log, artifacts, *rest) in keeper.kept.items():
+        if artifacts == b"2":
+            keeper.kept[key] = (log, b"1", *rest[:2], *rest[4:])
+    assert shimmed(peer, "plain") == plain
+    assert keeper.hits == _CASES - _FAILING
+
+
+def test_another_nvrtc_of_the_same_version_stays_as_it_is(
+    programs: Path, library: Path, audit: Path, peer: Peer, tmp_path: Path
+) -> None:
+    """A program that loads two files gets both, of which the first is served."""
+    other = tmp_path / library.name
+    shutil.copyfile(library, other)
+    for builtins in library.parent.glob("libnvrtc-builtins.so*"):
+        (tmp_path / builtins.name).symlink_to(builtins)
+    command = (programs / "dlopen", "two", str(library), str(other))
+    plain = _run(*command)
+    seen = _run(*command, LD_AUDIT=str(audit), GPUCACHE_RUN_SOCKET=str(peer.path))
+    assert seen == plain
+    assert len(peer.of_kind(Kind.COMPILE)) == 1
+
+
+def test_a_library_of_another_machine_is_passed_over(
+    programs: Path, library: Path, audit: Path, peer: Peer, bare: Run, tmp_path: Path
+) -> None:
+    """The loader goes on to the next folder, as it does without us."""
+    (tmp_path / library.name).write_bytes(b"\x7fELF\x01\x01" + bytes(1000))
+    where = {"LD_LIBRARY_PATH": f"{tmp_path}:{library.parent}"}
+    plain = bare("functions", "linked", **where)
+    assert plain.endswith("ended with 0")
+    assert (
+        _run(
+            programs / "linked", "functions", LD_AUDIT=str(audit), GPUCACHE_RUN_SOCKET=str(peer.path), **where
+        )
+        == plain
+    )
+
+
+def test_the_users_own_audit_library_is_asked_too(
+    compiler: build.Compiler, programs: Path, library: Path, audit: Path, peer: Peer, tmp_path: Path
+) -> None:
+    """One that stands behind ours sees what is loaded."""
+    source, made = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text(
+        "#define _GNU_SOURCE\n#include <link.h>\n#include <stdio.h>\n"
+        "unsigned la_version(unsigned version) { return version; }\n"
+        "unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie) {\n"
+        '  (void)space, (void)cookie; fprintf(stderr, "opened %s\\n", map->l_name); return 0; }\n'
+    )
+    subprocess.run([*compiler.command, "-shared", "-fPIC", str(source), "-o", str(made)], check=True)
+    said = _run(
+        *(programs / "dlopen", "functions", str(library)),
+        LD_AUDIT=f"{audit}:{made}",
+        GPUCACHE_RUN_SOCKET=str(peer.path),
+    )
+    assert f"opened {library.parent}/./{library.name}" in said
+    assert said.endswith("ended with 0")
