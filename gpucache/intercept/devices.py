@@ -68,6 +68,11 @@ class Devices:
         if not self._rows:
             self._begin_probe()
 
+    def wait(self, seconds: float) -> None:
+        """Wait for a probe that was begun, at most so long."""
+        if not self._rows:
+            self._ready.wait(seconds)
+
     def match(self, facts: Facts, cwd: str) -> tuple[Target, Toolchain]:
         """Who compiles for a device of a program in a folder; raises TargetError if nobody can tell.
 

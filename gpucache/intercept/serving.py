@@ -185,7 +185,7 @@ class OpenCLServing:
         fields.take()  # the kernel
         size = fields.text()
         if size and one.late and len(one.sizes) < _SIZES_CAP:
-            one.sizes.add(_local_size(size))
+            one.sizes.add(local_size(size))
         return HEARD
 
     def _other(self, fields: Fields) -> Reply:
@@ -291,7 +291,7 @@ def _reaching(one: _Build, prepared: Prepared) -> tuple[tuple[str, str], ...]:
     return BACKEND.environment(prepared.compilation.inputs.toolchain, one.asked.environ)
 
 
-def _local_size(text: str) -> tuple[int, ...]:
+def local_size(text: str) -> tuple[int, ...]:
     """A local size as requests have it, such as ``8,8,1``; raises WireError."""
     extents = text.split(",")
     if len(extents) > _DIMENSIONS or not all(extent.isdecimal() for extent in extents):

@@ -91,7 +91,10 @@ class Seen:
     """What of it was fetched from NVRTC."""
     compile_ns: int = 0
     """The longest."""
-    failed: bool = False
+    built: bool = False
+    """Whether it compiled, at any time."""
+    refused: bool = False
+    """Whether its compiler refused it, at any time."""
     first: tuple[int, str] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
@@ -102,9 +105,15 @@ class Seen:
             self.local_sizes | other.local_sizes,
             self.artifact_kinds | other.artifact_kinds,
             max(self.compile_ns, other.compile_ns),
-            self.failed or other.failed,
+            self.built or other.built,
+            self.refused or other.refused,
             min(firsts, default=None),
         )
+
+    @property
+    def failed(self) -> bool:
+        """Whether it does not compile, as far as was seen."""
+        return self.refused and not self.built
 
     @property
     def sizes(self) -> tuple[tuple[int, ...], ...]:

@@ -61,7 +61,9 @@ def seen_line(of: str, seen: Seen) -> bytes:
 
 
 def read_line(data: bytes) -> Line:
-    """A line without its newline; raises DamagedLineError."""
+    """A line, with its newline or without; raises DamagedLineError."""
+    if len(data) > LINE_CAP:
+        raise DamagedLineError(f"it is longer than {LINE_CAP >> 20} MiB")
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):
@@ -85,7 +87,8 @@ def _seen_values(seen: Seen) -> dict[str, object]:
         "local_sizes": sorted(seen.local_sizes),
         "artifact_kinds": sorted(seen.artifact_kinds),
         "compile_ns": seen.compile_ns,
-        "failed": seen.failed,
+        "built": seen.built,
+        "refused": seen.refused,
         "first": seen.first,
     }
 
@@ -95,14 +98,12 @@ def _read_seen(fields: "_Fields") -> Seen:
     if fields.values.get("first") is not None:
         when, command = fields.pair("first")
         first = (_number(when), _text(command, 4 * COMMAND_CAP))
-    failed = fields.values.get("failed")
-    if not isinstance(failed, bool):
-        raise DamagedLineError("'failed' is not true or false")
     return Seen(
         frozenset(fields.listed("local_sizes", SIZES_CAP, _local_size)),
         frozenset(fields.listed("artifact_kinds", LIST_CAP, _text)),
         fields.number("compile_ns"),
-        failed,
+        fields.truth("built"),
+        fields.truth("refused"),
         first,
     )
 
@@ -151,6 +152,12 @@ class _Fields:
 
     def number(self, name: str) -> int:
         return _number(self._value(name))
+
+    def truth(self, name: str) -> bool:
+        value = self._value(name)
+        if not isinstance(value, bool):
+            raise DamagedLineError(f"{name!r} is not true or false")
+        return value
 
     def pair(self, name: str) -> tuple[object, object]:
         return _pair(self._value(name))

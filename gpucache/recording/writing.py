@@ -4,6 +4,7 @@ A line is one write in append mode, so a process that is killed loses at most th
 cannot be written costs a line, never a program. Threads may write at the same time.
 """
 
+import errno
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from secrets import token_hex
 
 from gpucache.errors import UsageError
 from gpucache.recording.builds import RecordedBuild, Seen
-from gpucache.recording.lines import LINE_CAP, build_line, seen_line
+from gpucache.recording.lines import DamagedLineError, build_line, read_line, seen_line
 
 BLOBS = "blobs"
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
@@ -30,8 +31,7 @@ class Writer:
         self._name = f"{time.time_ns()}-{os.getpid()}-{token_hex(4)}.jsonl"
         self._lock = threading.Lock()
         self._written: dict[str, Seen] = {}
-        self.lost = 0
-        """Builds that could not be written."""
+        self._torn = False
         try:
             folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
             if sources:
@@ -52,45 +52,51 @@ class Writer:
         """How many builds this process wrote, each once."""
         return len(self._written)
 
-    def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> bool:
-        """Write a build and, by their digests, what it was made of; whether that could be done."""
+    def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> str:
+        """Write a build and, by their digests, what it was made of; why not, or nothing if it is written."""
         with self._lock:
+            if build.digest in self._written:
+                return self._add(build.digest, seen)
+            line = build_line(build, seen)
             try:
-                if self._sources:
-                    for digest in build.blobs():
-                        if digest in contents:
-                            self._keep(digest, contents[digest])
-                known = build.digest in self._written
-                if known:
-                    self._add(build.digest, seen)
-                else:
-                    self._append(build_line(build, seen))
-                    self._written[build.digest] = seen
-            except OSError:
-                self.lost += 1
-                return False
-        return True
+                read_line(line)  # what could not be read is not written
+                for digest in build.blobs() if self._sources else ():
+                    if digest in contents:
+                        self._keep(digest, contents[digest])
+                self._append(line)
+            except DamagedLineError as error:
+                return f"it is larger than a recording keeps: {error}"
+            except OSError as error:
+                return _unwritten(error)
+            self._written[build.digest] = seen
+            return ""
 
     def seen(self, digest: str, seen: Seen) -> None:
         """Write what was seen of a build that this process wrote."""
-        with self._lock, suppress(OSError):
+        with self._lock:
             if digest in self._written:
                 self._add(digest, seen)
 
-    def _add(self, digest: str, seen: Seen) -> None:
+    def _add(self, digest: str, seen: Seen) -> str:
         before = self._written[digest]
         now = before.union(seen)
         if now != before:
-            self._append(seen_line(digest, seen))
+            try:
+                self._append(seen_line(digest, seen))
+            except OSError as error:
+                return _unwritten(error)
             self._written[digest] = now
+        return ""
 
     def _append(self, line: bytes) -> None:
-        if len(line) > LINE_CAP:
-            raise OSError(f"a line of a recording has at most {LINE_CAP} bytes")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._folder / self._name, flags, _PRIVATE_FILE)
         try:
-            os.write(descriptor, line)
+            # Half a line, as on a full disk, costs the line that follows nothing.
+            written = os.write(descriptor, b"\n" + line if self._torn else line)
+            self._torn = written < len(line)
+            if self._torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 
@@ -107,3 +113,7 @@ class Writer:
             new.replace(blob)
         finally:
             new.unlink(missing_ok=True)
+
+
+def _unwritten(error: OSError) -> str:
+    return f"the recording cannot be written ({error.strerror or error})"

@@ -33,7 +33,7 @@ def recording(tmp_path: Path) -> str:
     writer.build(ONE, _SEEN, {})
     writer.build(replace(ONE, target="opencl:intel/" + "x" * 40), Seen(compile_ns=10**9), {})
     bad = replace(ONE, program="bad", source="d" * 64, options=("-DLONG=" + "y" * 60,))
-    writer.build(bad, Seen(failed=True), {})
+    writer.build(bad, Seen(refused=True), {})
     return str(tmp_path / "recording")
 
 

@@ -148,7 +148,7 @@ def test_what_failed_where_it_was_recorded_is_left_out(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
     """A program's own failing build makes no run of warm fail, and is told."""
-    recording = recorded(asked(intel, devices, project), tmp_path / "recording", Seen(failed=True))
+    recording = recorded(asked(intel, devices, project), tmp_path / "recording", Seen(refused=True))
     answer = run("warm", "--recording", str(recording))
     assert answer.code == 0
     assert "1 recorded build failed in the program itself" in answer.err

@@ -36,7 +36,8 @@ SEEN = st.builds(
     local_sizes=st.frozensets(st.tuples(TEXTS, SIZES), max_size=3),
     artifact_kinds=st.frozensets(TEXTS, max_size=2),
     compile_ns=st.integers(0, 2**62),
-    failed=st.booleans(),
+    built=st.booleans(),
+    refused=st.booleans(),
     first=st.none() | st.tuples(st.integers(0, 2**62), TEXTS),
 )
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.errors import SourceError, UsageError
 from gpucache.keys import digest
-from gpucache.recording import reading
+from gpucache.recording import lines, reading
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import RecordingFolder, read_recording
 from gpucache.recording.replay import replay
@@ -69,10 +69,11 @@ def test_writers_and_threads_share_a_folder(tmp_path: Path) -> None:
     """Several processes, and threads of each, write into one folder; the recording is the union."""
     writers = [Writer(tmp_path / "shared") for _ in range(3)]
     seen = [Seen(frozenset({("twice", (size,))})) for size in range(1, 25)]
+    told = set()
 
     def write(number: int) -> None:
         for size in seen[number::6]:
-            writers[number % 3].build(BUILD, size, CONTENTS)
+            told.add(writers[number % 3].build(BUILD, size, CONTENTS))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -81,7 +82,7 @@ def test_writers_and_threads_share_a_folder(tmp_path: Path) -> None:
         thread.join()
     found = read_recording(tmp_path / "shared")
     assert not found.damage
-    assert not any(writer.lost for writer in writers)
+    assert told == {""}
     [(build, both)] = found.recording.rows()
     assert build == BUILD
     assert both.sizes == tuple((size,) for size in range(1, 25))
@@ -95,6 +96,14 @@ def test_a_recording_is_merged_by_copying(folder: Path, tmp_path: Path) -> None:
     (folder / file.name).write_bytes(file.read_bytes())
     (folder / "again.jsonl").write_bytes(file.read_bytes())
     assert {build for build, _ in read_recording(folder).recording.rows()} == {BUILD, other}
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    """A build beyond the bounds of a line is told of when it is written, and not when it is missed."""
+    writer = Writer(tmp_path / "recording")
+    assert "65536 characters" in writer.build(replace(BUILD, options=("x" * 70_000,)), SEEN, CONTENTS)
+    assert writer.build(BUILD, SEEN, CONTENTS) == ""
+    assert read_recording(tmp_path / "recording").recording.rows() == [(BUILD, SEEN)]
 
 
 def test_what_is_known_is_not_written_again(folder: Path, tmp_path: Path) -> None:
@@ -118,7 +127,8 @@ def test_half_a_line_costs_that_line(folder: Path) -> None:
 def test_a_line_without_end_is_not_read_into_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line beyond its bound is passed over, and the next one is read."""
     file = lines_of(folder)
-    monkeypatch.setattr(reading, "LINE_CAP", len(file.read_bytes()))
+    for module in (reading, lines):
+        monkeypatch.setattr(module, "LINE_CAP", len(file.read_bytes()))
     file.write_bytes(b"x" * 5 * len(file.read_bytes()) + b"\n" + file.read_bytes())
     found = read_recording(folder)
     assert found.recording.rows() == [(BUILD, SEEN)]
@@ -190,8 +200,16 @@ def test_digests_alone_keep_no_source(tmp_path: Path) -> None:
 def test_a_failed_build_is_not_replayed(tmp_path: Path) -> None:
     """What did not compile in the program is not tried again."""
     place = tmp_path / "failed"
-    Writer(place).build(BUILD, Seen(failed=True), CONTENTS)
+    Writer(place).build(BUILD, Seen(refused=True), CONTENTS)
     assert not [*replay(read_recording(place), tmp_path / "laid")]
+
+
+def test_what_compiled_once_is_replayed(tmp_path: Path) -> None:
+    """A compiler that failed now and then, as for want of memory, has not refused the program."""
+    place = tmp_path / "both"
+    Writer(place).build(BUILD, Seen(refused=True), CONTENTS)
+    Writer(place).build(BUILD, Seen(built=True), CONTENTS)
+    assert len([*replay(read_recording(place), tmp_path / "laid")]) == 1
 
 
 def test_what_cannot_be_laid_out_costs_that_build(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_union_loses_nothing_that_was_seen(one: Seen, other: Seen) -> None:
     """Sizes and kinds are those of either, and the first command is the earlier one's."""
     both = one.union(other)
     assert both.local_sizes == one.local_sizes | other.local_sizes
-    assert both.failed == (one.failed or other.failed)
+    assert (both.built, both.refused) == (one.built or other.built, one.refused or other.refused)
     assert all(
         each.first is None or (both.first is not None and both.first <= each.first) for each in (one, other)
     )

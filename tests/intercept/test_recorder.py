@@ -1,0 +1,140 @@
+"""What a recorder writes down of the requests of a command, and that it serves none of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpucache.intercept.devices import Devices
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.recorder import OpenCLRecorder
+from gpucache.intercept.server import Reply, serve
+from gpucache.intercept.wire import Fields, Kind, WireError, number
+from gpucache.model import Device, Target, Toolchain
+from gpucache.recording.builds import RecordedBuild, Seen
+from gpucache.recording.reading import read_recording
+from gpucache.recording.writing import Writer
+from tests.intercept.client import ask
+
+SOURCE = b'#include "n.h"\nkernel void twice(global int *out) { *out = N; }'
+DEFEATER = b"\n\n__constant int pyopencl_defeat_cache_" + b"a1" * 16 + b" = 0;"
+VALUES = ("PoCL", "the project", "OpenCL 3.0", "cpu", "vendor", "OpenCL 3.0 device", "3.1")
+LABELS = (
+    *("platform name", "platform vendor", "platform version"),
+    *("device name", "device vendor", "device version", "driver version"),
+)
+TOOLCHAIN = Toolchain(
+    "pocl", tuple(zip(LABELS, VALUES, strict=True)), identity=("platform name", "device name")
+)
+DEVICE = Device(
+    Target("opencl", "pocl/cpu"), "opencl", "cpu", "3.1", available=True, detail="", toolchain=TOOLCHAIN
+)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> OpenCLRecorder:
+    """A recorder of a command on one device, which is known when the command starts."""
+    writer = Writer(tmp_path / "recording")
+    one = OpenCLRecorder(writer, Devices(probe=lambda: [DEVICE]), Libraries(), ["solver", "a b"])
+    one.begin()
+    return one
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Where the command runs."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "n.h").write_text("#define N 2\n")
+    return tmp_path / "project"
+
+
+def build(project: Path, source: bytes = SOURCE, values: Sequence[str] = VALUES) -> tuple[bytes, ...]:
+    """The fields of a build for one device."""
+    device = (b"", *(value.encode() for value in values))
+    return (b"7", str(project).encode(), b"HOME=/h\0", b"-I . -DA=1", source, b"1", *device)
+
+
+def asked(recorder: OpenCLRecorder, kind: Kind, *fields: bytes) -> Reply:
+    """What a recorder answers."""
+    return recorder.handlers[kind](Fields(fields))
+
+
+def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
+    """What was recorded."""
+    return read_recording(tmp_path / "recording").recording.rows()
+
+
+def test_a_build_is_written_and_passed(recorder: OpenCLRecorder, project: Path, tmp_path: Path) -> None:
+    """It is written before the command goes on, which is told to do as without us, and to go on telling."""
+    reply = asked(recorder, Kind.BUILD, *build(project))
+    assert reply.kind is Kind.PASS
+    assert reply.fields != (b"",)
+    [(one, seen)] = rows(tmp_path)
+    assert (one.program, one.target, one.options) == ("twice", "opencl:pocl/cpu", ("-DA=1",))
+    assert [header.path for header in one.headers] == ["0/n.h"]
+    assert read_recording(tmp_path / "recording").content(one.source) == SOURCE
+    assert seen.first is not None
+    assert seen.first[1] == "solver 'a b'"
+
+
+def test_what_is_known_later_is_added(recorder: OpenCLRecorder, project: Path, tmp_path: Path) -> None:
+    """How the build ended and what was launched belong to the build of the token."""
+    [token] = asked(recorder, Kind.BUILD, *build(project)).fields
+    asked(recorder, Kind.BUILT, token, b"0", b"70000", b"", b"said")
+    for size in (b"8,8,1", b"", b"8,8,1"):
+        asked(recorder, Kind.LAUNCHED, token, b"twice", size)
+    [(_, seen)] = rows(tmp_path)
+    assert (seen.compile_ns, seen.built, seen.failed) == (70_000, True, False)
+    assert seen.local_sizes == {("twice", (8, 8, 1)), ("twice", ())}
+
+
+@pytest.mark.parametrize(("code", "failed"), [(-11, True), (-43, True), (-5, False), (-6, False)])
+def test_only_a_compilers_refusal_is_a_failure(
+    recorder: OpenCLRecorder, project: Path, tmp_path: Path, code: int, failed: bool
+) -> None:
+    """A build that ended for want of memory says nothing of its program."""
+    [token] = asked(recorder, Kind.BUILD, *build(project)).fields
+    asked(recorder, Kind.BUILT, token, number(code), b"5", b"", b"")
+    [(_, seen)] = rows(tmp_path)
+    assert (seen.failed, seen.built) == (failed, False)
+
+
+def test_what_pyopencl_adds_against_caches_is_not_recorded(
+    recorder: OpenCLRecorder, project: Path, tmp_path: Path
+) -> None:
+    """A program that has a new name in its source at every start is one build."""
+    asked(recorder, Kind.BUILD, *build(project))
+    asked(recorder, Kind.BUILD, *build(project, SOURCE + DEFEATER))
+    assert len(rows(tmp_path)) == 1
+
+
+def test_a_device_that_nobody_knows_is_told(recorder: OpenCLRecorder, project: Path) -> None:
+    """Its builds go on, nothing more is asked of them, and the reason is counted."""
+    reply = asked(recorder, Kind.BUILD, *build(project, values=("Other", *VALUES[1:])))
+    assert (reply.kind, reply.fields) == (Kind.PASS, (b"",))
+    [(why, times)] = recorder.unrecorded.items()
+    assert "is not seen" in why
+    assert times == 1
+
+
+def test_what_is_never_served_is_told(recorder: OpenCLRecorder) -> None:
+    """A program that compiles and links by itself is not recorded."""
+    asked(recorder, Kind.OTHER, b"7", b"clCompileProgram", b"", b"")
+    assert dict(recorder.unrecorded) == {"clCompileProgram is not recorded": 1}
+
+
+def test_a_token_that_nobody_gave_is_refused(recorder: OpenCLRecorder) -> None:
+    """Whoever speaks of an unknown build adds nothing to any."""
+    with pytest.raises(WireError):
+        asked(recorder, Kind.LAUNCHED, b"999", b"twice", b"8")
+
+
+def test_a_command_is_answered_over_the_socket(
+    recorder: OpenCLRecorder, project: Path, tmp_path: Path
+) -> None:
+    """The frames of a command reach it as they are written."""
+    with serve(recorder.handlers) as path:
+        answer = ask(path, Kind.BUILD, *build(project))
+        ask(path, Kind.LAUNCHED, answer.fields[0], b"twice", b"64")
+    [(_, seen)] = rows(tmp_path)
+    assert seen.sizes == ((64,),)
