@@ -15,6 +15,7 @@ VERBS = {
     "devices": "List devices and compilers as targets.",
     "warm": "Compile programs into the cache before they are needed.",
     "run": "Run a command and serve what it compiles from the cache.",
+    "record": "Run a command and write down what it compiles, for warm.",
     "inspect": "Show what is cached, and why something missed.",
     "verify": "Check headers, checksums, keys and payloads.",
     "evict": "Remove entries by size, age, or what they are.",

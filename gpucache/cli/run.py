@@ -57,17 +57,17 @@ def run(learn: bool, report: Path | None) -> None:
     if not command:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
     settings = given().settings()
-    libraries = _libraries()
+    found = libraries()
     layers = open_layers(settings, command=Path(command[0]).name)
-    serving, nvrtc = OpenCLServing(layers, Devices(layers), libraries), NVRTCServing(layers)
-    ended = run_command(command, given().environment(), libraries, [serving, nvrtc])
+    serving, nvrtc = OpenCLServing(layers, Devices(layers), found), NVRTCServing(layers)
+    ended = run_command(command, given().environment(), found, [serving, nvrtc])
     outcomes = (*serving.finish(), *nvrtc.finish())
     learned = _learned(settings, serving.noted) if learn or settings.learn else 0
     _tell(outcomes, summarise_run(command[0], ended, outcomes, learned), report)
-    _end_as(ended)
+    end_as(ended)
 
 
-def _libraries() -> "Libraries":
+def libraries() -> "Libraries":
     """The libraries that go into the command; raises NoDeviceError if nothing could be served."""
     from gpucache.intercept.environment import Libraries
     from gpucache.native.locate import locate
@@ -120,7 +120,7 @@ def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Pa
             complain(f"gpucache: {report} cannot be written ({error.strerror}); name another file")
 
 
-def _end_as(ended: "Ended") -> None:
+def end_as(ended: "Ended") -> None:
     """End as the command did, without a core of ours."""
     if ended.signal and sys.platform != "win32":
         import resource

@@ -36,6 +36,8 @@ EXAMPLES = {
                 "gpucache warm --check --manifest gpucache.toml"),
         Example("The same for another machine:",
                 "gpucache warm --check kernels/ --device-profile node.json"),
+        Example("What a command had compiled elsewhere, for this machine's devices:",
+                "gpucache warm --recording recording"),
         Example("Fill every cache that a program uses, below one folder:",
                 "gpucache warm --into caches -- python app.py"),
     ),
@@ -48,6 +50,7 @@ EXAMPLES = {
         Example("The misses of the last hour:", "gpucache inspect --misses --since 1h"),
         Example("The cubin of an entry, for other tools:",
                 "gpucache inspect scale.cu --target cuda:sm_90 --extract scale.cubin"),
+        Example("What a command had compiled:", "gpucache inspect --recording recording"),
         Example("What PoCL keeps:", "gpucache inspect --cache pocl --list"),
     ),
     "verify": (
@@ -75,6 +78,15 @@ EXAMPLES = {
                 "gpucache run --learn -- python app.py"),
         Example("What every build was, for a machine to read:",
                 "gpucache run --report builds.json -- python app.py"),
+    ),
+    "record": (
+        Example("What a program compiles; a further run adds to it:",
+                "gpucache record -o recording -- python app.py"),
+        Example("Built on another machine, into a cache that goes into an image:",
+                "gpucache --root image/cache warm --shared --recording recording"),
+        Example("Names and digests alone, enough to ask a machine whether it has everything:",
+                "gpucache record -o digests --digests-only -- python app.py"),
+        Example("The question there:", "gpucache warm --check --recording digests"),
     ),
     "bench": (
         Example("Starts of a program with nothing cached, and with everything cached:",

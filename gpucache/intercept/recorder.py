@@ -26,8 +26,6 @@ from gpucache.recording.builds import Seen
 from gpucache.recording.lines import COMMAND_CAP
 from gpucache.recording.writing import Writer
 
-NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "CUPY_CACHE_IN_MEMORY": "1", "GPUCACHE_DISABLE": "1"}
-"""The variables by which a command's libraries leave their own caches, of which nothing would be seen."""
 _PROBE_S = 60.0
 _SIZES_CAP = 4096
 """The most kernels and sizes that are written of one build by this process."""

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         PassedOver,
         RecordedProgram,
         RecordingSummary,
+        RecordSummary,
+        Unrecorded,
         summarise_recording,
     )
     from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
@@ -114,7 +116,14 @@ _HOMES = {
     "outcomes.intercepted": ["Ended", "Intercepted", "RunResult", "RunSummary", "summarise_run"],
     "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
     "outcomes.reaches": ["Reach", "Served"],
-    "outcomes.recordings": ["PassedOver", "RecordedProgram", "RecordingSummary", "summarise_recording"],
+    "outcomes.recordings": [
+        "PassedOver",
+        "RecordSummary",
+        "RecordedProgram",
+        "RecordingSummary",
+        "Unrecorded",
+        "summarise_recording",
+    ],
     "outcomes.warming": ["WarmOutcome", "WarmResult", "WarmSummary", "summarise_warm"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

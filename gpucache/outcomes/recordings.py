@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpucache.outcomes.intercepted import Ended
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedProgram:
@@ -31,6 +33,27 @@ class RecordedProgram:
     failed: bool
     first_ns: int | None
     command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Builds of a command that were not recorded."""
+
+    reason: str
+    builds: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSummary:
+    """What was recorded of a command."""
+
+    command: str
+    ended: Ended
+    recording: str
+    """Its folder."""
+    builds: int
+    """How many builds were written, each once."""
+    unrecorded: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gpucache.outcomes import (
     EvictSummary,
     Foreseen,
     RecordingSummary,
+    RecordSummary,
     RunSummary,
     SettleSummary,
     VerifySummary,
@@ -100,6 +101,7 @@ SUMMARIES: dict[str | type, tuple[Key, ...]] = {
     EvictSummary: _FREED,
     Foreseen: _FORESEEN,
     RecordingSummary: _RECORDED,
+    RecordSummary: recording_records.SUMMARY,
     RunSummary: run_records.SUMMARY,
 }
 """The keys of summaries that are made of one value, by its type."""
@@ -137,6 +139,12 @@ ANSWERS = (
         "command build",
         "Every build that the command asked for, on standard error or in the file of --report.",
         run_records.SUMMARY,
+    ),
+    Answered(
+        "record -- COMMAND",
+        "unrecorded builds",
+        "What was not recorded, on standard error.",
+        recording_records.SUMMARY,
     ),
     Answered(
         "inspect",

@@ -1,6 +1,6 @@
 """The records of JSON documents that tell of recordings: every key in its order."""
 
-from gpucache.outcomes import PassedOver, RecordedProgram
+from gpucache.outcomes import PassedOver, RecordedProgram, Unrecorded
 from gpucache.render.records import PROGRAM
 from gpucache.render.schema import Key, Record
 
@@ -37,6 +37,15 @@ RECORDS = (
         ),
     ),
     Record(
+        "unrecorded builds",
+        "Builds of a command that were not recorded.",
+        (
+            Key("reason", "text", "Why, as a sentence."),
+            Key("builds", "number", "How many there were."),
+        ),
+        Unrecorded,
+    ),
+    Record(
         "passed over",
         "Something of a recording that does not read.",
         (
@@ -48,3 +57,12 @@ RECORDS = (
     ),
 )
 """Every record of recordings; those that others hold follow them."""
+SUMMARY = (
+    Key("command", "text", "What was run."),
+    Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
+    Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
+    Key("recording", "text", "The folder that was written."),
+    Key("builds", "number", "How many builds were written, each once."),
+    Key("unrecorded", "number", "How many were not."),
+)
+"""The keys of the summary of a command that was recorded."""

@@ -1,14 +1,16 @@
-"""What inspect tells people of a recording."""
+"""What people are told of a recording: by record at its end, and by inspect."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import RecordedProgram, RecordingSummary
+from gpucache.outcomes import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_count, format_duration, format_instant
 
 _DIGITS = 12
+_REASONS = 3
+"""The most reasons that are told unless everything is."""
 
 
 def recording(
@@ -48,6 +50,23 @@ def recording(
     if rows:
         yield grid
     yield plain(f"\n{_sentence(summary)}", "bold")
+
+
+def recorded_line(summary: RecordSummary) -> str:
+    """What was recorded, in one line."""
+    if not summary.builds and not summary.unrecorded:
+        return "nothing was recorded: no OpenCL or NVRTC build was asked for here"
+    told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
+    left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
+    return f"{told}{left}; 'gpucache warm --recording {summary.recording}' builds them"
+
+
+def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
+    """Why builds were not recorded, each reason once."""
+    for row in rows if whole else rows[:_REASONS]:
+        yield f"not recorded ({row.builds}): {row.reason}"
+    if not whole and len(rows) > _REASONS:
+        yield f"{len(rows) - _REASONS} more reasons; -v tells them"
 
 
 def _took(row: RecordedProgram) -> str:

@@ -48,6 +48,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "kernels" / "saxpy.cl").write_text(SAXPY, encoding="utf-8")
     (tmp_path / "kernels" / "scale.cu").write_text(SCALE, encoding="utf-8")
     (tmp_path / "include").mkdir()
+    (tmp_path / "recording").mkdir()
+    (tmp_path / "recording" / "0.jsonl").touch()
     (tmp_path / "gpucache.toml").write_text(MANIFEST, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,0 +1,88 @@
+"""``gpucache record -o DIR -- COMMAND``: what a command that nobody changed has compiled, for ``warm``."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.globals import given, global_options
+from gpucache.cli.run import end_as, libraries
+from gpucache.cli.streams import complain
+from gpucache.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpucache.outcomes import RecordSummary, Unrecorded
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The recording to write, or to add to.",
+)
+@click.option(
+    "--digests-only",
+    is_flag=True,
+    help="Keep names and digests and no sources: enough for warm --check, and nothing can be built of it.",
+)
+@global_options
+def record(folder: Path, digests_only: bool) -> None:
+    """Run the command after -- and write down what its OpenCL programs and NVRTC compile.
+
+    Nothing is served and nothing kept in the cache: every build is the driver's own. The caches of the
+    command's libraries are moved to an empty folder for its time, as what they answer is not compiled.
+    Several commands, and several processes of each, may write into one DIR.
+
+    The recording holds sources and headers, so only its owner may read it. 'gpucache warm --recording
+    DIR' builds it here or on another machine, and 'gpucache inspect --recording DIR' shows it.
+    Standard output, input and terminal are the command's, and so is the exit code.
+    """
+    from gpucache.caches.known_caches import KnownCaches
+    from gpucache.host.scratch import scratch
+    from gpucache.intercept.command import run_command
+    from gpucache.intercept.devices import Devices
+    from gpucache.intercept.recorder import OpenCLRecorder
+    from gpucache.outcomes import RecordSummary, Unrecorded
+    from gpucache.recording.writing import Writer
+
+    command = given().command
+    if not command:
+        raise UsageError("no command is named; write it behind '--', as in 'gpucache record -o DIR -- ./app'")
+    found = libraries()
+    writer = Writer(folder.absolute(), sources=not digests_only)
+    opencl = OpenCLRecorder(writer, Devices(), found, command)
+    with scratch("record") as place:
+        environ = {**os.environ, **KnownCaches(os.environ).isolate(place)}
+        ended = run_command(command, environ, found, [opencl])
+    untold = [Unrecorded(reason, number) for reason, number in sorted(opencl.unrecorded.items())]
+    _tell(
+        untold,
+        RecordSummary(
+            command=command[0],
+            ended=ended,
+            recording=str(folder),
+            builds=writer.builds,
+            unrecorded=sum(one.builds for one in untold),
+        ),
+    )
+    end_as(ended)
+
+
+def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary") -> None:
+    """Say what was recorded and what was not to stderr, as standard output is the command's."""
+    from gpucache.render.document import document
+    from gpucache.render.recordings import recorded_line, unrecorded
+
+    if given().json:
+        complain("".join(document("record", untold, summary)))
+    elif not given().quiet:
+        for sentence in unrecorded(untold, whole=given().whole):
+            complain(f"gpucache: {sentence}")
+        complain(f"gpucache: {recorded_line(summary)}")

@@ -1,0 +1,283 @@
+"""``record``: a command that nobody changed is written down, and built elsewhere by warm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import gpucache as package
+from gpucache.errors import NoDeviceError
+from gpucache.native.locate import locate
+from gpucache.recording.reading import read_recording
+from tests.patience import PATIENCE_S
+from tests.unprivileged import as_nobody, needs_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Gpucache = Callable[..., subprocess.CompletedProcess[str]]
+
+try:
+    locate("opencl_layer")
+    _LACKING = ""
+except NoDeviceError as error:
+    _LACKING = str(error)
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_LACKING), reason=_LACKING)]
+
+PROGRAM = """
+import sys
+import numpy as np
+import pyopencl as cl
+import gpucache
+platform = next(each for each in cl.get_platforms() if sys.argv[1] in each.name)
+context = cl.Context(platform.get_devices()[:1])
+queue = cl.CommandQueue(context)
+for option in sys.argv[3:] or ["-DN=2"]:
+    source = open("twice.cl").read()
+    if sys.argv[2] == "library":
+        from gpucache.opencl import build_program
+        program = build_program(context, source, options=["-Iinc", option])
+    else:
+        program = cl.Program(context, source).build(["-Iinc", option])
+    out = np.zeros(32, np.int32)
+    buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+    program.twice(queue, (32,), (16,), buffer)
+    cl.enqueue_copy(queue, out, buffer)
+    print(out.sum(), flush=True)
+"""
+SOURCE = """#include "factor.h"
+kernel void twice(global int *out) { out[get_global_id(0)] = FACTOR * N; }
+"""
+PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A program with a source and a header."""
+    folder = tmp_path / "project"
+    (folder / "inc").mkdir(parents=True)
+    (folder / "app.py").write_text(PROGRAM)
+    (folder / "twice.cl").write_text(SOURCE)
+    (folder / "inc" / "factor.h").write_text("#define FACTOR 3\n")
+    return folder
+
+
+@pytest.fixture
+def environment(vendors: Path, tmp_path: Path) -> dict[str, str]:
+    """What sees Intel's runtime and PoCL, and a PoCL that keeps nothing from elsewhere."""
+    return {**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(tmp_path / "pocl-cache")}
+
+
+@pytest.fixture
+def gpucache(environment: Mapping[str, str]) -> Gpucache:
+    """Run gpucache in a folder."""
+
+    def run(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpucache", *words],
+            cwd=cwd,
+            env={**environment, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+    return run
+
+
+def app(platform: str, *options: str, how: str = "plain") -> list[str]:
+    """The command of the program."""
+    return ["--", sys.executable, "app.py", PLATFORMS[platform], how, *options]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_what_is_recorded_here_is_served_there(
+    gpucache: Gpucache,
+    environment: Mapping[str, str],
+    project: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    platform: str,
+) -> None:
+    """Recorded in one folder, warmed in another: the library and ``run`` hit everything in a third."""
+    request.getfixturevalue(platform)  # which skips where it is not
+    recording, root = tmp_path / "recording", tmp_path / "root"
+    done = gpucache("record", "-o", str(recording), *app(platform, "-DN=2", "-DN=5"), cwd=project)
+    assert (done.returncode, done.stdout) == (0, "192\n480\n"), done.stderr
+    assert "recorded 2 builds" in done.stderr
+    assert not root.exists()
+    elsewhere = tmp_path / "elsewhere" / "deep"
+    shutil.move(project, elsewhere)
+    (tmp_path / "third").mkdir()
+    warm = gpucache("--root", str(root), "warm", "--recording", str(recording), cwd=tmp_path / "third")
+    assert warm.returncode == 0, warm.stderr
+    options = ("-DN=2", "-DN=5")
+    library = app(platform, *options, how="library")[1:]
+    required = {**environment, "GPUCACHE_DIR": str(root), "GPUCACHE_REQUIRE": "1"}
+    output = subprocess.check_output(library, cwd=elsewhere, env=required, text=True, timeout=PATIENCE_S)
+    assert output == "192\n480\n"
+    words = ("--root", str(root), "run", "--report", str(tmp_path / "report.json"))
+    served = gpucache(*words, *app(platform, *options), cwd=elsewhere, PYOPENCL_NO_CACHE="1")
+    assert (served.returncode, served.stdout) == (0, "192\n480\n"), served.stderr
+    summary = json.loads((tmp_path / "report.json").read_text())["summary"]
+    assert (summary["builds"], summary["hits"]) == (2, 2)
+
+
+def test_launched_local_sizes_are_recorded(
+    gpucache: Gpucache, project: Path, tmp_path: Path, pocl: str
+) -> None:
+    """What was launched and how the build ended is in the recording, and PoCL's entry is compiled for it."""
+    gpucache("record", "-o", str(tmp_path / "recording"), *app("pocl"), cwd=project)
+    [(build, seen)] = read_recording(tmp_path / "recording").recording.rows()
+    assert build.target == pocl
+    assert seen.local_sizes == {("twice", (16,))}
+    assert (seen.built, seen.compile_ns > 0) == (True, True)
+    words = ("--root", str(tmp_path / "root"), "--json")
+    gpucache(*words, "warm", "--recording", str(tmp_path / "recording"), cwd=tmp_path)
+    [entry] = json.loads(gpucache(*words, "inspect", "twice", cwd=tmp_path).stdout)["outcomes"]
+    assert entry["local_sizes"] == ["16"]
+
+
+@pytest.mark.usefixtures("intel")
+def test_runs_and_processes_write_into_one_folder(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
+    """A command of two processes, and another run: the recording is the union, and each build stands once."""
+    words = ("record", "-o", str(tmp_path / "recording"))
+    one, two, three = (" ".join(map(repr, app("intel", f"-DN={number}")[1:])) for number in (1, 2, 3))
+    both = gpucache(*words, "--", "sh", "-c", f"{one} & {two}; wait", cwd=project)
+    assert both.returncode == 0, both.stderr
+    gpucache(*words, "--", "sh", "-c", f"{two}; {three}", cwd=project)
+    rows = read_recording(tmp_path / "recording").recording.rows()
+    assert sorted(build.options for build, _ in rows) == [("-DN=1",), ("-DN=2",), ("-DN=3",)]
+    assert len(list((tmp_path / "recording").glob("*.jsonl"))) == 2
+    assert len(list((tmp_path / "recording" / "blobs").iterdir())) == 2
+
+
+@pytest.mark.usefixtures("intel")
+def test_a_librarys_own_cache_hides_nothing(
+    gpucache: Gpucache, project: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """A program whose binaries PyOpenCL or gpucache kept before is recorded as at its first start."""
+    root = tmp_path / "root"
+    for how in ("plain", "library"):
+        plain = app("intel", how=how)[1:]
+        env = {**environment, "GPUCACHE_DIR": str(root)}
+        subprocess.run(plain, cwd=project, env=env, check=True, capture_output=True, timeout=PATIENCE_S)
+    assert list(root.rglob("*.gpc"))
+    for how in ("plain", "library"):
+        done = gpucache(
+            "record", "-o", str(tmp_path / how), *app("intel", how=how), cwd=project, GPUCACHE_DIR=str(root)
+        )
+        assert "recorded 1 build " in done.stderr
+
+
+@pytest.mark.usefixtures("intel")
+def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
+    """They are enough to ask whether a cache has everything, before and after it is there."""
+    digests, whole = tmp_path / "digests", tmp_path / "whole"
+    gpucache("record", "--digests-only", "-o", str(digests), *app("intel"), cwd=project)
+    gpucache("record", "-o", str(whole), *app("intel"), cwd=project)
+    assert not (digests / "blobs").exists()
+    words = ("--root", str(tmp_path / "root"), "warm")
+    assert gpucache(*words, "--check", "--recording", str(digests), cwd=tmp_path).returncode == 3
+    assert gpucache(*words, "--recording", str(whole), cwd=tmp_path).returncode == 0
+    assert gpucache(*words, "--check", "--recording", str(digests), cwd=tmp_path).returncode == 0
+
+
+@needs_root
+@pytest.mark.usefixtures("intel")
+def test_another_user_builds_a_recording(
+    gpucache: Gpucache, environment: Mapping[str, str], project: Path, tmp_path: Path
+) -> None:
+    """A copy of a recording is built by somebody else, who may not read the program, into a shared cache."""
+    done = gpucache("record", "-o", str(tmp_path / "recording"), *app("intel"), cwd=project)
+    assert done.returncode == 0, done.stderr
+    theirs = tmp_path / "theirs"
+    shutil.copytree(tmp_path / "recording", theirs / "recording")
+    shutil.copytree(environment["OCL_ICD_VENDORS"], theirs / "vendors")
+    for path in (theirs, *theirs.rglob("*")):
+        os.chown(path, 65534, 65534)
+    project.chmod(0o700)
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+
+    own = {name: str(theirs) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "POCL_CACHE_DIR")}
+    modules = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
+    words = ("-m", "gpucache", "--root", str(theirs / "root"), "warm", "--shared")
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            ["/usr/bin/python3", *arguments],  # ours may lie where nobody else may go
+            env={**environment, **own, "PYTHONPATH": modules, "OCL_ICD_VENDORS": str(theirs / "vendors")},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        return f"{done.returncode} {done.stdout} {done.stderr}"
+
+    if not as_nobody(lambda: run("-c", "import click, numpy, pyopencl, gpucache.cli")).startswith("0 "):
+        pytest.skip("no interpreter here that another user may run has the packages of this one")
+    told = as_nobody(lambda: run(*words, "--recording", str(theirs / "recording")))
+    assert told.startswith("0 "), told
+    served = gpucache("run", "--report", str(tmp_path / "report.json"), *app("intel"), cwd=project,
+                      GPUCACHE_SYSTEM_DIRS=str(theirs / "root"), PYOPENCL_NO_CACHE="1")  # fmt: skip
+    assert served.stdout == "192\n", served.stderr
+
+
+@pytest.mark.usefixtures("intel")
+def test_a_failing_program_is_recorded_as_such(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
+    """The command sees its own error; warm leaves out what did not compile."""
+    (project / "twice.cl").write_text("kernel void bad(")
+    done = gpucache("record", "-o", str(tmp_path / "recording"), *app("intel"), cwd=project)
+    assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    [(_, seen)] = read_recording(tmp_path / "recording").recording.rows()
+    assert seen.failed
+
+
+def test_a_command_ends_as_it_would(gpucache: Gpucache, tmp_path: Path) -> None:
+    """Its exit code, its signal and its output are its own; one line on standard error is ours."""
+    words = ("record", "-o", str(tmp_path / "recording"), "--", "sh", "-c")
+    done = gpucache(*words, "echo out; exit 7", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "out\n")
+    assert "nothing was recorded" in done.stderr
+    assert gpucache(*words, "kill -TERM $$", cwd=tmp_path).returncode == -signal.SIGTERM
+
+
+def test_the_document_goes_to_standard_error(gpucache: Gpucache, tmp_path: Path) -> None:
+    """Standard output is the command's, with --json too."""
+    done = gpucache("record", "--json", "-o", str(tmp_path / "recording"), "--", "echo", "out", cwd=tmp_path)
+    assert done.stdout == "out\n"
+    assert json.loads(done.stderr)["summary"]["builds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("record", "-o", "new"), "no command is named"),
+        (("record", "--", "true"), "-o"),
+        (("record", "-o", "open", "--", "true"), "chmod 700"),
+        (("record", "-o", "new", "--", "gpucache-no-such-command"), "cannot be started"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(
+    gpucache: Gpucache, tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    """One sentence with the remedy, and nothing is run."""
+    (tmp_path / "open").mkdir(mode=0o755)
+    done = gpucache(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
