@@ -16,6 +16,7 @@ NAMES: Mapping[str, str] = {
     "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
     "key": "CUB's key in a fresh process beside hashing its headers and ccache, and what its hit is worth",
     "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
+    "warm": "gpucache warm beside a bare process pool, and where all are hits",
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
 }
