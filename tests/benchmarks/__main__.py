@@ -17,6 +17,7 @@ NAMES: Mapping[str, str] = {
     "key": "CUB's key in a fresh process beside hashing its headers and ccache, and what its hit is worth",
     "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
     "warm": "gpucache warm beside a bare process pool, and where all are hits",
+    "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
 }
