@@ -21,8 +21,8 @@ from gpucache.store import (
     RootMissing,
     RootRefused,
     RootUsable,
-    check_root,
-    check_system_root,
+    refused_root,
+    root_state,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def compile_exactly(request: "BuildRequest", options: tuple[str, ...]) -> "Artif
 def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
     """The user's own store; raises CacheUnusableError with the remedy."""
     root = settings.require_root()
-    state = check_root(root)
+    state = root_state(root)
     if isinstance(state, RootRefused):
         raise CacheUnusableError(state.reason)
     return DirectoryStore(root, writable=not settings.read_only, shared=shared)
@@ -63,7 +63,7 @@ def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStor
 
     found = []
     for path in settings.system_dirs:
-        if path != settings.root and isinstance(check_root(path), RootUsable):
+        if path != settings.root and isinstance(root_state(path), RootUsable):
             store = DirectoryStore(path, writable=False)
             place = Location(
                 OwnCache.name, str(path), "GPUCACHE_SYSTEM_DIRS", not settings.disabled, role="system"
@@ -75,7 +75,7 @@ def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStor
 def is_private(settings: Settings) -> bool:
     """Whether the root is there and only its owner may read it."""
     root = settings.require_root()
-    return isinstance(check_root(root), RootUsable) and not root.stat().st_mode & stat.S_IROTH
+    return isinstance(root_state(root), RootUsable) and not root.stat().st_mode & stat.S_IROTH
 
 
 def open_cache(settings: Settings) -> "OwnCache":
@@ -106,7 +106,7 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     from gpucache.probe.last_targets import FILE, load_last, save_last
 
     root = settings.root
-    if root is None or settings.read_only or isinstance(check_root(root), RootRefused | RootMissing):
+    if root is None or settings.read_only or isinstance(root_state(root), RootRefused | RootMissing):
         return
     if os.path.lexists(root / FILE) and not DirectoryStore(root, writable=False).is_marked():
         return  # a folder of somebody else's may have such a file of its own
@@ -127,7 +127,7 @@ def open_layers(
         user = open_store(settings, shared=shared)
     except CacheUnusableError as error:
         unusable = str(error)
-    refused = {path: problem for path in settings.system_dirs if (problem := check_system_root(path))}
+    refused = {path: problem for path in settings.system_dirs if (problem := refused_root(path))}
     systems = tuple(
         DirectoryStore(path, writable=False) for path in settings.system_dirs if path not in refused
     )
@@ -177,7 +177,7 @@ def _problems(root: Path, settings: Settings) -> list[str]:
     """What is wrong with the place, each with the remedy."""
     if settings.disabled:
         return ["GPUCACHE_DISABLE is set, so no program uses it; unset it"]
-    state = check_root(root)
+    state = root_state(root)
     if isinstance(state, RootRefused):
         return [state.reason]
     from gpucache.caches import places
@@ -189,4 +189,4 @@ def _problems(root: Path, settings: Settings) -> list[str]:
 
 def system_problems(settings: Settings) -> list[str]:
     """Why a system root that was named is not used, each with the remedy."""
-    return [str(refused) for path in settings.system_dirs if (refused := check_system_root(path))]
+    return [str(refused) for path in settings.system_dirs if (refused := refused_root(path))]

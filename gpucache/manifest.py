@@ -198,7 +198,7 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
         raise whole.wrong("program", "write each program as a table of its own under [[program]]")
     if not tables:
         raise ManifestError(f"{path} names no program; add a [[program]] table with a source")
-    _check_fields(defaults, _SHARED)
+    _refuse_unknown(defaults, _SHARED)
     return [
         spec
         for index, table in enumerate(tables)
@@ -207,7 +207,7 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
 
 
 def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
-    _check_fields(table, _OWN)
+    _refuse_unknown(table, _OWN)
     paths = _sources(table)
     name = table.values.get("name")
     if name is not None and not _is_text(name):
@@ -255,7 +255,7 @@ def _read(path: Path) -> str:
         raise ManifestError(f"{path} is not UTF-8 text; save it as UTF-8") from None
 
 
-def _check_fields(table: _Table, known: frozenset[str]) -> None:
+def _refuse_unknown(table: _Table, known: frozenset[str]) -> None:
     for field in table.values:
         if field not in known:
             raise table.wrong(field, f"there is no such field; the fields are {', '.join(sorted(known))}")

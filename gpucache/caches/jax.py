@@ -24,7 +24,7 @@ from gpucache.caches.places import Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Location, Problem
-from gpucache.payload.compressed import ZLIB, ZSTD, check, unpack
+from gpucache.payload.compressed import ZLIB, ZSTD, is_verified, unpack
 from gpucache.payload.reading import BrokenError, CutError
 from gpucache.units import format_size
 
@@ -127,7 +127,7 @@ class Jax(FilesFormat):
             if not status.st_size:
                 raise CutError("it is empty")
             read = status.st_size <= _LARGEST_BYTES
-            if read and not check(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES):
+            if read and not is_verified(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES):
                 raise UnjudgedError(f"it unpacks to {_TOO_MUCH}, and the rest was not checked")
         except CutError as error:
             if 0 <= self.now_ns() - status.st_mtime_ns < _YOUNG_NS:

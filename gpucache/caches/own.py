@@ -28,7 +28,7 @@ from gpucache.outcomes import (
     Reach,
 )
 from gpucache.settings import find_root
-from gpucache.store import DirectoryStore, RootRefused, check_root
+from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
 from gpucache.units import format_age, format_size
 
@@ -276,7 +276,7 @@ class OwnSystem:
     def open(self, location: Location) -> OwnCache:
         """A root to look at; raises CacheUnusableError for one that may not be believed."""
         root = Path(location.root)
-        state = check_root(root)
+        state = root_state(root)
         if isinstance(state, RootRefused):
             raise CacheUnusableError(state.reason)
         return OwnCache(DirectoryStore(root, writable=False), location)

@@ -127,9 +127,9 @@ def bench(
         _checks(targets, runs, timeout)
         return
     if file is not None:
-        from gpucache.cli.fingerprint import check_export
+        from gpucache.cli.fingerprint import require_export
 
-        check_export(file)
+        require_export(file)
     from gpucache.bench.plan import Extent
 
     if given().command:

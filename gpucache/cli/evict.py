@@ -127,12 +127,12 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
     scanned = [(cache, own, list(cache.scan())) for cache, own in limits]
     every = [entry for _, _, entries in scanned for entry in entries]
     with found_or_unread(opened):
-        _check_names(asked, every)
+        _require_names(asked, every)
     toolchains = toolchains_for(every) if asked.stale else []
     return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
 
 
-def _check_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
+def _require_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
     """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
     from gpucache.engine.eviction_policy import matches_program, matches_target
 

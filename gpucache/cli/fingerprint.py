@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def check_export(file: Path) -> None:
+def require_export(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is measured."""
     from gpucache.render.exports import SUFFIXES
 

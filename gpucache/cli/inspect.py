@@ -106,7 +106,7 @@ def inspect(
     """
     named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
     asked = Asked(what, targets, named, profile, wanted)
-    _check(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
+    _refuse_contradictions(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
     if recording is not None:
         if any((why, list_all, misses, extract, what, targets, cache)):
             raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")
@@ -129,7 +129,7 @@ def inspect(
     finish(opened, 0)
 
 
-def _check(
+def _refuse_contradictions(
     asked: Asked, *, why: bool, list_all: bool, misses: bool, since: int | None, extract: Path | None
 ) -> None:
     if (asked.named.anything or asked.profile or asked.wanted) and not why:

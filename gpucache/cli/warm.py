@@ -119,7 +119,7 @@ def warm(
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
     run = _Run(_settings(check=check), jobs, timeout, shared=shared, check=check, retry=retry)
     if misses:
-        _check_misses(named, recording, profile)
+        _refuse_beside_misses(named, recording, profile)
         outcomes = _warm_misses(run, targets, local_sizes)
     elif recording is not None:
         outcomes = _warm_recording(run, recording, named, targets, profile)
@@ -172,7 +172,7 @@ def _warm_programs(
     from gpucache.assembly import open_store, remember_targets
     from gpucache.units import format_list
 
-    _check_root(run.settings, shared=run.shared, check=run.check)
+    _require_root(run.settings, shared=run.shared, check=run.check)
     here = machine_for(specs, targets, profile)
     items = plan(specs, targets, here.devices)
     if not run.check and any(item.request is not None for item in items):
@@ -187,7 +187,7 @@ def _warm_programs(
     return outcomes
 
 
-def _check_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
+def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
     """Raise UsageError for what does not go together with --misses."""
 
     if named._replace(local_sizes=()).anything:
@@ -222,7 +222,7 @@ def _warm_misses(
     from gpucache.engine.warm.run import forget_built
     from gpucache.outcomes import WarmResult
 
-    _check_root(run.settings, shared=run.shared, check=run.check)
+    _require_root(run.settings, shared=run.shared, check=run.check)
     store = open_store(run.settings, shared=run.shared)
     missed = store.missed()
     if not missed:
@@ -279,7 +279,7 @@ def _warm_recording(
         raise UsageError(
             "--recording builds what was recorded, as it was built there; leave sources and build options out"
         )
-    _check_root(run.settings, shared=run.shared, check=run.check)
+    _require_root(run.settings, shared=run.shared, check=run.check)
     found = read_recording(folder)
     tell_damage(found)
     rows = found.recording.rows()
@@ -308,7 +308,7 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
     return bool(given().command)
 
 
-def _check_root(settings: "Settings", *, shared: bool, check: bool) -> None:
+def _require_root(settings: "Settings", *, shared: bool, check: bool) -> None:
     """Raise CacheUnusableError for an unusable root, before anything else is said."""
     from gpucache.assembly import is_private, open_store
 

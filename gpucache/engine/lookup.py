@@ -75,11 +75,11 @@ def get_or_build(
     found = look_up(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return found
-    check_required(layers, prepared, found)
+    require_hit(layers, prepared, found)
     return build(layers, prepared, compile_, found, wait_s=wait_s)
 
 
-def check_required(layers: Layers, prepared: Prepared, miss: Miss) -> None:
+def require_hit(layers: Layers, prepared: Prepared, miss: Miss) -> None:
     """If the settings require a hit, write the miss down and raise CacheMissError."""
     if layers.require:
         note_miss(layers, prepared, miss)

@@ -40,18 +40,18 @@ def held() -> Iterator[Callable[[], None]]:
     """
     came: list[int] = []
 
-    def check() -> None:
+    def raise_if_any() -> None:
         if came:
             came.clear()
             raise KeyboardInterrupt
 
     before = _replace(lambda number, _: came.append(number))
     try:
-        yield check
+        yield raise_if_any
     finally:
         for number in before:
             signal.signal(number, signal.default_int_handler)
-    check()
+    raise_if_any()
 
 
 def _replace(handler: Callable[[int, object], None]) -> list[int]:

@@ -17,7 +17,7 @@ from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
 from gpucache.checks import instrumented
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import build, build_log, check_required, look_up
+from gpucache.engine.lookup import build, build_log, look_up, require_hit
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.errors import CacheMissError, CompileError, SourceError
@@ -64,7 +64,7 @@ def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:
     found = [look_up(layers, one) for one in prepared]
     misses = [(one, answer) for one, answer in zip(prepared, found, strict=True) if isinstance(answer, Miss)]
     for one, miss in misses:
-        check_required(layers, one, miss)
+        require_hit(layers, one, miss)
     hits = [answer for answer in found if isinstance(answer, Hit)]
     if not misses:
         return _loaded(layers, prepared, hits, call)
@@ -84,7 +84,7 @@ def _loaded(layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], c
     except CompileError as rejected:
         misses = [(one, Miss(Verdict.REJECTED, str(rejected))) for one in prepared]
         for one, miss in misses:
-            check_required(layers, one, miss)
+            require_hit(layers, one, miss)
         if layers.target is None or any(one.compilation.late for one in prepared):
             for hit in hits:
                 discard(layers, hit, str(rejected))

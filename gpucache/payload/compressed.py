@@ -14,16 +14,16 @@ ZSTD, ZLIB = b"\x28\xb5\x2f\xfd", b"\x78"
 _PIECE_BYTES = 1 << 20
 
 
-def check(data: bytes, most_bytes: int) -> bool:
-    """Whether no more than so many bytes had to be unpacked to look at all of it, which is sound.
+def is_verified(data: bytes, most_bytes: int) -> bool:
+    """Whether all of the data could be verified by unpacking at most ``most_bytes`` of it.
 
     Raises CutError for data that end too early, BrokenError for damaged ones or neither zlib nor zstd.
     """
     if data.startswith(ZSTD):
-        _check_frame(data)
+        _require_whole_frame(data)
         return True
     if data.startswith(ZLIB):
-        return _check_stream(data, most_bytes)
+        return _is_stream_verified(data, most_bytes)
     raise BrokenError("it is neither zstd nor zlib")
 
 
@@ -48,7 +48,7 @@ def unpack(data: bytes, most_bytes: int) -> bytes:
     return found
 
 
-def _check_stream(data: bytes, most_bytes: int) -> bool:
+def _is_stream_verified(data: bytes, most_bytes: int) -> bool:
     stream, size = zlib.decompressobj(), 0
     try:
         while data and not stream.eof and size < most_bytes:
@@ -63,7 +63,7 @@ def _check_stream(data: bytes, most_bytes: int) -> bool:
     return stream.eof
 
 
-def _check_frame(data: bytes) -> None:
+def _require_whole_frame(data: bytes) -> None:
     descriptor = data[4] if len(data) > 4 else 0
     single = descriptor >> 5 & 1
     at = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]

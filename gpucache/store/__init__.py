@@ -16,8 +16,8 @@ from gpucache.store.interface import (
     Store,
 )
 from gpucache.store.memory import MemoryStore
-from gpucache.store.system_root import check_system_root
-from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, check_root
+from gpucache.store.system_root import refused_root
+from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, root_state
 
 __all__ = [
     "Absent",
@@ -38,6 +38,6 @@ __all__ = [
     "RootUsable",
     "ScannedEntry",
     "Store",
-    "check_root",
-    "check_system_root",
+    "refused_root",
+    "root_state",
 ]

@@ -18,7 +18,7 @@ from gpucache.store.trust import UntrustedFileError, distrust, open_trusted, own
 _CORRECT = "correct GPUCACHE_SYSTEM_DIRS"
 
 
-def check_system_root(path: Path) -> RefusedRoot | None:
+def refused_root(path: Path) -> RefusedRoot | None:
     """What keeps a system root from being read; None if nothing does. Raises nothing."""
     at = path
     with ExitStack() as stack:

@@ -48,7 +48,7 @@ class UntrustedFileError(PermissionError):
     """A file that is a link, not a regular file, or could have been written by somebody else."""
 
 
-def check_root(path: Path) -> RootState:
+def root_state(path: Path) -> RootState:
     """Whether a root may be used. Raises nothing."""
     try:
         open_root(path).close()

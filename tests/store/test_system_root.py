@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore, check_system_root
+from gpucache.store import DirectoryStore, refused_root
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can look as another user"
@@ -40,14 +40,14 @@ def _stranger() -> Iterator[None]:
 
 def _told(root: Path) -> str:
     with _stranger():
-        return str(check_system_root(root))
+        return str(refused_root(root))
 
 
 def test_a_shared_root_is_read(root: Path) -> None:
     """What was made for everybody keeps nobody out; nor does an empty one."""
     with _stranger():
-        assert check_system_root(root) is None
-        assert check_system_root(root.parent) is None
+        assert refused_root(root) is None
+        assert refused_root(root.parent) is None
 
 
 @pytest.mark.parametrize("inner", [".", "v1", "v1/entries", "v1/entries/*"])

@@ -17,7 +17,7 @@ from gpucache.store import (
     RootMissing,
     RootRefused,
     RootUsable,
-    check_root,
+    root_state,
 )
 
 EntryPath = Callable[[Entry], Path]
@@ -26,7 +26,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrato
 
 
 def _refusal(root: Path) -> str:
-    state = check_root(root)
+    state = root_state(root)
     assert isinstance(state, RootRefused)
     return state.reason
 
@@ -35,13 +35,13 @@ def test_own_root_is_usable(tmp_path: Path) -> None:
     """A folder of one's own that nobody else can write to is used, also through one's own link."""
     tmp_path.chmod(0o755)
     (tmp_path / "link").symlink_to(tmp_path)
-    assert check_root(tmp_path) == RootUsable()
-    assert check_root(tmp_path / "link") == RootUsable()
+    assert root_state(tmp_path) == RootUsable()
+    assert root_state(tmp_path / "link") == RootUsable()
 
 
 def test_missing_root_is_no_fault(tmp_path: Path) -> None:
     """A root that is not there yet is told apart from one that is refused."""
-    assert check_root(tmp_path / "none" / "yet") == RootMissing()
+    assert root_state(tmp_path / "none" / "yet") == RootMissing()
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702])

@@ -46,7 +46,7 @@ class CUDASession:
         self._library: Any = None
         self._driver: Any = None
         self._peer_folder = ""
-        nvrtc.check_target(target)
+        nvrtc.require_target(target)
         with suppress(NoDeviceError):
             driver = _driver()
             _enter(driver, target)
@@ -96,8 +96,8 @@ class CUDASession:
 def _enter(driver: Any, target: Target) -> Any:
     """Make the primary context of a fitting GPU current, and give back its device."""
     device = _device_for(driver, target)
-    context = _check(driver, driver.cuDevicePrimaryCtxRetain(device))
-    _check(driver, driver.cuCtxSetCurrent(context))
+    context = _result(driver, driver.cuDevicePrimaryCtxRetain(device))
+    _result(driver, driver.cuCtxSetCurrent(context))
     return device
 
 
@@ -115,9 +115,9 @@ def _load_library(driver: Any, artifact: Artifact) -> Any:
 
 
 def _kernels(driver: Any, library: Any) -> tuple[str, ...]:
-    count = _check(driver, driver.cuLibraryGetKernelCount(library))
-    kernels = _check(driver, driver.cuLibraryEnumerateKernels(count, library))
-    return tuple(_check(driver, driver.cuKernelGetName(kernel)).decode() for kernel in kernels)
+    count = _result(driver, driver.cuLibraryGetKernelCount(library))
+    kernels = _result(driver, driver.cuLibraryEnumerateKernels(count, library))
+    return tuple(_result(driver, driver.cuKernelGetName(kernel)).decode() for kernel in kernels)
 
 
 def _device_for(driver: Any, target: Target) -> Any:
@@ -133,10 +133,10 @@ def _device_for(driver: Any, target: Target) -> Any:
 def _present(driver: Any) -> list[tuple[Any, int, int]]:
     attribute = driver.CUdevice_attribute
     found = []
-    for ordinal in range(_check(driver, driver.cuDeviceGetCount())):
-        device = _check(driver, driver.cuDeviceGet(ordinal))
+    for ordinal in range(_result(driver, driver.cuDeviceGetCount())):
+        device = _result(driver, driver.cuDeviceGet(ordinal))
         major, minor = (
-            _check(driver, driver.cuDeviceGetAttribute(which, device))
+            _result(driver, driver.cuDeviceGetAttribute(which, device))
             for which in (
                 attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                 attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
@@ -149,14 +149,14 @@ def _present(driver: Any) -> list[tuple[Any, int, int]]:
 def _gpus() -> list[Device]:
     try:
         driver = _driver()
-        version = _check(driver, driver.cuDriverGetVersion())
+        version = _result(driver, driver.cuDriverGetVersion())
         present = _present(driver)
     except NoDeviceError as error:
         return [_broken("CUDA driver", str(error))]
     rows: dict[Target, Device] = {}
     for device, major, minor in present:
         target = Target("cuda", f"sm_{major}{minor}")
-        name = _check(driver, driver.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
+        name = _result(driver, driver.cuDeviceGetName(128, device)).split(b"\0")[0].decode()
         rows.setdefault(target, _gpu(target, name, f"{version // 1000}.{version % 1000 // 10}"))
     return list(rows.values())
 
@@ -209,7 +209,7 @@ def _driver() -> Any:
     return driver
 
 
-def _check(driver: Any, answer: tuple[Any, ...]) -> Any:
+def _result(driver: Any, answer: tuple[Any, ...]) -> Any:
     status, *results = answer
     if status != driver.CUresult.CUDA_SUCCESS:
         raise NoDeviceError(f"the CUDA driver answered {status.name}")

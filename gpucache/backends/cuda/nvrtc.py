@@ -58,7 +58,7 @@ def version() -> tuple[int, int]:
 @lru_cache(maxsize=64)
 def toolchain(target: Target) -> Toolchain:
     """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError."""
-    check_target(target)
+    require_target(target)
     return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
 
 
@@ -125,7 +125,7 @@ def _search_builtins(nvrtc: Path, name: str, library_path: str) -> Path | None:
     return next((path for path in [*candidates, nvrtc.parent / name] if path.is_file()), None)
 
 
-def check_target(target: Target) -> None:
+def require_target(target: Target) -> None:
     """Raise TargetError unless NVRTC builds for the target."""
     match = _TARGET.fullmatch(target.name)
     major, minor = version()

@@ -94,7 +94,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         elif name == "-D":
             options.append(f"-D{with_value(value)}")
         else:
-            options.append(_checked(name, value))
+            options.append(_allowed(name, value))
         written += tokens
     dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
     include_dirs = tuple(dict.fromkeys(dirs))
@@ -154,7 +154,7 @@ def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return environment(environ, *_ENVIRONMENT)
 
 
-def _checked(name: str, value: str) -> str:
+def _allowed(name: str, value: str) -> str:
     option = SAME.get(name, f"{name}{value}")
     if name == "-arch=":
         raise OptionError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import note_process
 from gpucache.engine.layers import Layers
-from gpucache.engine.lookup import check_required, find
+from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
@@ -94,7 +94,7 @@ def _without_compiling(
     if check:
         reason = f"{miss.verdict}: {miss.detail}"
         return item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
-    check_required(layers, prepared, miss)
+    require_hit(layers, prepared, miss)
     return prepared
 
 

@@ -144,7 +144,7 @@ def _run_pool(
         future = futures.get(index)
         return future is not None and (future.running() or future.done())
 
-    with held() as check_interrupt, _door(bounds) as door, exit_pipe() as line:
+    with held() as raise_if_interrupted, _door(bounds) as door, exit_pipe() as line:
         spawning = Spawning(place, has_begun)
         pool = ProcessPool(
             max_workers=team.count,
@@ -183,7 +183,7 @@ def _run_pool(
                         why = why or _cause(answer)
                     else:
                         yield left.pop(index), answer
-                check_interrupt()
+                raise_if_interrupted()
                 if team.count < min(bounds.jobs, len(waiting)) and team.take():
                     manager.workers_number = team.count
                 if not (active or done):

@@ -47,7 +47,7 @@ _REMEDY = (
 
 
 @cache
-def check_start() -> None:
+def require_start() -> None:
     """Start Python as a worker would be started, once in this process; raises WorkersError if that fails.
 
     Without this the pool would try again and again, each time with a traceback on the terminal.
@@ -100,7 +100,7 @@ def startable() -> Iterator[None]:
     os.umask(mask & 0o077)
     try:
         with _variable("PYTHONSAFEPATH", "1"):
-            check_start()
+            require_start()
             yield
     finally:
         os.umask(mask)

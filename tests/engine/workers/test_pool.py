@@ -18,7 +18,7 @@ from pebble.pool.process import PoolManager, WorkerManager
 
 from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.workers.processes import check_start
+from gpucache.engine.workers.processes import require_start
 from gpucache.errors import TargetError, WorkersError
 from tests.patience import PATIENCE_S, wait_until
 
@@ -304,9 +304,9 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The start of workers is not known to work, before and after."""
-    check_start.cache_clear()
+    require_start.cache_clear()
     yield monkeypatch
-    check_start.cache_clear()
+    require_start.cache_clear()
 
 
 def test_a_python_that_cannot_be_run_is_told(
