@@ -1,0 +1,291 @@
+"""Programs that call NVRTC, under ``gpucache run``: served, kept and explained, and no different for it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.assembly import open_layers
+from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.errors import NoDeviceError
+from gpucache.intercept.file_names import read_name
+from gpucache.intercept.nvrtc_serving import NVRTCServing
+from gpucache.intercept.wire import Fields, Kind
+from gpucache.model import ArtifactKind
+from gpucache.native.build import BUILT, build, find_compiler
+from gpucache.native.locate import locate
+from gpucache.outcomes import Intercepted, RunResult
+from gpucache.settings import Settings
+from tests.patience import PATIENCE_S
+
+_PROGRAM = Path(__file__).with_name("nvrtc_program.py")
+_SHOW = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., tuple[str, list[dict[str, Any]]]]
+
+
+@pytest.fixture(scope="session")
+def installed() -> None:
+    """NVRTC, and the libraries that stand before it."""
+    if sys.platform != "linux":
+        pytest.skip("commands are intercepted on Linux")
+    try:
+        distribution("nvidia-cuda-nvrtc")
+    except PackageNotFoundError:
+        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    try:
+        locate("nvrtc_audit")
+    except NoDeviceError:
+        compiler = find_compiler()
+        if compiler is None:
+            pytest.skip("no C compiler is here")
+        build(compiler, BUILT)
+        locate("nvrtc_audit")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Run a command with this test's own cache."""
+
+    def call(*words: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [str(word) for word in words],
+            env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def gpucache(command: Command) -> Command:
+    return lambda *words: command(sys.executable, "-m", "gpucache", *words)
+
+
+@pytest.fixture
+def run(gpucache: Command, tmp_path: Path) -> Run:
+    """What the program prints under ``gpucache run``, and what is reported of its compiles."""
+
+    def call(*words: object) -> tuple[str, list[dict[str, Any]]]:
+        report = tmp_path / "report.json"
+        done = gpucache("run", "--report", report, "--", sys.executable, _PROGRAM, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, json.loads(report.read_text())["outcomes"]
+
+    return call
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("words", [("core", "plain"), ("bindings", "plain"), ("bindings", "lines")])
+def test_a_program_is_served_what_it_would_have_compiled(
+    command: Command, run: Run, words: tuple[str, ...]
+) -> None:
+    """It prints the same bare, at a miss and at a hit: bytes, logs, and the file name that it made up."""
+    bare = command(sys.executable, _PROGRAM, *words)
+    assert bare.returncode == 0, bare.stderr
+    for result in ("kept", "hit"):
+        printed, (outcome,) = run(*words)
+        assert printed == bare.stdout
+        assert (outcome["result"], outcome["target"]) == (result, "cuda:sm_90")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_compile_that_fails_fails_alike(command: Command, run: Run) -> None:
+    """The program gets NVRTC's own words each time, and nothing is kept."""
+    bare = command(sys.executable, _PROGRAM, "core", "wrong")
+    for _ in range(2):
+        printed, (outcome,) = run("core", "wrong")
+        assert printed == bare.stdout
+        assert "default_program(1): error" in printed
+        assert outcome["result"] == "failed"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_source_under_a_name_made_up_for_each_run_is_served(run: Run) -> None:
+    """cuda.core writes a source with line information to another temporary file each time."""
+    (first, _), (second, (outcome,)) = run("core", "lines"), run("core", "lines")
+    assert (first, outcome["result"]) == (second, "hit")
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> None:
+    """The cubin and the PTX of one compile are entries that are listed, sound, taken out and evicted."""
+    run("core", "plain")
+    listed = json.loads(gpucache("--json", "inspect", "--list").stdout)["outcomes"]
+    own = sorted((one["program"], one["artifact_kind"]) for one in listed if one["cache"] == "gpucache")
+    assert own == [("scale", "cubin"), ("scale", "ptx")]
+    sound = gpucache("verify", "--strict")
+    assert (sound.returncode, "2 checked, 2 sound" in sound.stdout) == (0, True)
+    assert gpucache("evict", "--program", "scale", "--yes").returncode == 0
+    _, (outcome,) = run("core", "plain")
+    assert (outcome["result"], outcome["verdict"]) == ("kept", "evicted")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> None:
+    """A header that was edited is named, to the command's user and to whoever asks later."""
+    header = tmp_path / "value.h"
+    header.write_text("#define VALUE 7\n")
+    run("core", "header", tmp_path)
+    header.write_text("#define VALUE 8\n")
+    _, (outcome,) = run("core", "header", tmp_path)
+    assert (outcome["result"], outcome["verdict"]) == ("kept", "key-changed")
+    assert "the header value.h changed" in outcome["reason"]
+    assert "the header value.h changed" in gpucache("inspect", "--misses").stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_library_is_not_served_twice(run: Run) -> None:
+    """What gpucache's own library compiles was looked up by it."""
+    _, outcomes = run("library")
+    assert outcomes == []
+
+
+class _Program:
+    """A program's side of the wire, in this process, with real artifacts."""
+
+    def __init__(self, root: Path, cwd: Path, headers: tuple[tuple[str, bytes], ...] = ()) -> None:
+        settings = Settings(root=root, root_origin="test")
+        self.serving = NVRTCServing(open_layers(settings, command="test"))
+        self._options = ("-arch=sm_90", f"-I{cwd}")
+        self._cwd, self._headers = cwd, headers
+        library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+        self._version, self._library = ".".join(map(str, nvrtc.version())), str(library)
+
+    def ask(self, *, source: bytes = _SHOW, name: str = "show.cu") -> tuple[Kind, tuple[bytes, ...]]:
+        """The reply to a request."""
+        texts = (self._version, self._library, name)
+        headers = [part for header, text in self._headers for part in (header.encode(), text)]
+        options = [option.encode() for option in self._options]
+        counts = [str(len(one)).encode() for one in (self._headers, options)]
+        fields = [
+            b"1",
+            os.fsencode(self._cwd),
+            b"HOME=/nowhere\0",
+            *(text.encode() for text in texts),
+            source,
+        ]
+        request = Fields((*fields, counts[0], *headers, counts[1], *options, b"0"))
+        reply = self.serving.handlers[Kind.COMPILE](request)
+        return reply.kind, reply.fields
+
+    def compile(self) -> bytes:
+        """A cubin as NVRTC makes it now."""
+        request = asked.request(
+            _SHOW,
+            "show.cu",
+            self._options,
+            version=nvrtc.version(),
+            cwd=str(self._cwd),
+            headers=self._headers,
+        )
+        assert request.artifact_kind is ArtifactKind.CUBIN
+        return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {})).payload
+
+    def tell(self, token: bytes, cubin: bytes, log: bytes = b"") -> Intercepted:
+        """Report a compile; what becomes of it."""
+        fields = Fields((token, b"0", b"1000", log, b"1", b"cubin", cubin, b"0"))
+        reply = self.serving.handlers[Kind.COMPILED](fields)
+        assert reply.then is not None
+        reply.then()
+        return self.serving.finish()[-1]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> _Program:
+    if sys.platform == "darwin":
+        pytest.skip("there is no NVRTC for macOS")
+    (tmp_path / "value.h").write_text("#define VALUE 7\n")
+    return _Program(tmp_path / "root", tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_compile_is_kept_and_found(program: _Program) -> None:
+    """The second request is answered with the cubin and the log of the first."""
+    kind, (token, wanted) = program.ask()
+    assert (kind, wanted) == (Kind.MISS, b"1")
+    cubin = program.compile()
+    assert program.tell(token, cubin, b"said\xff\0twice").result is RunResult.KEPT
+    assert program.ask() == (Kind.HIT, (b"", b"said\xff\0twice", b"1", b"cubin", cubin, b"0"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path: Path) -> None:
+    """Which of both was compiled nobody knows, so nothing is kept."""
+    _, (token, _) = program.ask()
+    cubin = program.compile()
+    (tmp_path / "value.h").write_text("#define VALUE 8\n")
+    outcome = program.tell(token, cubin)
+    assert outcome.result is RunResult.LEFT
+    assert "value.h changed while it was compiled" in outcome.reason
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
+    """An entry would cut it, and the program would be told less than before."""
+    _, (token, _) = program.ask()
+    outcome = program.tell(token, program.compile(), b"x" * 70_000)
+    assert outcome.result is RunResult.LEFT
+    assert "longer than an entry keeps" in outcome.reason
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_no_cubin_is_not_kept(program: _Program) -> None:
+    """Nothing is taken for what it is called."""
+    _, (token, _) = program.ask()
+    assert program.tell(token, b"no cubin").result is RunResult.LEFT
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("source", [b"int a = __TIME__[0];", b'#include MACRO\n#define MACRO __TIME__ ".h"'])
+def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes) -> None:
+    """The command compiles it, and sends nothing of it."""
+    kind, (_, wanted) = program.ask(source=source)
+    assert (kind, wanted) == (Kind.MISS, b"0")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("/tmp/app_scale_ab12_xyz.cu", "/tmp/app_scale_gpucache.cu"),
+        ("/tmp/tmpab12_xyz.cu", "/tmp/tmpgpucache.cu"),
+        ("/tmp/tmpab12_xyz/kern.cu", "/tmp/tmpgpucache/kern.cu"),
+        ("/elsewhere/app_ab12_xyz.cu", "/elsewhere/app_ab12_xyz.cu"),
+        ("/tmp/kernels.cu", "/tmp/kernels.cu"),
+        ("default_program", "default_program"),
+        ("", ""),
+    ],
+)
+def test_what_a_name_has_of_its_run_is_replaced(given: str, kept: str) -> None:
+    """Only below a folder for temporary files, and only what Python's module for them makes up."""
+    name = read_name(given, {})
+    assert name.kept == kept
+    assert name.to_give(name.to_keep(given.encode())) == given.encode()
+
+
+def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> None:
+    """What lies beside the source is included from there, so the folder counts."""
+    folder = tmp_path / "tmpab12_xyz"
+    folder.mkdir()
+    given = str(folder / "kern.cu")
+    assert read_name(given, {"TMPDIR": str(tmp_path)}).kept == str(tmp_path / "tmpgpucache" / "kern.cu")
+    (folder / "value.h").touch()
+    assert read_name(given, {"TMPDIR": str(tmp_path)}).kept == given
+
+
+def test_a_made_up_name_that_is_in_the_source_too() -> None:
+    """What is found of it in the artifact may then be of the source."""
+    name = read_name("/tmp/app_kernel01.cu", {})
+    assert name.is_elsewhere([b"void app_kernel01() {}"])
+    assert not name.is_elsewhere([b"void kernel01() {}"])
