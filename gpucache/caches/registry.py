@@ -40,6 +40,7 @@ SYSTEMS = {
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",
     "taichi": "gpucache.caches.taichi",
+    "hashcat": "gpucache.caches.hashcat",
 }
 """Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
 NAMES = (OWN, *SYSTEMS)

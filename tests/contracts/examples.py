@@ -29,6 +29,7 @@ from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
+from tests.caches.hashcat import build as hashcat
 from tests.caches.jax import build as jax
 from tests.caches.numba import build as numba
 from tests.caches.pocl import build as pocl
@@ -239,6 +240,7 @@ EXAMPLES: Mapping[str, Example] = {
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
     "warp": Example(warp.put, lambda _: cuda_core.PTX),
+    "hashcat": Example(hashcat.put, lambda _: cuda_core.PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

@@ -1,0 +1,91 @@
+"""hashcat's kernels: a file for each kernel and device, which holds what the driver gave as the binary.
+
+Source: hashcat 6.2, ``src/backend.c`` and ``src/folder.c``; checked against what it wrote. The 8 hex digits
+in a name are the beginning of an MD5 of when hashcat was compiled, of its options and of the device and
+driver; the kernel's source is not among that. An empty file is built again, every other one is handed to the
+driver. Files are written in place, without a lock, and nothing is ever removed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha1
+
+from gpucache.caches import places
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout
+from gpucache.caches.places import Home, Place, Var
+from gpucache.outcomes import FindingKind, Location, Problem
+from gpucache.payload import PayloadKind
+
+
+def _key(groups: Sequence[str]) -> str:
+    name, digits = groups
+    return digits + sha1(name.encode()).hexdigest()[:32]
+
+
+class Hashcat(BinaryFormat):
+    """What hashcat built for the devices of this machine."""
+
+    name = "hashcat"
+    title = "hashcat kernel cache"
+    owner = "hashcat"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
+        move="set XDG_CACHE_HOME",
+        nowhere="hashcat finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as hashcat has no variable of its own",
+        opt_in=True,
+    )
+    layout = Layout(
+        [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"], key=_key
+    )
+    wanted = {"key": "the 8 hex digits in a file's name, or more of an entry's"}
+    opaque = (
+        "its entries say nothing of what their keys were made from; the digits change with hashcat's build, "
+        "the device and the driver, and not with the kernel's source"
+    )
+    absent = (
+        "no entry has this key: it was never built here, or was removed, of which hashcat keeps no record"
+    )
+    served = "hashcat would hand it to the driver, whatever its kernel's source holds now"
+    key_digits = 40
+    kinds = frozenset(
+        {
+            PayloadKind.POCLBIN, PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU, PayloadKind.PTX,
+            PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
+        }
+    )  # fmt: skip
+    consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
+    shows = "a GPU binary"
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folder below the cache folder, or an older one in the home folder where that is there.
+
+        hashcat asks for the home folder on the user's record, whatever HOME says.
+        """
+        environ = {name: value for name, value in environ.items() if name != "HOME"}
+        older = Home(".hashcat/kernels", expanded=True).find(environ)
+        for location in super().locations(environ):
+            if older is not None and places.is_folder(older[0].parent):
+                root = older[0]
+                problems = tuple(cls.at_place(root))
+                yield replace(location, root=str(root), decided_by=older[1], enabled=True, problems=problems)
+            else:
+                yield location
+
+    def look(self, item: Files) -> Look:
+        """The kernel's name, in place of those of its functions."""
+        return replace(super().look(item), program=item.names[0].partition(".")[0])
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        """The file as it is; one that is empty is built again."""
+        if whole and not data:
+            return data, Problem(FindingKind.TRUNCATED, "it is empty, so hashcat builds it again")
+        return data, None
+
+
+SYSTEM = ForeignSystem(Hashcat)

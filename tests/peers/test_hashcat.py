@@ -1,0 +1,49 @@
+"""hashcat's own cache on PoCL, and what hashcat does with damage and after a repair."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.hashcat import SYSTEM
+from gpucache.outcomes import FindingKind, Location
+from tests.caches.cuda_core.build import kinds
+from tests.pocl import SYSTEM_ICD
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("hashcat") is None, reason="hashcat is not installed"),
+    pytest.mark.skipif(not SYSTEM_ICD.is_file(), reason="the system has no PoCL"),
+]
+_MD5_OF_PASSWORD = "5f4dcc3b5aa765d61d8327deb882cf99"
+
+
+def _found(home: Path) -> bool:
+    """Whether hashcat finds the password, which needs its kernels."""
+    environ = {
+        "XDG_CACHE_HOME": str(home),
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "OCL_ICD_VENDORS": str(SYSTEM_ICD),
+    }
+    attack = ("-m", "0", "-a", "3", "--force", "-w", "1", "--potfile-disable", _MD5_OF_PASSWORD, "passwor?l")
+    done = subprocess.run(
+        ["hashcat", *attack], env=environ, capture_output=True, text=True, timeout=600, check=False
+    )
+    return done.returncode == 0 and "Recovered........: 1/1" in done.stdout
+
+
+def test_a_cut_kernel_ends_hashcat_until_a_repair(tmp_path: Path) -> None:
+    """As the finding says; what hashcat wrote was sound, and it builds again what was removed."""
+    assert _found(tmp_path)
+    root = next(tmp_path.rglob("hashcat/kernels"))
+    cache = SYSTEM.open(Location("hashcat", str(root), "--cache", enabled=True))
+    assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
+    path = next(root.glob("m00000_*.kernel"))
+    path.write_bytes(path.read_bytes()[:1000])
+    assert not _found(tmp_path)
+    (entry,) = (one for one in cache.scan() if one.path == str(path))
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.CORRUPT] and cache.repair(checked, entry).findings[0].repaired
+    assert _found(tmp_path) and path.exists()
