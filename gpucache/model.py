@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.errors import TargetError
 
@@ -242,9 +243,14 @@ class Artifact:
     """Why it may not be kept, though another build of the same may; None if it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryHead:
-    """What a scan reads of an entry: everything but key fields, log and payload."""
+_NO_NAMES: Mapping[str, str] = {}
+
+
+class EntryHead(NamedTuple):
+    """What a scan reads of an entry: everything but key fields, log and payload.
+
+    A named tuple, like all that a scan makes of each of a hundred thousand entries.
+    """
 
     program: str
     target: str
@@ -258,7 +264,7 @@ class EntryHead:
     local_sizes: tuple[tuple[int, ...], ...] = ()
     located: bool = False
     """Whether the artifact holds paths, so that only the same directories may reuse it."""
-    lowered_names: Mapping[str, str] = field(default_factory=dict)
+    lowered_names: Mapping[str, str] = _NO_NAMES
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[Check, ...] = ()

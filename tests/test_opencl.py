@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -342,7 +341,7 @@ def _publish_garbage(root: Path) -> Path:
     assert isinstance(found, Found)
     assert detail is not None
     garbage = b"\x7fnot a binary of any driver"
-    head = replace(found.head, payload_sha256=digest(garbage))
+    head = found.head._replace(payload_sha256=digest(garbage))
     store.publish(Entry(scanned.key, head, detail, garbage))
     return scanned.path
 

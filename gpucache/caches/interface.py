@@ -85,6 +85,15 @@ class RemovesTogether(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksAll(Protocol):
+    """A cache that reads each entry once to show and to check it."""
+
+    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Every entry as ``scan`` shows it, with what ``check`` says of it."""
+        ...
+
+
 class Rebuildable(Cache, Protocol):
     """A cache whose entries say how they were built, so that they can be tried; our own alone."""
 

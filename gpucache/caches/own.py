@@ -109,8 +109,13 @@ class OwnCache:
             return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
         if isinstance(answer, Damaged):
             return Checked(entry.key, (_finding(entry, FindingKind(answer.damage.value), answer.detail),))
-        problems = [*_contents(answer), *_key(answer)]
-        return Checked(entry.key, tuple(_finding(entry, kind, detail) for kind, detail in problems))
+        return _judged(entry, answer)
+
+    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Every entry with what ``check`` says of it, each file read once."""
+        for scanned, whole in self._store.scan_whole():
+            entry = _entry(scanned)
+            yield entry, self.check(entry) if whole is None else _judged(entry, whole)
 
     def leftovers(self) -> Iterator[Checked]:
         """Temporary files of killed writers, and stray files."""
@@ -179,6 +184,12 @@ def _marked(checked: Checked) -> Checked:
             for finding in checked.findings
         ),
     )
+
+
+def _judged(entry: CacheEntry, whole: Entry) -> Checked:
+    """What a sound file says that is not so."""
+    problems = (*_contents(whole), *_key(whole))
+    return Checked(entry.key, tuple(_finding(entry, kind, detail) for kind, detail in problems))
 
 
 def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:

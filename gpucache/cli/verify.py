@@ -84,15 +84,18 @@ def _run(
     selected = opened.select(what)
     old = [superseded(seen(entries)) for _, entries in selected]
     toolchains = toolchains_for(samples.values())
-    # A cache is read again rather than kept.
-    again = selected if what else opened.select(())
     with given().progress() as bar:
         try:
-            for (cache, entries), own in zip(again, old, strict=True):
+            for (cache, entries), own in zip(selected, old, strict=True):
                 wrong: list[tuple[Checked, CacheEntry | None]] = []
                 tries = trials.get(cache.location().root, ())
                 for checked, entry in run_verify(
-                    cache, entries, old=own, toolchains=toolchains, trials=tries, whole=not what
+                    cache,
+                    entries if what else None,  # a cache is read again rather than kept
+                    old=own,
+                    toolchains=toolchains,
+                    trials=tries,
+                    whole=not what,
                 ):
                     bar.show(done, total, checked.entry[:12])
                     done += entry is not None

@@ -5,7 +5,7 @@ removed, down to a low-water mark, so that eviction does not run again at the ne
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,44 +65,49 @@ def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
     """Keys of entries for which there is a newer one of the same program, target and variant.
 
     Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
-    of an unknown place is compared with all. Only a few numbers of each entry are kept.
+    of an unknown place is compared with all. Kept are the keys that are given and, of each program, target,
+    variant and place, some hundred bytes of the newest entry.
     """
-    known = [
-        (entry.created_ns, number, _digest(entry), _digest(entry, entry.place), bool(entry.place), entry.key)
-        for number, entry in enumerate(entries)
-        if entry.program and not (entry.damage or entry.unique)
-    ]
-    known.sort()
-    newest: dict[bytes, int] = {}
-    unplaced: dict[bytes, int] = {}
-    for age, (_, _, program, placed, has_place, _) in enumerate(known):
-        newest[program] = newest[placed] = age
-        if not has_place:
-            unplaced[program] = age
-
-    def is_older(age: int, program: bytes, placed: bytes, has_place: bool) -> bool:
-        if not has_place:
-            return newest[program] > age
-        return max(newest[placed], unplaced.get(program, 0)) > age
-
-    return frozenset(
-        key
-        for age, (_, _, program, placed, has_place, key) in enumerate(known)
-        if is_older(age, program, placed, has_place)
-    )
+    old: set[str] = set()
+    placed: dict[tuple[bytes, str], bytes] = {}
+    unplaced: dict[bytes, bytes] = {}
+    for number, entry in enumerate(entries):
+        if not entry.program or entry.damage or entry.unique:
+            continue
+        build = _digest(entry)
+        # Bytes that sort by time, then as they were read; a tuple would take twice the memory.
+        one = b"%020d%020d%s" % (max(entry.created_ns, 0), number, entry.key.encode())
+        if entry.place:
+            other = placed.setdefault((build, entry.place), one)
+            placed[build, entry.place] = max(one, other)
+        else:
+            other = unplaced.setdefault(build, one)
+            unplaced[build] = max(one, other)
+        if other is not one:
+            old.add(_key(min(one, other)))
+    for (build, _), one in placed.items():
+        if build in unplaced:
+            old.add(_key(min(one, unplaced[build])))
+    return frozenset(old)
 
 
-def _digest(entry: CacheEntry, *place: str) -> bytes:
-    """A digest of the program, target and variant of an entry, and of a place."""
-    texts = (entry.program, entry.target, entry.artifact_kind, entry.variant, *place)
-    framed = "".join(f"{len(text)}:{text}" for text in texts)
+def _key(known: bytes) -> str:
+    return known[40:].decode()
+
+
+def _digest(entry: CacheEntry) -> bytes:
+    """A digest of the program, target and variant of an entry."""
     from hashlib import blake2b
 
+    program, target, kind, variant = entry.program, entry.target, entry.artifact_kind, entry.variant
+    framed = f"{len(program)} {len(target)} {len(kind)} {program}{target}{kind}{variant}"
     return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
+def is_stale(entry: CacheEntry, toolchains: Collection[Toolchain]) -> bool:
     """Whether an entry's platform and device are here, but with another driver or toolchain."""
+    if not toolchains:
+        return False
     identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
     same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
     return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)

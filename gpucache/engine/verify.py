@@ -7,7 +7,7 @@ this machine: superseded and stale ones.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Cache, ChecksAll
 from gpucache.engine.eviction_policy import is_stale
 from gpucache.errors import WorkersError
 from gpucache.model import Toolchain
@@ -31,7 +31,7 @@ Try = Callable[[CacheEntry], Trial]
 
 def run_verify(
     cache: Cache,
-    entries: Iterable[CacheEntry],
+    entries: Iterable[CacheEntry] | None,
     *,
     old: Collection[str] = (),
     toolchains: Sequence[Toolchain] = (),
@@ -40,12 +40,11 @@ def run_verify(
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry, then what belongs to no entry; ``whole`` is False for a selection of entries.
 
-    ``old`` are the keys of superseded entries.
+    Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries.
     """
     stopped = ""
-    for entry in entries:
-        checked = cache.check(entry)
-        if not checked.findings and checked.counts:
+    for entry, checked in _checked(cache, entries):
+        if trials and not checked.findings and checked.counts:
             try:
                 checked = replace(checked, unchecked=stopped) if stopped else _tried(checked, entry, trials)
             except WorkersError as error:  # the next worker would not start either, and each try takes time
@@ -54,6 +53,12 @@ def run_verify(
         yield _known(checked, entry, old, toolchains), entry
     if whole:
         yield from ((leftover, None) for leftover in cache.leftovers())
+
+
+def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tuple[CacheEntry, Checked]]:
+    if entries is None and isinstance(cache, ChecksAll):
+        return cache.checked()
+    return ((entry, cache.check(entry)) for entry in (cache.scan() if entries is None else entries))
 
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:
@@ -87,7 +92,7 @@ def _known(
         extra.append(
             _finding(entry, FindingKind.SUPERSEDED, "a newer entry has the same program, target and options")
         )
-    return replace(checked, findings=(*checked.findings, *extra))
+    return replace(checked, findings=(*checked.findings, *extra)) if extra else checked
 
 
 def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:

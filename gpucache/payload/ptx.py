@@ -15,14 +15,15 @@ from gpucache.units import printable
 _BLANK = rb"(?>\s+|//[^\n]*+|/\*(?s:.*?)\*/)*+"
 _VERSION = re.compile(_BLANK + rb"\.version\s+(\d{1,3}\.\d{1,3})(?=\s)")
 _TARGET = re.compile(_BLANK + rb"\.target\s+(?:sm|compute)_(\d{1,4}[a-z]?)(?=[\s,/])")
-# Begins with a set of characters, so that the text between pieces is passed over quickly.
+# Begins with a set of characters, so that the text between pieces is passed over quickly. Dots are no such
+# characters, as every instruction has some.
 _PIECE = re.compile(
-    rb'[/"{()}.]'
+    rb'[/"{()}]'
     rb"(?:(?<=/)(?:/[^\n]*+|(?P<comment>\*)(?s:.*?)(?:(?P<closed>\*/)|\Z))"
     rb'|(?<=")(?:[^"\\\n]|\\.)*+(?P<quote>"?)'
-    rb"|(?P<open>(?<=[{(])[{(]*+)|(?P<close>(?<=[)}])[)}]*+)"
-    rb"|(?<=\.)entry\s+(?P<entry>[\w$%]{1,4096}))"
+    rb"|(?P<open>(?<=[{(])[{(]*+)|(?P<close>(?<=[)}])[)}]*+))"
 )
+_ENTRY = re.compile(rb"\.entry\s+([\w$%]{1,4096})")
 _LAST_LINE = re.compile(
     rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
     rb'|\.section\s+\.comment\s+"[^"]*"'  # what NVRTC's --version-ident adds
@@ -58,13 +59,20 @@ def read_ptx(reading: Reading) -> None:
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
     """The names of entries; raises BrokenError after the last of them where the text is not whole."""
     depth, comment_open, string_open = 0, False, False
+    entries = _ENTRY.finditer(data, start, end)
+    entry = next(entries, None)
     for piece in _PIECE.finditer(data, start, end):
-        if piece["entry"]:
-            yield printable(piece["entry"])
+        while entry is not None and entry.start() < piece.end():
+            if entry.start() < piece.start():  # else it is in a comment or a string
+                yield printable(entry[1])
+            entry = next(entries, None)
         opened, closed = piece["open"], piece["close"]
         depth += (opened is not None and len(opened) + 1) - (closed is not None and len(closed) + 1)
         comment_open = piece["comment"] is not None and not piece["closed"]
         string_open = piece["quote"] == b""
+    while entry is not None:
+        yield printable(entry[1])
+        entry = next(entries, None)
     if comment_open:
         raise BrokenError("the text ends inside a comment")
     if string_open:

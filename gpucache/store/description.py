@@ -7,7 +7,6 @@ Must not know where in a file the JSON lies, nor how long it may be.
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields as fields_of
 from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 
@@ -22,7 +21,7 @@ _T = TypeVar("_T")
 
 def encode_head(head: EntryHead) -> bytes:
     """Canonical JSON of a head."""
-    values = {item.name: getattr(head, item.name) for item in fields_of(head)}
+    values = head._asdict()
     failures = [[str(one.line), one.message, one.function, one.file] for one in head.failures]
     return _canonical(values | {"lowered_names": dict(head.lowered_names), "failures": failures})
 

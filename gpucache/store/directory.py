@@ -14,11 +14,10 @@ from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
-from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted
 from gpucache.store import cleanup, layout, leftovers, lock, scan
-from gpucache.store.format import EntryFormatError, misplaced, read_description, read_sound
+from gpucache.store.format import EntryFormatError, read_description, read_sound, read_whole
 from gpucache.store.history import History
 from gpucache.store.interface import (
     Absent,
@@ -168,6 +167,10 @@ class DirectoryStore:
         """
         return scan.scan(self._root, self._unread.setdefault)
 
+    def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+        """The same with each entry read whole and verified as by ``check``; None with what is not sound."""
+        return scan.scan_whole(self._root, self._unread.setdefault)
+
     def unread(self) -> list[str]:
         """Why folders of entries could not be listed: a sentence for each that the scans so far met."""
         return list(self._unread.values())
@@ -185,14 +188,10 @@ class DirectoryStore:
         try:
             place, name = self._place(scanned)
             with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
-                description, payload = read_sound(fd, status.st_size, scanned.key)
-                if not layout.fits(place[-1], name):
-                    raise misplaced(description.header)
-                if digest(payload) != description.head.payload_sha256:
-                    raise EntryFormatError(
-                        Damage.CORRUPT, "its payload does not have the SHA-256 of its head"
-                    )
-                return Entry(scanned.key, description.head, description.detail(), payload)
+                whole = read_whole(fd, status.st_size, scanned.key)
+            if not layout.fits(place[-1], name):
+                return Damaged(Damage.MISPLACED, f"it is the entry of the key {scanned.key}", False)
+            return whole
         except EntryFormatError as error:
             return Damaged(error.damage, error.detail, quarantined=False)
         except FileNotFoundError:

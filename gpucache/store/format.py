@@ -33,6 +33,7 @@ from typing import NamedTuple, TypeVar
 import xxhash
 
 from gpucache.errors import FormatError
+from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import description
 from gpucache.store.interface import Damage
@@ -158,6 +159,17 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
     if read.header.key != key:
         raise misplaced(read.header)
     return read, payload
+
+
+def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
+    """All of an open file, verified as for a hit, and with the SHA-256 of its payload.
+
+    Raises EntryFormatError.
+    """
+    description, payload = read_sound(fd, size, key)
+    if digest(payload) != description.head.payload_sha256:
+        raise EntryFormatError(Damage.CORRUPT, "its payload does not have the SHA-256 of its head")
+    return Entry(key, description.head, description.detail(), payload)
 
 
 def misplaced(header: Header) -> EntryFormatError:

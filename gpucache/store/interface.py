@@ -187,6 +187,10 @@ class EntryStore(Store, Protocol):
         """Every file below ``entries/``, one by one, heads only, constant memory."""
         ...
 
+    def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+        """The same, with all of each entry that is sound, every byte of it checked."""
+        ...
+
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """Files that belong to no entry."""
         ...

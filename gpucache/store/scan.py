@@ -14,9 +14,9 @@ from pathlib import Path
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
-from gpucache.model import CacheKey, EntryHead
+from gpucache.model import CacheKey, Entry, EntryHead
 from gpucache.store import layout
-from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head
+from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head, read_whole
 from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
@@ -36,6 +36,25 @@ def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
     for folder, name, stray in walk(root, unread):
         if not stray and (scanned := _scanned(folder, name)) is not None:
             yield scanned
+
+
+def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+    """Every entry as ``scan`` sees it, with all of it where it is sound; each file is read once.
+
+    An entry that is not sound, or not where its key belongs, comes without the whole.
+    """
+    for folder, name, stray in walk(root, unread):
+        if stray:
+            continue
+        try:
+            with open_trusted(folder, name) as (fd, status):
+                whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
+                if not layout.fits(folder.path.name, name):
+                    raise EntryFormatError(Damage.MISPLACED, name)
+                yield _entry(folder, name, status, whole.head), whole
+        except (OSError, MemoryError, EntryFormatError):
+            if (scanned := _scanned(folder, name)) is not None:
+                yield scanned, None
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
@@ -70,7 +89,8 @@ def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, 
             with folder:
                 try:
                     for inner in folder.entries():
-                        yield folder, inner.name, _is_stray(folder, inner.name)
+                        fits = layout.fits(found.name, inner.name)
+                        yield folder, inner.name, not fits and not _begins_as_ours(folder, inner.name)
                 except OSError as error:
                     unread(folder.path, _unlisted(folder.path, error))
 

@@ -57,7 +57,7 @@ def outdated(cache: Path, nvrtc: str) -> str:
         for field in entry.detail.key_fields
     )
     toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
-    head = replace(entry.head, toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
+    head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
     older = replace(entry, key=cache_key(fields), head=head, detail=replace(entry.detail, key_fields=fields))
     store.publish(older)
     return str(older.key)

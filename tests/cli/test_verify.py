@@ -41,7 +41,7 @@ def _entry(root: Path, target: str) -> tuple[DirectoryStore, Entry]:
 
 def _holding(entry: Entry, payload: bytes) -> Entry:
     return replace(
-        entry, payload=payload, head=replace(entry.head, payload_sha256=sha256(payload).hexdigest())
+        entry, payload=payload, head=entry.head._replace(payload_sha256=sha256(payload).hexdigest())
     )
 
 
@@ -132,7 +132,7 @@ def test_what_was_repaired_is_built_again(
 def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> None:
     """An entry that is sound as a file but holds a cubin for another architecture is mislabelled."""
     store, entry = _entry(cache, nvrtc)
-    store.publish(replace(entry, head=replace(entry.head, target="cuda:sm_80")))
+    store.publish(replace(entry, head=entry.head._replace(target="cuda:sm_80")))
     answer = run("--json", "verify")
     assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(entry.key))])
 
@@ -157,7 +157,7 @@ def _upgraded(entry: Entry, *, created_ns: int) -> Entry:
     return replace(
         entry,
         key=cache_key(fields),
-        head=replace(entry.head, toolchain=toolchain, created_ns=created_ns),
+        head=entry.head._replace(toolchain=toolchain, created_ns=created_ns),
         detail=replace(entry.detail, key_fields=fields),
     )
 
@@ -178,7 +178,7 @@ def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc:
     store, entry = _entry(cache, nvrtc)
     label = entry.head.toolchain_identity[0]
     toolchain = tuple((name, "elsewhere" if name == label else value) for name, value in entry.head.toolchain)
-    store.publish(replace(entry, head=replace(entry.head, toolchain=toolchain)))
+    store.publish(replace(entry, head=entry.head._replace(toolchain=toolchain)))
     assert _kinds(run("--json", "verify", "--strict")) == []
 
 

@@ -171,7 +171,7 @@ def _rejected(parts: Any) -> Any:
     assert isinstance(found, Found)
     assert detail is not None
     garbage = b"\x7fnot a binary of any driver"
-    head = replace(found.head, payload_sha256=digest(garbage))
+    head = found.head._replace(payload_sha256=digest(garbage))
     parts.store.publish(Entry(scanned.key, head, detail, garbage))
     parts.program("opencl", parts.root, _INTEL)
     return parts.last()

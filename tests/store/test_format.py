@@ -108,8 +108,8 @@ def test_table_of_the_format(make_entry: Callable[..., Entry]) -> None:
 def test_equal_entries_are_equal_files(make_entry: Callable[..., Entry]) -> None:
     """The order in which lowered names were put in does not change the bytes."""
     entry = make_entry()
-    there = replace(entry, head=replace(entry.head, lowered_names={"a": "1", "b": "2"}))
-    back = replace(entry, head=replace(entry.head, lowered_names={"b": "2", "a": "1"}))
+    there = replace(entry, head=entry.head._replace(lowered_names={"a": "1", "b": "2"}))
+    back = replace(entry, head=entry.head._replace(lowered_names={"b": "2", "a": "1"}))
     assert encode(there) == encode(back)
 
 
