@@ -370,7 +370,10 @@ class ForeignCache(Generic[T]):
 class _TogetherCache(ForeignCache[T]):
     """One whose format removes several entries at once: a ``gpucache.caches.interface.RemovesTogether``."""
 
-    def remove_together(self, entries: Sequence[CacheEntry]) -> Sequence[Kept | None]:
+    together = 500
+    """The owner's programs wait for the lock or commit that so many removals share."""
+
+    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
         """What ``remove`` does, of several entries: what became of each, in their order."""
         made = self._format
         assert isinstance(made, Together)

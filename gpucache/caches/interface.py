@@ -5,7 +5,7 @@ kind live, a ``Cache`` is one of them, opened. Nothing found in a cache is ever 
 executed; a removal that could break the owner is refused. Must not know how an answer is shown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -78,9 +78,14 @@ class Cache(Protocol):
 
 @runtime_checkable
 class RemovesTogether(Protocol):
-    """A cache whose owner's lock or commit costs more than a removal, so that several share one."""
+    """A cache in which something costs more than a removal, so that several share one: an owner's lock."""
 
-    def remove_together(self, entries: Sequence[CacheEntry]) -> Sequence[Kept | None]:
+    @property
+    def together(self) -> int:
+        """How many removals share one at most."""
+        ...
+
+    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Iterable[Kept | None]:
         """What ``remove`` does, of several entries: what became of each, in their order."""
         ...
 

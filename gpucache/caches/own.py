@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -37,6 +38,8 @@ class OwnCache:
     """A gpucache root as a ``gpucache.caches.interface.Cache``."""
 
     name = registry.OWN
+    together = 20_000
+    """Of so many removals each program has one record; so many that a program's entries are among them."""
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
         self._store = store
@@ -141,6 +144,10 @@ class OwnCache:
         """Remove an entry if unchanged since the scan."""
         return self._store.remove(_scanned(entry), why)
 
+    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Iterator[Kept | None]:
+        """What ``remove`` does, of several entries."""
+        return self._store.remove_together(map(_scanned, entries), why)
+
     def beside_bytes(self) -> int:
         """What everything beside the entries takes on disk."""
         return self._store.beside_bytes()
@@ -222,6 +229,9 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
             damage=_damage(scanned),
             handle=scanned,
         )
+    toolchain, identity, fields = _shared(
+        head.toolchain, head.toolchain_identity, head.language, head.artifact_kind
+    )
     return CacheEntry(
         cache=OwnCache.name,
         key=key,
@@ -235,12 +245,23 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         variant=_variant(head),
         unique=head.located or not head.language,
         place=head.place,
-        toolchain=head.toolchain,
-        toolchain_identity=head.toolchain_identity,
+        toolchain=toolchain,
+        toolchain_identity=identity,
         payload_sha256=head.payload_sha256,
-        fields=(("language", head.language), ("artifact kind", head.artifact_kind), *head.toolchain),
-        handle=scanned,
+        fields=fields,
+        handle=scanned._replace(head=head._replace(toolchain=toolchain, toolchain_identity=identity)),
     )
+
+
+_Fields = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=256)
+def _shared(
+    toolchain: _Fields, identity: tuple[str, ...], language: str, kind: str
+) -> tuple[_Fields, tuple[str, ...], _Fields]:
+    """The same values for all entries of a toolchain, of which a hundred thousand may be kept."""
+    return toolchain, identity, (("language", language), ("artifact kind", kind), *toolchain)
 
 
 def _damage(scanned: ScannedEntry) -> Problem | None:

@@ -1,6 +1,8 @@
 """Carry out an eviction plan over any cache, one removal at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
 
 from gpucache.caches.interface import Cache, RemovesTogether
 from gpucache.engine.eviction_policy import Limits, plan
@@ -13,10 +15,6 @@ def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[T
     return plan(cache.scan(), limits, now_ns, toolchains)
 
 
-TOGETHER = 500
-"""How many removals share one lock or commit of a cache's owner, whose programs have to wait for it."""
-
-
 def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
     """Remove the planned entries; one that changed since the scan stays."""
     if not isinstance(cache, RemovesTogether):
@@ -25,10 +23,10 @@ def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
         return
     yield from (outcome for outcome in evict_plan.expected() if not outcome.removed)
     going = [removal for removal in evict_plan.removals if removal.refused is None]
-    for start in range(0, len(going), TOGETHER):
-        some = going[start : start + TOGETHER]
-        kept = cache.remove_together([removal.entry for removal in some])
-        yield from map(EvictOutcome, some, kept)
+    for rule, chosen in groupby(going, attrgetter("rule")):
+        while some := list(islice(chosen, cache.together)):
+            kept = cache.remove_together([removal.entry for removal in some], rule)
+            yield from map(EvictOutcome, some, kept)
 
 
 def joined(plans: Sequence[EvictPlan]) -> EvictPlan:

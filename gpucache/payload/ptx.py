@@ -79,8 +79,12 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
         raise BrokenError("the text ends inside a string")
     if depth:
         raise BrokenError("the text ends inside a block")
-    # The last line of code must be one that can end a module; a path in it may hold the comment sign.
-    for line in reversed(data[max(start, end - _TAIL) : end].rstrip().splitlines()):
+    _require_last_line(data[max(start, end - _TAIL) : end])
+
+
+def _require_last_line(tail: bytes) -> None:
+    """The last line of code must be one that can end a module; a path in it may hold the comment sign."""
+    for line in reversed(tail.rstrip().splitlines()):
         code = line.partition(b"//")[0].strip()
         if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line.strip())):
             raise BrokenError("the text ends inside a statement")

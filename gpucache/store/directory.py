@@ -8,11 +8,12 @@ what to evict.
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes import Kept, Noted
@@ -229,6 +230,26 @@ class DirectoryStore:
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
+        (kept,) = self.remove_together([scanned], why)
+        return kept
+
+    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+        """What ``remove`` does, of one entry after the other; recorded when it ends, program by program."""
+        events: dict[str, list[Event]] = {}
+        try:
+            with ExitStack() as stack:
+                folders: dict[Path, Folder] = {}
+                for scanned in going:
+                    kept = self._removed(scanned, folders, stack)
+                    if kept is None and scanned.head is not None:
+                        event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
+                        events.setdefault(scanned.head.program, []).append(event)
+                    yield kept
+        finally:
+            self._history.record_all(events)
+
+    def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
+        """Remove one of several entries; the folders that they lie in stay open until the last is removed."""
         if not self._writable:
             return Kept(f"the cache at {self.root} is only read")
         if scanned.unread:
@@ -236,18 +257,17 @@ class DirectoryStore:
         if scanned.head is None and not self.is_marked():
             return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
         try:
-            place, name = self._place(scanned)
-            with self._root.open(*place) as folder:
-                if scan.identity_of(folder.lstat(name)) != scanned.identity:
-                    return Kept()
-                folder.unlink(name)
+            folder = folders.get(scanned.folder)
+            if folder is None:
+                place, _ = self._place(scanned)
+                folder = folders[scanned.folder] = stack.enter_context(self._root.open(*place))
+            if scan.identity_of(folder.lstat(scanned.name)) != scanned.identity:
+                return Kept()
+            folder.unlink(scanned.name)
         except OSError as error:
             return Kept.by(error, self.root)
         except CacheUnusableError as error:
             return Kept(str(error))
-        if scanned.head is not None:
-            event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
-            self._history.record(scanned.head.program, event)
         return None
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:

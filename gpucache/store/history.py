@@ -7,6 +7,7 @@ costs an explanation, never a hit, so nothing here raises OSError. Must not know
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
@@ -36,14 +37,20 @@ class History:
 
     def record(self, program: str, event: Event) -> None:
         """Append an event; texts longer than 500 characters are cut."""
-        line = _line(program, event)
-        mode = self._root.file_mode
-        with suppress(*_UNUSABLE), self._root.make(*layout.program_folder(program)) as folder:
-            size = lines.append(folder, layout.HISTORY_NAME, line, mode)
-            if size > FILE_CAP:
-                self._shrink(program, folder)
-            elif size == len(line):
-                bound_histories(self._root, PROGRAM_CAP)
+        self.record_all({program: [event]})
+
+    def record_all(self, events: Mapping[str, Sequence[Event]]) -> None:
+        """Append the events of several programs, each program's at once."""
+        made = False
+        for program, own in events.items():
+            with suppress(*_UNUSABLE), self._root.make(*layout.program_folder(program)) as folder:
+                for some in _pieces(_line(program, event) for event in own):
+                    size = lines.append(folder, layout.HISTORY_NAME, some, self._root.file_mode)
+                    made |= size == len(some)
+                    if size > FILE_CAP:
+                        self._shrink(program, folder)
+        if made:
+            bound_histories(self._root, PROGRAM_CAP)
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""
@@ -82,6 +89,18 @@ class History:
                 with suppress(OSError):
                     tmp.unlink(name)
                 raise
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines joined as far as they fit into a history before it is rewritten."""
+    joined = b""
+    for line in lines:
+        if len(joined) + len(line) > FILE_CAP // 2:
+            yield joined
+            joined = b""
+        joined += line
+    if joined:
+        yield joined
 
 
 def _line(program: str, event: Event) -> bytes:

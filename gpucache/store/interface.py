@@ -4,7 +4,7 @@ Owns the protocol that ``engine/`` uses. Knows bytes, files, locks and history; 
 or terminals.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -197,6 +197,10 @@ class EntryStore(Store, Protocol):
 
     def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
         """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None."""
+        ...
+
+    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+        """What ``remove`` does, of one entry after the other; recorded when it ends."""
         ...
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:

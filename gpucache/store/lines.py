@@ -16,6 +16,9 @@ LINE_CAP = 4096
 """Bytes of one line, its newline included."""
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
+
+
 def line_of(record: Mapping[str, object]) -> bytes:
     """One line for a record; items that would make it longer than ``LINE_CAP`` are left out.
 
@@ -54,7 +57,7 @@ def last(folder: Folder, name: str, limit_bytes: int) -> list[dict[str, object]]
 
 
 def _dump(record: Mapping[str, object]) -> bytes:
-    return json.dumps(dict(record), separators=(",", ":"), default=str).encode("ascii") + b"\n"
+    return _ENCODER.encode(dict(record)).encode("ascii") + b"\n"
 
 
 def _parse(line: bytes) -> dict[str, object] | None:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from gpucache.caches.interface import Cache, Wanted
+from gpucache.caches.interface import Cache, ChecksAll, Wanted
 from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
@@ -278,6 +278,8 @@ def test_a_sound_cache_has_no_findings(name: str, tmp_path: Path) -> None:
     checked = [cache.check(entry) for entry in entries]
     assert not _findings(cache) and all(one.counts and not one.unchecked for one in checked)
     assert not any(one.notes for one in checked) or example.whole or example.opaque
+    if isinstance(cache, ChecksAll):
+        assert list(cache.checked()) == list(zip(entries, checked, strict=True))
 
 
 @every_system

@@ -3,7 +3,8 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,57 @@ def test_remove_records_the_eviction(store: DirectoryStore, make_entry: MakeEntr
     assert store.remove(scanned, "again") == GONE
     events = [(event.what, event.key, event.target, event.why) for event in store.history("program-a")]
     assert events == [("evicted", entry.key.hex, "cuda:sm_90", "older than 30d")]
+
+
+def test_removals_together_are_recorded_program_by_program(
+    store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """Each program's history has all of its removals in their order, and those of an entry that stays not."""
+    for seed, program in (("a", "one"), ("b", "other"), ("c", "one"), ("d", "one")):
+        entry = make_entry(seed)
+        store.publish(replace(entry, head=entry.head._replace(program=program)))
+    going = sorted(store.scan(), key=lambda one: one.key)
+    stays = next(one for one in going if one.head and one.head.program == "one")
+    store.get(stays.key)
+    assert [kept == Kept() for kept in store.remove_together(going, "--all")] == [
+        one is stays for one in going
+    ]
+    for program in ("one", "other"):
+        own = [one.key.hex for one in going if one is not stays and one.head and one.head.program == program]
+        assert [(event.key, event.why) for event in store.history(program)] == [(key, "--all") for key in own]
+
+
+def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """What was removed before an interrupt is known, and the rest is still there."""
+    for seed in "abc":
+        store.publish(make_entry(seed))
+    removals = store.remove_together(list(store.scan()), "--all")
+    assert next(removals) is None
+    assert isinstance(removals, Generator)
+    removals.close()
+    (left_one, left_other) = store.scan()
+    (gone,) = {f"program-{seed}" for seed in "abc"} - {
+        one.head.program for one in (left_one, left_other) if one.head
+    }
+    assert [event.what for event in store.history(gone)] == ["evicted"]
+
+
+def test_a_whole_scan_reads_what_a_check_does(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
+) -> None:
+    """Sound entries come whole; damaged and misplaced ones come as a scan sees them, without the whole."""
+    for seed in "abcd":
+        store.publish(make_entry(seed))
+    damaged, cut, moved = (entry_path(make_entry(seed)) for seed in "bcd")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    cut.write_bytes(cut.read_bytes()[:-1])
+    moved.rename(moved.with_name(f"{moved.name[:2]}{'0' * 62}.gpc"))
+    found = list(store.scan_whole())
+    assert [scanned for scanned, _ in found] == list(store.scan())
+    for scanned, whole in found:
+        answer = store.check(scanned)
+        assert whole == (answer if isinstance(answer, Entry) else None)
+    assert sum(whole is not None for _, whole in found) == 1
 
 
 def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore, make_entry: MakeEntry) -> None:

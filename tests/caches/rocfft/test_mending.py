@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches.interface import RemovesTogether
 from gpucache.caches.rocfft import connecting
-from gpucache.engine.evict import TOGETHER, plan_evict, run_evict
+from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits
 from tests.caches.rocfft.build import (
     KERNEL,
@@ -379,8 +380,9 @@ def test_the_journal_of_a_dead_writer_is_worked_in(tmp_path: Path) -> None:
 
 def test_many_rows_go_in_few_transactions(tmp_path: Path) -> None:
     """Each costs a commit to disk and a lock that programs wait for; what changed meanwhile stays."""
-    path = database(tmp_path / "c.db", [row(f"k{number}") for number in range(TOGETHER + 100)])
+    path = database(tmp_path / "c.db", [row(f"k{number}") for number in range(600)])
     cache = opened(path)
+    assert isinstance(cache, RemovesTogether) and 2 * cache.together > 600
     plan = plan_evict(cache, Limits(everything=True), 0)
     execute(path, "UPDATE cache_v1 SET timestamp = 7 WHERE kernel_name = 'k5'")
     before = _changes(path)
