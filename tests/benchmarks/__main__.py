@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from tests.benchmarks.measure import Comparison, Effort, show
+from tests.benchmarks.measure import Comparison, Effort, show, show_growth
 
 ROUNDS = 15
+SIZES = (1_000, 10_000, 100_000)
 NAMES: Mapping[str, str] = {
     "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
     "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
@@ -42,17 +43,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", nargs="+", choices=[*NAMES, "all"], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each side ({ROUNDS})")
     parser.add_argument(
-        "--entries", type=int, nargs="+", default=[1_000], help="sizes of the cache for 'scale' (1000)"
-    )
+        "--entries", type=int, nargs="+", default=SIZES,
+        help=f"sizes of the cache for 'scale' ({', '.join(map(str, SIZES))}); its growth is told at the end",
+    )  # fmt: skip
     parser.add_argument("--small", action="store_true", help="only see that it runs: least sizes, one call")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     given = parser.parse_args(arguments)
     effort = Effort(given.rounds, given.small, given.entries)
     found: list[dict[str, object]] = []
     for name in NAMES if "all" in given.name else given.name:
+        compared: list[Comparison] = []
         for comparison in load(name)(effort):
             show(comparison, sys.stdout)
+            compared.append(comparison)
             found.append({"benchmark": name, **comparison.document()})
+        if name == "scale" and len(effort.entries) > 1:
+            show_growth(compared, effort.entries, sys.stdout)
     if given.json is not None:
         machine = {"processor": platform.processor(), "system": platform.platform()}
         given.json.write_text(json.dumps({**machine, "comparisons": found}, indent=1) + "\n")

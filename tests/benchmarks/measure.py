@@ -190,6 +190,23 @@ def show(found: Comparison, to: TextIO) -> None:
     print(file=to, flush=True)
 
 
+def show_growth(found: Sequence[Comparison], entries: Sequence[int], to: TextIO) -> None:
+    """What each verb takes for each entry as a cache grows: microseconds of CPU time, and the peak of memory.
+
+    The comparisons are of one size after the other, each with the same verbs in the same order.
+    """
+    each = len(found) // len(entries)
+    print("Growth: CPU time for each entry, and the peak of memory", file=to)
+    for number in range(each):
+        sides = [found[number + each * size].sides[0] for size in range(len(entries))]
+        cells = []
+        for side, count in zip(sides, entries, strict=True):
+            peak = max(one.peak_bytes for one in side.samples) / 1e6
+            cells.append(f"{count}: {1000 * spread(side.ms('cpu'))['median'] / count:.0f} us, {peak:.0f} MB")
+        print(f"  {sides[0].name:26}  {'   '.join(cells)}", file=to)
+    print(file=to, flush=True)
+
+
 def _cell(values: Sequence[float]) -> str:
     told = spread(values)
     unit, factor = ("us", 1000.0) if told["median"] < 1 else ("ms", 1.0)

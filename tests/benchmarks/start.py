@@ -15,12 +15,13 @@ def run(effort: Effort) -> Iterator[Comparison]:
     with tempfile.TemporaryDirectory() as folder:
         make_cache(Path(folder, "root"), 2, 2)
         place: dict[str, Any] = {"GPUCACHE_DIR": f"{folder}/root", "HOME": folder}
-        command = [sys.executable, "-m", "gpucache"]
+        command = [Path(sys.executable).with_name("gpucache")]
         imported = process([sys.executable, "-c", "import click"])
         for title, arguments in (
             ("gpucache --version", ["--version"]),
             ("gpucache --help", ["--help"]),
-            ("gpucache inspect", ["inspect", "--cache", "gpucache"]),
+            ("gpucache inspect --cache gpucache", ["inspect", "--cache", "gpucache"]),
+            ("gpucache inspect", ["inspect"]),
         ):
             sides = {title: process([*command, *arguments], **place), "import click": imported}
             yield compare(f"The start of {title}", sides, effort.rounds)
