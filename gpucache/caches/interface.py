@@ -7,10 +7,13 @@ executed; a removal that could break the owner is refused. Must not know how an 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from gpucache.model import Artifact, BuildRequest, Toolchain
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Reach
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Location
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Kept, Reach
 
 Wanted = Mapping[str, tuple[bytes, ...]]
 """What an explanation is asked for: values by field name, in the order given; all of them raw bytes."""
@@ -52,7 +55,7 @@ class Cache(Protocol):
         """What belongs to no entry, and what is wrong with the cache as a whole."""
         ...
 
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
+    def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         """Remove an entry by its owner's rules and locks if unchanged since the scan; None once removed."""
         ...
 
@@ -68,7 +71,7 @@ class Cache(Protocol):
         """
         ...
 
-    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+    def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Whether the cache would answer what is wanted, and if not what is in the way.
 
         Raises UsageError for a field that this system has not, naming those it has.
@@ -85,7 +88,7 @@ class RemovesTogether(Protocol):
         """How many removals share one at most."""
         ...
 
-    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Iterable[Kept | None]:
+    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> "Iterable[Kept | None]":
         """What ``remove`` does, of several entries: what became of each, in their order."""
         ...
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpucache import payload as payloads
 from gpucache.caches import registry
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
@@ -23,15 +23,16 @@ from gpucache.outcomes import (
     EntryReport,
     Finding,
     FindingKind,
-    Kept,
     Location,
     Problem,
-    Reach,
 )
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
 from gpucache.units import format_age, format_size
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Kept, Reach
 
 
 class OwnCache:
@@ -64,8 +65,10 @@ class OwnCache:
 
     def report(self, entry: CacheEntry) -> EntryReport:
         """Key fields, build log and what the payload is; raises FormatError."""
+        from gpucache.payload import describe
+
         whole = self._whole(entry)
-        info = payloads.describe(whole.payload)
+        info = describe(whole.payload)
         return EntryReport(
             entry=entry,
             key_fields=whole.detail.key_fields,
@@ -140,11 +143,11 @@ class OwnCache:
         """The payload; raises FormatError."""
         return self._whole(entry).payload
 
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:
+    def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         """Remove an entry if unchanged since the scan."""
         return self._store.remove(_scanned(entry), why)
 
-    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Iterator[Kept | None]:
+    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of several entries."""
         return self._store.remove_together(map(_scanned, entries), why)
 
@@ -163,7 +166,7 @@ class OwnCache:
         """Nothing: a removal leaves nothing behind."""
         return ()
 
-    def explain(self, wanted: Wanted) -> Iterator[Reach]:
+    def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Refused: our own keys are explained from the sources themselves."""
         raise UsageError(
             f"{', '.join(wanted)}: programs of our own cache are asked for by their source; "
@@ -201,9 +204,11 @@ def _judged(entry: CacheEntry, whole: Entry) -> Checked:
 
 def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
     """What the payload is against what the head says it is."""
-    info = payloads.describe(whole.payload)
+    from gpucache.payload import describe, fits
+
+    info = describe(whole.payload)
     opaque = whole.head.language == ""  # an entry of ProgramCache, which is told no target
-    misfit = None if opaque else payloads.fits(info, whole.head.artifact_kind, whole.head.target)
+    misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
     if misfit is not None:
         yield FindingKind.MISLABELLED, misfit
     if info.problem is not None:

@@ -135,6 +135,8 @@ def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
 
     They are those of all systems, or of the systems that are named.
     """
+    if names is not None and not names:
+        return []
     from gpucache.caches.opening import unused_caches
 
     return unused_caches(os.environ, names)

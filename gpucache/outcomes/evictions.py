@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpucache.host import os_errors
 from gpucache.outcomes.entries import CacheEntry
@@ -11,8 +12,7 @@ ALL = "--all"
 """The rule that chooses every entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """An entry was not removed; ``reason`` is a sentence, with the remedy where there is one."""
 
     reason: str = "it changed since the scan"
@@ -34,8 +34,7 @@ class Kept:
 GONE = Kept("it was removed since the scan", gone=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(NamedTuple):
     """One entry that evict plans to remove, and the rule that chose it."""
 
     entry: CacheEntry
@@ -48,8 +47,7 @@ class Removal:
         return Kept(why) if why else None
 
 
-@dataclass(frozen=True, slots=True)
-class EvictPlan:
+class EvictPlan(NamedTuple):
     """What would go and what stays."""
 
     removals: tuple[Removal, ...]
@@ -68,8 +66,7 @@ class EvictPlan:
         return Foreseen(0, 0, kept, kept_bytes, tuple(left), len(going), sum(going))
 
 
-@dataclass(frozen=True, slots=True)
-class EvictOutcome:
+class EvictOutcome(NamedTuple):
     """What became of one planned removal."""
 
     removal: Removal

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail
-from gpucache.outcomes import Kept, Noted
 from gpucache.store import cleanup, layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, read_description, read_sound, read_whole
 from gpucache.store.history import History
@@ -38,6 +38,9 @@ from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Kept, Noted
 
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before a hit records another one."""
@@ -225,7 +228,7 @@ class DirectoryStore:
         """Files that belong to no entry; raises CacheUnusableError."""
         return leftovers.leftovers(self._root, now_ns)
 
-    def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
+    def remove(self, scanned: ScannedEntry, why: str) -> "Kept | None":
         """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None.
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
@@ -233,7 +236,7 @@ class DirectoryStore:
         (kept,) = self.remove_together([scanned], why)
         return kept
 
-    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of one entry after the other; recorded when it ends, program by program."""
         events: dict[str, list[Event]] = {}
         try:
@@ -248,8 +251,10 @@ class DirectoryStore:
         finally:
             self._history.record_all(events)
 
-    def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
+    def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> "Kept | None":
         """Remove one of several entries; the folders that they lie in stay open until the last is removed."""
+        from gpucache.outcomes import Kept  # which only a removal needs
+
         if not self._writable:
             return Kept(f"the cache at {self.root} is only read")
         if scanned.unread:
@@ -304,8 +309,10 @@ class DirectoryStore:
         with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
             yield holding
 
-    def note_missed(self, missed: MissedRequest) -> Noted:
+    def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is no error."""
+        from gpucache.outcomes import Noted
+
         return self._missed.note(missed) if self._writable else Noted.LOST
 
     def missed(self) -> list[MissedRequest]:

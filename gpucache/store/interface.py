@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.outcomes import Kept, Noted
 from gpucache.store.layout import ENTRY_SUFFIX
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Kept, Noted
 
 
 class Damage(StrEnum):
@@ -195,11 +197,11 @@ class EntryStore(Store, Protocol):
         """Files that belong to no entry."""
         ...
 
-    def remove(self, scanned: ScannedEntry, why: str) -> Kept | None:
+    def remove(self, scanned: ScannedEntry, why: str) -> "Kept | None":
         """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None."""
         ...
 
-    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of one entry after the other; recorded when it ends."""
         ...
 
@@ -211,7 +213,7 @@ class EntryStore(Store, Protocol):
         """Remove a leftover; whether it was removed."""
         ...
 
-    def note_missed(self, missed: MissedRequest) -> Noted:
+    def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is no error."""
         ...
 

@@ -6,14 +6,17 @@ costs a warm start, never a program. Must not know how anything is compiled.
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpucache.errors import TargetError
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Checks, Language, Program, Target
-from gpucache.outcomes import Noted
 from gpucache.store import layout
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.interface import MissedRequest
 from gpucache.store.root_folder import RootFolder
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Noted
 
 FILE_CAP = 256
 """How many requests are kept at most: the newest."""
@@ -32,8 +35,10 @@ class Missed:
             root, layout.MISSED, ".json", Bounds(FILE_CAP, REQUEST_BYTES_CAP, BYTES_CAP)
         )
 
-    def note(self, missed: MissedRequest) -> Noted:
+    def note(self, missed: MissedRequest) -> "Noted":
         """Keep a request, with the local sizes that it was kept with before."""
+        from gpucache.outcomes import Noted
+
         data = self._folder.get(missed.key.hex)
         before = _decode(missed.key.hex, data) if data is not None else None
         known = before.request.local_sizes if before is not None else ()
