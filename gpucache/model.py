@@ -39,8 +39,7 @@ class Checks(StrEnum):
     """The host looks when it is asked to; until then every kernel looks first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """A check of a source, as a failure table tells it; its place in the table is its code."""
 
     line: int
@@ -204,8 +203,7 @@ class Closure:
     """The same of what the source is called, as far as that is not made up for each build."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyField:
+class KeyField(NamedTuple):
     """One readable input of a key."""
 
     label: str
@@ -276,8 +274,7 @@ class EntryHead(NamedTuple):
     checks: str = Checks.NONE.value
 
 
-@dataclass(frozen=True, slots=True)
-class EntryDetail:
+class EntryDetail(NamedTuple):
     """What only explaining and inspecting reads."""
 
     key_fields: tuple[KeyField, ...]

@@ -53,12 +53,12 @@ def outdated(cache: Path, nvrtc: str) -> str:
     assert isinstance(entry, Entry)
     label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
     fields = tuple(
-        replace(field, value="0.1") if (field.label, field.value) == (label, old) else field
+        field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
         for field in entry.detail.key_fields
     )
     toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
     head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
-    older = replace(entry, key=cache_key(fields), head=head, detail=replace(entry.detail, key_fields=fields))
+    older = replace(entry, key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
     store.publish(older)
     return str(older.key)
 

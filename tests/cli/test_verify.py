@@ -140,7 +140,7 @@ def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> Non
 def test_a_key_that_is_not_of_its_fields_is_found(run: Run, cache: Path, nvrtc: str) -> None:
     """The key is computed again from the key fields that the entry stores."""
     store, entry = _entry(cache, nvrtc)
-    store.publish(replace(entry, detail=replace(entry.detail, key_fields=entry.detail.key_fields[1:])))
+    store.publish(replace(entry, detail=entry.detail._replace(key_fields=entry.detail.key_fields[1:])))
     assert _kinds(run("--json", "verify")) == [("corrupt", str(entry.key))]
 
 
@@ -148,7 +148,7 @@ def _upgraded(entry: Entry, *, created_ns: int) -> Entry:
     """The same build by another version of its toolchain."""
     label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
     fields = tuple(
-        replace(field, value="0.1") if (field.label, field.value) == (label, old) else field
+        field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
         for field in entry.detail.key_fields
     )
     toolchain = tuple(
@@ -158,7 +158,7 @@ def _upgraded(entry: Entry, *, created_ns: int) -> Entry:
         entry,
         key=cache_key(fields),
         head=entry.head._replace(toolchain=toolchain, created_ns=created_ns),
-        detail=replace(entry.detail, key_fields=fields),
+        detail=entry.detail._replace(key_fields=fields),
     )
 
 

@@ -45,10 +45,14 @@ def test_every_key_is_read_from_an_attribute(kind: type, path: str) -> None:
     attribute = getattr(kind, step)
     got = attribute.fget if isinstance(attribute, property) else kind
     hint = typing.get_type_hints(got)["return" if isinstance(attribute, property) else step]
-    parts = [one for one in (hint, *typing.get_args(hint)) if is_dataclass(one) or type(one) is type(Enum)]
+    parts = [one for one in (hint, *typing.get_args(hint)) if _is_made_of_attributes(one)]
     assert parts
     for part in parts:
         test_every_key_is_read_from_an_attribute(typing.cast("type", part), rest)
+
+
+def _is_made_of_attributes(kind: object) -> bool:
+    return is_dataclass(kind) or hasattr(kind, "_fields") or type(kind) is type(Enum)
 
 
 def test_durations_are_in_milliseconds_and_instants_in_text() -> None:

@@ -128,7 +128,7 @@ def test_head_is_read_without_the_rest(tmp_path: Path, make_entry: Callable[...,
 def test_build_log_is_cut(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
     """A long build log is kept up to its cap and says that it was cut."""
     entry = make_entry()
-    entry = replace(entry, detail=replace(entry.detail, build_log="é" * BUILD_LOG_CAP))
+    entry = replace(entry, detail=entry.detail._replace(build_log="é" * BUILD_LOG_CAP))
     log = _read(tmp_path / "entry", encode(entry), entry.key)[0].detail().build_log
     assert log.startswith("éé") and log.endswith("[cut]")
     assert BUILD_LOG_CAP - 8 < len(log.encode()) <= BUILD_LOG_CAP
