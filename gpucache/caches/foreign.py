@@ -370,15 +370,12 @@ class ForeignCache(Generic[T]):
 class _TogetherCache(ForeignCache[T]):
     """One whose format removes several entries at once: a ``gpucache.caches.interface.RemovesTogether``."""
 
-    together = 500
-    """The owner's programs wait for the lock or commit that so many removals share."""
+    together = 500  # whose lock or commit programs of the owner wait for
 
     def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
         """What ``remove`` does, of several entries: what became of each, in their order."""
-        made = self._format
-        assert isinstance(made, Together)
-        going = [entry for entry in entries if not entry.stays]
-        done = iter(made.remove_together([self._item(entry) for entry in going]))
+        assert isinstance(self._format, Together)
+        done = iter(self._format.remove_together([self._item(one) for one in entries if not one.stays]))
         return [Kept(entry.stays) if entry.stays else next(done) for entry in entries]
 
 

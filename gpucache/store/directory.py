@@ -9,12 +9,11 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store import cleanup, layout, leftovers, lock, scan
@@ -190,7 +189,7 @@ class DirectoryStore:
         the last use. Absent if it is gone or could not be read. Raises nothing, whatever is on disk.
         """
         try:
-            place, name = self._place(scanned)
+            place, name = scan.place_of(self._root, scanned), scanned.name
             with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
                 whole = read_whole(fd, status.st_size, scanned.key)
             if not layout.fits(place[-1], name):
@@ -238,42 +237,12 @@ class DirectoryStore:
 
     def remove_together(self, going: Iterable[ScannedEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of one entry after the other; recorded when it ends, program by program."""
-        events: dict[str, list[Event]] = {}
-        try:
-            with ExitStack() as stack:
-                folders: dict[Path, Folder] = {}
-                for scanned in going:
-                    kept = self._removed(scanned, folders, stack)
-                    if kept is None and scanned.head is not None:
-                        event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
-                        events.setdefault(scanned.head.program, []).append(event)
-                    yield kept
-        finally:
-            self._history.record_all(events)
-
-    def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> "Kept | None":
-        """Remove one of several entries; the folders that they lie in stay open until the last is removed."""
-        from gpucache.outcomes import Kept  # which only a removal needs
+        from gpucache.outcomes import Kept  # this and the next are needed by a removal alone
+        from gpucache.store.removal import Removal
 
         if not self._writable:
-            return Kept(f"the cache at {self.root} is only read")
-        if scanned.unread:
-            return Kept(scanned.damage_detail)
-        if scanned.head is None and not self.is_marked():
-            return Kept(f"nothing in {self.root} shows that it is gpucache's, so its files are left alone")
-        try:
-            folder = folders.get(scanned.folder)
-            if folder is None:
-                place, _ = self._place(scanned)
-                folder = folders[scanned.folder] = stack.enter_context(self._root.open(*place))
-            if scan.identity_of(folder.lstat(scanned.name)) != scanned.identity:
-                return Kept()
-            folder.unlink(scanned.name)
-        except OSError as error:
-            return Kept.by(error, self.root)
-        except CacheUnusableError as error:
-            return Kept(str(error))
-        return None
+            return (Kept(f"the cache at {self.root} is only read") for _ in going)
+        return Removal(self._root, self._history, self.is_marked).remove(going, why)
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
         """Move an entry to ``quarantine/`` if unchanged since the scan, and record that; whether it moved.
@@ -286,10 +255,10 @@ class DirectoryStore:
         if not self.is_marked():
             return False
         try:
-            place, name = self._place(scanned)
+            place = scan.place_of(self._root, scanned)
         except FileNotFoundError:
             return False
-        return self._take(place, name, scanned.identity, scanned.key, why)
+        return self._take(place, scanned.name, scanned.identity, scanned.key, why)
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
@@ -399,17 +368,6 @@ class DirectoryStore:
         if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:
             with suppress(OSError):
                 os.utime(fd, ns=(now_ns, now_ns))
-
-    def _place(self, scanned: ScannedEntry) -> tuple[tuple[str, ...], str]:
-        """The folder of a scanned file, as parts below the root, and its name.
-
-        Raises FileNotFoundError for a path outside of ``entries/``.
-        """
-        try:
-            parts = scanned.folder.relative_to(self.root.joinpath(*layout.ENTRIES)).parts
-        except ValueError as error:
-            raise FileNotFoundError(f"{scanned.path} is not in the cache at {self.root}") from error
-        return (*layout.ENTRIES, *parts), scanned.name
 
 
 def _unreadable(error: OSError | MemoryError) -> str:

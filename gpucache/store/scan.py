@@ -99,6 +99,18 @@ def _unlisted(place: Path, error: OSError) -> str:
     return f"{place} cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
+def place_of(root: RootFolder, scanned: ScannedEntry) -> tuple[str, ...]:
+    """The folder of a scanned file, as parts below the root.
+
+    Raises FileNotFoundError for a path outside of ``entries/``.
+    """
+    try:
+        parts = scanned.folder.relative_to(root.path.joinpath(*layout.ENTRIES)).parts
+    except ValueError as error:
+        raise FileNotFoundError(f"{scanned.path} is not in the cache at {root.path}") from error
+    return (*layout.ENTRIES, *parts)
+
+
 def allocated_bytes(root: RootFolder) -> int:
     """The allocated blocks of everything below ``entries/``; raises CacheUnusableError."""
     total = 0

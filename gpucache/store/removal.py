@@ -1,0 +1,66 @@
+"""Entries that are removed: each if nothing changed it since the scan, and recorded, program by program.
+
+Must not decide what is removed.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
+from gpucache.outcomes import Kept
+from gpucache.store.history import History
+from gpucache.store.interface import Event, ScannedEntry
+from gpucache.store.root_folder import RootFolder
+from gpucache.store.scan import identity_of, place_of
+
+
+class Removal:
+    """What removes entries of one root."""
+
+    def __init__(self, root: RootFolder, history: History, is_marked: Callable[[], bool]) -> None:
+        self._root = root
+        self._history = history
+        self._is_marked = is_marked
+
+    def remove(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+        """Remove one entry after the other, and record those that went when it ends, also when it is stopped.
+
+        A file that is an entry only by its name is removed only from a root that is marked as ours.
+        """
+        events: dict[str, list[Event]] = {}
+        try:
+            with ExitStack() as stack:
+                folders: dict[Path, Folder] = {}
+                for scanned in going:
+                    kept = self._removed(scanned, folders, stack)
+                    if kept is None and scanned.head is not None:
+                        event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
+                        events.setdefault(scanned.head.program, []).append(event)
+                    yield kept
+        finally:
+            self._history.record_all(events)
+
+    def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
+        """Remove one entry; folders stay open until the last entry is removed, as there are 256 at most."""
+        if scanned.unread:
+            return Kept(scanned.damage_detail)
+        if scanned.head is None and not self._is_marked():
+            return Kept(
+                f"nothing in {self._root.path} shows that it is gpucache's, so its files are left alone"
+            )
+        try:
+            folder = folders.get(scanned.folder)
+            if folder is None:
+                folder = stack.enter_context(self._root.open(*place_of(self._root, scanned)))
+                folders[scanned.folder] = folder
+            if identity_of(folder.lstat(scanned.name)) != scanned.identity:
+                return Kept()
+            folder.unlink(scanned.name)
+        except OSError as error:
+            return Kept.by(error, self._root.path)
+        except CacheUnusableError as error:
+            return Kept(str(error))
+        return None
