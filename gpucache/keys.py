@@ -77,16 +77,13 @@ def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyFi
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
     """The key of key fields."""
-    frames = [*_frame(SCHEMA)]
+    texts = [SCHEMA]
     for item in fields:
-        frames += _frame(item.label)
-        frames += _frame(item.value)
-    return CacheKey(digest(b"".join(frames)))
-
-
-def _frame(text: str) -> tuple[bytes, bytes]:
-    data = text.encode("utf-8", "surrogatepass")  # every text has one encoding of its own
-    return len(data).to_bytes(8, "little"), data
+        texts += (item.label, item.value)
+    parts = [
+        text.encode("utf-8", "surrogatepass") for text in texts
+    ]  # every text has one encoding of its own
+    return CacheKey(digest(b"".join([len(part).to_bytes(8, "little") + part for part in parts])))
 
 
 def _pairs(

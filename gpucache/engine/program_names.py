@@ -1,6 +1,7 @@
 """Names of programs: of one without a name, and those under which builds are recorded. Pure."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpucache.keys import source_digest
 from gpucache.model import Program
@@ -10,11 +11,20 @@ UNNAMED = "unnamed"
 ALIAS = "alias of "
 """The beginning of the names of histories that only say under which name builds are recorded."""
 _DIGITS = 16
+_KEPT_BYTES = 64 << 10
+"""A program builds the same source again, or asks for it at a miss, so the names of small ones are kept."""
 
 
 def program_name(source: bytes) -> str:
     """The name of the first kernel in a source, or ``unnamed``; for people, never part of a key."""
+    return (_first_kernel if len(source) > _KEPT_BYTES else _kept_first_kernel)(source)
+
+
+def _first_kernel(source: bytes) -> str:
     return next(kernel_names(source), UNNAMED)
+
+
+_kept_first_kernel = lru_cache(maxsize=64)(_first_kernel)
 
 
 def source_mark(source: bytes) -> str:
