@@ -174,10 +174,6 @@ class OpenCLServing:
         one.rejected = f"the driver refused the binary with {fields.number()}"
         one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0)
         one.wanted = self._wants(one)
-        if not one.wanted:
-            for hit in one.found:
-                if isinstance(hit, Hit):
-                    discard(self._layers, hit, one.rejected)
         return Reply(Kind.MISS, (token, number(one.wanted)))
 
     def _launched(self, fields: Fields) -> Reply:
@@ -205,6 +201,8 @@ class OpenCLServing:
             note_miss(self._layers, prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
         if not one.wanted or not binary:
+            if isinstance(found, Hit):
+                discard(self._layers, found, one.rejected)
             plain = leave(self._layers, prepared, miss, outcome.build_ns, _reaching(one, prepared))
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)

@@ -1,0 +1,120 @@
+"""Real commands under ``gpucache run``: its libraries, the OpenCL platforms, and what it reports."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.errors import NoDeviceError
+from gpucache.native.build import BUILT, build, find_compiler
+from gpucache.native.locate import locate
+from tests.patience import PATIENCE_S
+
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command under ``gpucache run`` ended, and what was reported of its builds."""
+
+    code: int
+    out: str
+    err: str
+    report: Any
+
+    @property
+    def results(self) -> list[str]:
+        """What became of each build."""
+        return [one["result"] for one in self.report["outcomes"]]
+
+
+@pytest.fixture(scope="session")
+def layer() -> Path:
+    """The library for OpenCL's loader, built here if the installation did not."""
+    if sys.platform != "linux":
+        pytest.skip("commands are intercepted on Linux")
+    try:
+        return locate("opencl_layer")
+    except NoDeviceError:
+        compiler = find_compiler()
+        if compiler is None:
+            pytest.skip("no C compiler is here")
+        build(compiler, BUILT)
+    try:
+        return locate("opencl_layer")
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where this test's own cache lies; not there yet."""
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def environment(opencl_environment: Mapping[str, str], layer: Path, root: Path) -> dict[str, str]:
+    """What a command is started with that is to see Intel's runtime, PoCL and this test's own cache."""
+    return {**opencl_environment, "GPUCACHE_DIR": str(root), "PYOPENCL_NO_CACHE": "1"}
+
+
+@pytest.fixture
+def gpucache(environment: dict[str, str]) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run gpucache with some arguments."""
+
+    def call(*arguments: object, **variables: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "gpucache", *map(str, arguments)],
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def run(gpucache: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> Callable[..., Done]:
+    """Run a command under ``gpucache run``; a first argument ``--learn`` is for gpucache."""
+
+    def call(*command: object, **variables: str) -> Done:
+        report = tmp_path / "report.json"
+        report.unlink(missing_ok=True)
+        learn, rest = command[:1] if command[:1] == ("--learn",) else (), command
+        done = gpucache("run", *learn, "--report", report, "--", *rest[len(learn) :], **variables)
+        document = json.loads(report.read_text()) if report.exists() else None
+        return Done(done.returncode, done.stdout, done.stderr, document)
+
+    return call
+
+
+@pytest.fixture
+def program(run: Callable[..., Done]) -> Callable[..., Done]:
+    """Run the PyOpenCL program of these tests under ``gpucache run``."""
+
+    def call(*arguments: object, learn: bool = False, **variables: str) -> Done:
+        mode = ("--learn",) if learn else ()
+        return run(*mode, sys.executable, PROGRAM, *arguments, **variables)
+
+    return call
+
+
+def without_us(environment: Mapping[str, str], *arguments: object) -> str:
+    """What the program of these tests prints when it runs alone."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    return done.stdout

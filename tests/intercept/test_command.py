@@ -1,0 +1,214 @@
+"""A command under ``gpucache run`` has its own exit code, signals, streams and terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpucache.cli import main
+from tests.intercept.conftest import Done
+from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
+Run = Callable[..., Done]
+RUN = (sys.executable, "-m", "gpucache", "run", "--quiet", "--")
+_TELL = "import signal, sys, time\ndef tell(number, _):\n    print(number, flush=True)\n    sys.exit(7)\n"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 130, 255])
+def test_the_exit_code_is_the_commands(run: Run, code: int) -> None:
+    """Whatever it means."""
+    assert run("sh", "-c", f"exit {code}").code == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE])
+def test_a_signal_ends_both(run: Run, number: signal.Signals) -> None:
+    """Whoever waits sees the signal that ended the command."""
+    done = run("sh", "-c", f"kill -{number.value} $$")
+    assert done.code == -number
+    assert (done.report["summary"]["exit_code"], done.report["summary"]["signal"]) == (128 + number, number)
+
+
+def test_streams_are_the_commands(environment: Mapping[str, str]) -> None:
+    """It reads our input and writes our output, to which nothing is added."""
+    done = subprocess.run(
+        [*RUN, "sh", "-c", "cat; echo done >&2"],
+        env=environment,
+        input="through\n",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("through\n", "done\n")
+
+
+def test_the_summary_is_a_line_on_stderr(run: Run) -> None:
+    """Also of a command that builds nothing."""
+    done = run("echo", "words")
+    assert (done.out, done.err) == ("words\n", "gpucache: no OpenCL or NVRTC build was asked for here\n")
+
+
+def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProcess[str]"]) -> None:
+    """One document, after what the command wrote there."""
+    done = gpucache("run", "--json", "--", "sh", "-c", "echo out; exit 3")
+    document = json.loads(done.stderr)
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert (document["command"], document["outcomes"]) == ("run", [])
+    assert document["summary"] == {
+        "command": "sh", "exit_code": 3, "signal": 0, "builds": 0, "hits": 0, "misses": 0, "kept": 0,
+        "noted": 0, "failed": 0, "passed": 0, "build_ms": 0, "saved_ms": 0, "learned": 0,
+    }  # fmt: skip
+
+
+def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
+    """With the usual exit code for a wrong command line."""
+    done = run("/nowhere/app")
+    assert done.code == 2
+    assert "'/nowhere/app' cannot be started (No such file or directory); check its name" in done.err
+
+
+def test_a_command_has_to_be_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """The sentence says how."""
+    assert main(["run"]) == 2
+    assert "write it behind '--'" in capfd.readouterr().err
+
+
+def test_without_its_library_nothing_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing could be served, so that is refused with how to get it."""
+    monkeypatch.setattr("gpucache.native.locate.BUILT", tmp_path)
+    assert main(["run", "--", "echo", "words"]) == 4
+    out, err = capfd.readouterr()
+    assert out == "" and "run python -m gpucache.native.build" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_that_is_sent_to_us_is_passed_on(
+    environment: Mapping[str, str], number: signal.Signals
+) -> None:
+    """The command may handle it, and we end as it does."""
+    code = f"{_TELL}signal.signal({number.value}, tell)\nprint('ready', flush=True)\ntime.sleep({PATIENCE_S})"
+    with subprocess.Popen(
+        [*RUN, sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.stdout.read() == f"{number.value}\n"
+        assert process.wait(PATIENCE_S) == 7
+
+
+def test_the_commands_signals_are_as_we_found_them(run: Run) -> None:
+    """It inherits neither what Python ignores nor what we hold back."""
+    done = run("sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status")
+    masks = {name: int(mask, 16) for name, mask in re.findall(r"(Sig\w+):\s*(\w+)", done.out)}
+    of_the_c_library = 0b11 << 31  # which handles these two anew in every process that needs them
+    assert (masks["SigBlk"], masks["SigIgn"] & ~of_the_c_library) == (0, 0)
+
+
+class Terminal:
+    """A terminal with a shell, as a person has it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.child, self._end = pty.fork()
+        if self.child == 0:
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "-i"], {**environment, "PS1": "$ "})
+        self._seen = ""
+        self.expect("$ ")
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._end, text.encode())
+
+    def expect(self, text: str) -> None:
+        """Wait until something is shown after what was waited for before."""
+        limit = time.monotonic() + PATIENCE_S
+        while text not in self._seen:
+            assert time.monotonic() < limit, self._seen
+            if select.select([self._end], [], [], 1)[0]:
+                self._seen += os.read(self._end, 4096).decode(errors="replace")
+        self._seen = self._seen.partition(text)[2]
+
+    def close(self) -> None:
+        """Hang up."""
+        os.close(self._end)
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+
+
+@pytest.fixture
+def terminal(environment: Mapping[str, str]) -> Iterator[Terminal]:
+    """A shell in a terminal."""
+    if not Path("/bin/bash").exists():
+        pytest.skip("bash is not installed")
+    opened = Terminal(environment)
+    yield opened
+    opened.close()
+
+
+def _typed(*command: str) -> str:
+    return shlex.join((*RUN, *command)) + "\n"
+
+
+_HEARS = """
+import signal, time
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append("heard"))
+print("rea" + "dy", flush=True)
+while not heard:
+    time.sleep(0.01)
+print(*heard, "alone", flush=True)
+"""
+
+
+def test_an_interrupt_reaches_the_command_once(terminal: Terminal, tmp_path: Path) -> None:
+    """Ctrl-C is the terminal's to send, and the command's to handle."""
+    program = tmp_path / "hears.py"
+    program.write_text(_HEARS)
+    terminal.type(_typed(sys.executable, str(program)))
+    terminal.expect("ready")
+    terminal.type("\x03")
+    terminal.expect("heard alone")
+    terminal.type("echo left $?\n")
+    terminal.expect("left 0")
+
+
+def test_an_interrupt_ends_the_command_and_us(terminal: Terminal) -> None:
+    """The shell sees a command that Ctrl-C ended."""
+    terminal.type(_typed("sh", "-c", "echo rea''dy; exec sleep 900"))
+    terminal.expect("ready")
+    terminal.type("\x03")
+    terminal.expect("$ ")
+    terminal.type("echo left $?\n")
+    terminal.expect("left 130")
+
+
+def test_a_stopped_command_is_a_stopped_job(terminal: Terminal) -> None:
+    """Ctrl-Z gives the shell its terminal back, and fg has the command go on where it was."""
+    terminal.type(_typed("sh", "-c", "echo rea''dy; read word; echo got $word"))
+    terminal.expect("ready")
+    terminal.type("\x1a")
+    terminal.expect("Stopped")
+    terminal.type("fg\n")
+    terminal.expect("gpucache run")
+    terminal.type("there\n")
+    terminal.expect("got there")
+
+
+def test_a_command_that_ignores_the_stop_goes_on(terminal: Terminal) -> None:
+    """Then we go on, too, as its terminal is in use."""
+    terminal.type(_typed("sh", "-c", "trap '' TSTP; echo rea''dy; read word; echo got $word"))
+    terminal.expect("ready")
+    terminal.type("\x1athere\n")
+    terminal.expect("got there")

@@ -1,0 +1,36 @@
+"""The environment of a command: ours is added, and taken away again for keys."""
+
+from pathlib import Path
+
+from gpucache.intercept.environment import Libraries, intercepted, without_us
+
+OURS = Libraries(Path("/ours/layer.so"), Path("/ours/audit.so"))
+SOCKET = Path("/run/s")
+
+
+def test_our_libraries_stand_before_the_users() -> None:
+    """What the user had set stays behind them."""
+    environ = {"OPENCL_LAYERS": "/theirs/a.so:/theirs/b.so", "HOME": "/home"}
+    assert intercepted(environ, SOCKET, OURS) == {
+        "OPENCL_LAYERS": "/ours/layer.so:/theirs/a.so:/theirs/b.so",
+        "LD_AUDIT": "/ours/audit.so",
+        "GPUCACHE_RUN_SOCKET": "/run/s",
+        "HOME": "/home",
+    }
+
+
+def test_a_library_that_is_not_there_is_not_named() -> None:
+    """The loader would complain of it."""
+    assert intercepted({}, SOCKET, Libraries()) == {"GPUCACHE_RUN_SOCKET": "/run/s"}
+
+
+def test_inside_another_run_ours_is_named_once() -> None:
+    """A layer that is loaded twice would ask twice."""
+    outer = intercepted({"OPENCL_LAYERS": "/theirs/a.so"}, SOCKET, OURS)
+    assert intercepted(outer, Path("/run/inner"), OURS) == {**outer, "GPUCACHE_RUN_SOCKET": "/run/inner"}
+
+
+def test_nothing_of_ours_is_left_for_keys() -> None:
+    """What a program would have had without us is what it has, to the last variable."""
+    for environ in ({"HOME": "/home"}, {"OPENCL_LAYERS": "/theirs/a.so", "LD_AUDIT": "/theirs/b.so"}):
+        assert without_us(intercepted(environ, SOCKET, OURS), OURS) == environ

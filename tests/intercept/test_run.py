@@ -1,0 +1,213 @@
+"""``gpucache run`` with real programs: what they build is served, and they never fail because of it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.intercept.conftest import PROGRAM, Done, without_us
+from tests.patience import PATIENCE_S
+from tests.pocl import PLATFORM, need_pocl
+from tests.unprivileged import needs_root
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")]
+INTEL = "Intel"
+SOURCE = "kernel void scale(global float *a) { a[get_global_id(0)] *= FACTOR; }\n"
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+Program = Callable[..., Done]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The program's source as a file, for ``warm``."""
+    path = tmp_path / "scale.cl"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture
+def intel(gpucache: Call) -> str:
+    """The target of Intel's CPU."""
+    devices = json.loads(gpucache("devices", "--json").stdout)["outcomes"]
+    return str(next(one["target"] for one in devices if one["target"] and "intel" in one["target"]))
+
+
+def test_a_miss_is_kept_and_hit_by_the_next_run(program: Program, environment: Mapping[str, str]) -> None:
+    """Three runs print the same: without us, missing, and hitting."""
+    alone = without_us(environment, INTEL, 2, 3)
+    missed, hit = program(INTEL, 2, 3), program(INTEL, 2, 3)
+    assert [(one.code, one.out) for one in (missed, hit)] == [(0, alone)] * 2
+    assert (missed.results, hit.results) == (["kept", "kept"], ["hit", "hit"])
+    assert missed.report["summary"]["misses"] == hit.report["summary"]["hits"] == 2
+    assert [one["key"] for one in hit.report["outcomes"]] == [one["key"] for one in missed.report["outcomes"]]
+    assert "gpucache: 2 builds: 2 hits, 0 misses; " in hit.err
+
+
+def test_a_miss_is_explained(program: Program, gpucache: Call) -> None:
+    """``inspect --misses`` tells what a run missed, under the command's name."""
+    program(INTEL, 2)
+    program(INTEL, 3)
+    misses = json.loads(gpucache("inspect", "--misses", "--json").stdout)["outcomes"]
+    misses = [one for one in misses if one["kind"] == "miss"]
+    assert [(one["program"], one["verdict"]) for one in misses] == [
+        ("scale", "key-changed"),
+        ("scale", "never-built"),
+    ]
+    assert {one["command"] for one in misses} == {Path(sys.executable).name}
+
+
+def test_what_warm_built_is_hit(program: Program, gpucache: Call, source: Path, intel: str) -> None:
+    """The keys of a run are those of ``warm SOURCE``."""
+    assert gpucache("warm", source, "-D", "FACTOR=2", "--target", intel).returncode == 0
+    assert program(INTEL, 2).results == ["hit"]
+
+
+def test_what_a_run_built_is_there_for_warm(
+    program: Program, gpucache: Call, source: Path, intel: str
+) -> None:
+    """``warm --check`` finds what a run kept."""
+    program(INTEL, 2)
+    assert gpucache("warm", "--check", source, "-D", "FACTOR=2", "--target", intel).returncode == 0
+
+
+def test_what_a_run_built_is_hit_by_the_library(program: Program, environment: Mapping[str, str]) -> None:
+    """``build_program`` finds what a run kept, and a run what that kept."""
+    code = f"""
+import pyopencl as cl, gpucache.opencl as library
+platform = next(each for each in cl.get_platforms() if each.name.startswith({INTEL!r}))
+context = cl.Context(platform.get_devices()[:1])
+for factor in (2, 3):
+    library.build_program(context, {SOURCE!r}, options=f"-DFACTOR={{factor}}")
+"""
+    program(INTEL, 2)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**environment, "GPUCACHE_LOG": "info"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert [line.split()[1] for line in done.stderr.splitlines()] == ["hit", "miss"]
+    assert program(INTEL, 3).results == ["hit"]
+
+
+def test_pyopencls_mark_against_caches_is_no_part_of_a_key(
+    program: Program, gpucache: Call, source: Path, intel: str
+) -> None:
+    """With its own cache on, PyOpenCL appends a constant of another name to each source."""
+    gpucache("warm", source, "-D", "FACTOR=2", "--target", intel)
+    assert program(INTEL, 2, PYOPENCL_NO_CACHE="0").results == ["hit"]
+
+
+def test_options_in_pyopencls_variable_count_once(
+    program: Program, gpucache: Call, source: Path, intel: str
+) -> None:
+    """``warm`` and a run under the same variable have the same keys."""
+    extra = {"PYOPENCL_BUILD_OPTIONS": "-DMORE=1 -cl-mad-enable"}
+    gpucache("warm", source, "-D", "FACTOR=2", "--target", intel, **extra)
+    assert program(INTEL, 2, **extra).results == ["hit"]
+    assert program(INTEL, 2).results == ["kept"]
+
+
+def test_a_late_compiler_is_learned_from(program: Program, gpucache: Call) -> None:
+    """PoCL's program is noted and built afterwards for the local size that it launched; then it hits."""
+    need_pocl()
+    missed = program(PLATFORM, 2)
+    assert (missed.results, missed.report["summary"]["learned"]) == (["noted"], 0)
+    learned = program(PLATFORM, 2, learn=True)
+    assert (learned.results, learned.report["summary"]["learned"]) == (["noted"], 1)
+    hit = program(PLATFORM, 2)
+    assert (hit.results, hit.out) == (["hit"], missed.out)
+    (entry,) = json.loads(gpucache("inspect", "scale", "--json").stdout)["outcomes"]
+    assert entry["local_sizes"] == ["16"]
+
+
+def test_a_new_local_size_is_learned(program: Program, gpucache: Call, source: Path) -> None:
+    """A hit that was launched with a size it is not compiled for is built again for that too."""
+    need_pocl()
+    devices = json.loads(gpucache("devices", "--json").stdout)["outcomes"]
+    pocl = next(one["target"] for one in devices if one["available"] and "pocl" in one["target"])
+    gpucache("warm", source, "-D", "FACTOR=2", "--target", pocl, "--local-size", "32")
+    learned = program(PLATFORM, 2, learn=True)
+    assert (learned.results, learned.report["summary"]["learned"]) == (["hit"], 1)
+    (entry,) = json.loads(gpucache("inspect", "scale", "--json").stdout)["outcomes"]
+    assert sorted(entry["local_sizes"]) == ["16", "32"]
+
+
+def test_a_program_that_does_not_compile_fails_as_without_us(
+    program: Program, environment: Mapping[str, str]
+) -> None:
+    """It gets its own compiler's error, and nothing is kept."""
+    done = program(INTEL, "+", 2)
+    assert done.out == without_us(environment, INTEL, "+", 2)
+    assert done.results == ["failed", "kept"]
+
+
+@pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE", "GPUCACHE_REQUIRE"])
+def test_settings_never_make_a_command_fail(program: Program, root: Path, variable: str) -> None:
+    """Where nothing is kept the command compiles, and the reason is told; nothing is required of it."""
+    done = program(INTEL, 2, **{variable: "1"})
+    assert (done.code, done.out) == (0, "128.0\n")
+    kept = variable == "GPUCACHE_REQUIRE"
+    assert done.results == (["kept"] if kept else ["left"])
+    assert kept or (variable in done.err and not root.exists())
+
+
+@needs_root
+def test_another_users_cache_is_not_used(program: Program, root: Path) -> None:
+    """The command compiles, and the reason is told."""
+    root.mkdir()
+    os.chown(root, 65534, 65534)
+    done = program(INTEL, 2)
+    assert (done.code, done.out, done.results) == (0, "128.0\n", ["left"])
+    assert str(root) in done.err and not list(root.iterdir())
+
+
+@needs_root
+def test_a_full_disk_is_told_and_harms_nobody(program: Program, tmp_path: Path) -> None:
+    """The command compiles, and the reason is told."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(disk)])
+    if mounted.returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        done = program(INTEL, 2, GPUCACHE_DIR=str(disk / "root"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert (done.code, done.out, done.results) == (0, "128.0\n", ["left"])
+    assert "No space left on device; make room on its disk" in done.err
+
+
+def test_a_command_outlives_a_killed_server(environment: Mapping[str, str], root: Path) -> None:
+    """Its later builds are compiled as without us, and it ends as it would have."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2", "kill", "3"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == -9
+    assert done.stdout == "128.0\n192.0\n"
+
+
+def test_a_service_that_forks_is_served_in_its_children(program: Program, run: Callable[..., Done]) -> None:
+    """What a command starts asks the same server."""
+    program(INTEL, 2)
+    command = f"{sys.executable} {PROGRAM} {INTEL} 2 & {sys.executable} {PROGRAM} {INTEL} 2; wait"
+    assert run("sh", "-c", command).results == ["hit", "hit"]
+
+
+def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment: Mapping[str, str]) -> None:
+    """The library is loaded once, and the outer server is not asked."""
+    inner = [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2"]
+    assert run(*inner).results == []
+    done = run(*inner)
+    assert done.results == [] and "1 build: 1 hit" in done.err
