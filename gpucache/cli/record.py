@@ -48,7 +48,7 @@ def record(folder: Path, digests_only: bool) -> None:
     from gpucache.host.scratch import scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
-    from gpucache.intercept.recorder import OpenCLRecorder
+    from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
     from gpucache.outcomes import RecordSummary, Unrecorded
     from gpucache.recording.writing import Writer
 
@@ -57,18 +57,19 @@ def record(folder: Path, digests_only: bool) -> None:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache record -o DIR -- ./app'")
     found = libraries()
     writer = Writer(folder.absolute(), sources=not digests_only)
-    opencl = OpenCLRecorder(writer, Devices(), found, command)
+    recorded = Recorded(writer, command)
     with scratch("record") as place:
         environ = {**os.environ, **KnownCaches(os.environ).isolate(place)}
-        ended = run_command(command, environ, found, [opencl])
-    untold = [Unrecorded(reason, number) for reason, number in sorted(opencl.unrecorded.items())]
+        opencl, nvrtc = OpenCLRecorder(recorded, Devices(), found), NVRTCRecorder(recorded)
+        ended = run_command(command, environ, found, [opencl, nvrtc])
+    untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     _tell(
         untold,
         RecordSummary(
             command=command[0],
             ended=ended,
             recording=str(folder),
-            builds=writer.builds,
+            builds=recorded.builds,
             unrecorded=sum(one.builds for one in untold),
         ),
     )

@@ -54,7 +54,7 @@ def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "R
         headers=len(build.headers) + len(build.memory_headers),
         kept=found.has_sources(build),
         local_sizes=tuple(sorted(seen.local_sizes)),
-        artifact_kinds=tuple(sorted(seen.artifact_kinds)),
+        artifact_kind=build.artifact_kind,
         compile_ns=seen.compile_ns,
         failed=seen.failed,
         first_ns=when,

@@ -4,8 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gpucache.backends.interface import Compilation
 from gpucache.engine.prepare import Prepared, closure_of
 from gpucache.keys import digest
+from gpucache.model import BuildRequest, Closure
 from gpucache.recording.builds import Pairs, RecordedBuild
 from gpucache.recording.trees import Tree, read_headers
 
@@ -29,17 +31,15 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
     wide = closure_of(request, anywhere)
     files = tuple(dict.fromkeys((*closure.files, *wide.files)))
     folders = (*compilation.include_dirs, *compilation.inherited_dirs, *compilation.rule.system)
-    if request.searches_cwd and files:
-        elsewhere = replace(request, searches_cwd=False)
-        if closure_of(elsewhere, compilation) != closure:
-            folders = (request.cwd, *folders)
-        elif closure_of(elsewhere, anywhere) != wide:
-            folders = (*folders, request.cwd)
-    folders = tuple(filter(os.path.isabs, folders))
+    if files:
+        unnamed = _unnamed(request, compilation, closure)
+        folders = (*unnamed, *folders, *_unnamed(request, anywhere, wide))
+    folders = tuple(filter(os.path.isabs, dict.fromkeys(folders)))
     tree = Tree(folders, files, (include.name for include in (*closure.includes, *wide.includes)))
     headers, contents = read_headers(tree, files)
     source = request.program.source.replace(b"\r\n", b"\n")
-    toolchain = compilation.inputs.toolchain
+    toolchain, asked = compilation.inputs.toolchain, request.asked
+    memory = asked.headers if asked is not None else ()
     build = RecordedBuild(
         program=request.program.name,
         language=request.program.language,
@@ -55,5 +55,21 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
         identity=toolchain.identity,
         environment=environment,
         name_expressions=request.name_expressions,
+        artifact_kind=request.artifact_kind.value,
+        file_name=asked.file_name if asked is not None else "",
+        made_up=asked is not None and asked.made_up,
+        memory_headers=tuple((name, digest(text)) for name, text in memory),
     )
-    return Observed(build, {**contents, build.source: source})
+    return Observed(build, {**contents, **{digest(text): text for _, text in memory}, build.source: source})
+
+
+def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
+    """Folders that no option names, and without which a closure would be another: they are searched first."""
+    rule, found = compilation.rule, []
+    if rule.home is not None:
+        homeless = replace(compilation, rule=replace(rule, home=None))
+        found += [rule.home] if closure_of(request, homeless) != closure else []
+    if request.searches_cwd:
+        elsewhere = replace(request, searches_cwd=False)
+        found += [request.cwd] if closure_of(elsewhere, compilation) != closure else []
+    return tuple(found)

@@ -27,7 +27,7 @@ class RecordedProgram:
     """Whether the recording holds all that it is made of."""
     local_sizes: tuple[tuple[str, tuple[int, ...]], ...]
     """Kernels with the sizes that they were launched with; an empty size was left to the driver."""
-    artifact_kinds: tuple[str, ...]
+    artifact_kind: str
     compile_ns: int
     """The longest that was seen; 0 where none was."""
     failed: bool

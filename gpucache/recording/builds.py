@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property, reduce
 
-from gpucache.model import Include
+from gpucache.model import ArtifactKind, Include
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -34,7 +34,7 @@ class RecordedBuild:
     """One program as it was built for one device, wherever its files lay."""
 
     program: str
-    """Its name for people; for NVRTC the name that the program gave, which is part of what comes out."""
+    """Its name for people."""
     language: StrEnum
     source: str
     """SHA-256 of the source, with lines that end in LF."""
@@ -55,8 +55,13 @@ class RecordedBuild:
     environment: Pairs = ()
     """The variables that reached the compiler."""
     name_expressions: tuple[str, ...] = ()
+    artifact_kind: str = ArtifactKind.OPENCL_BINARY.value
+    file_name: str = ""
+    """What a program that calls NVRTC itself calls its source; empty for OpenCL."""
+    made_up: bool = False
+    """Whether it makes up another such name for each run."""
     memory_headers: Pairs = ()
-    """Headers that the program handed to the compiler: name and SHA-256."""
+    """Headers that it hands to NVRTC: name and SHA-256."""
 
     @cached_property
     def digest(self) -> str:
@@ -72,7 +77,7 @@ class RecordedBuild:
     def what(self) -> tuple[object, ...]:
         """What is built, whatever for: equal for one program on two devices."""
         found = frozenset(header.digest for header in self.headers)
-        asked = (self.options, self.name_expressions, self.memory_headers)
+        asked = (self.options, self.name_expressions, self.memory_headers, self.file_name)
         return self.program, self.language, self.source, *asked, found
 
     def blobs(self) -> tuple[str, ...]:
@@ -87,8 +92,6 @@ class Seen:
 
     local_sizes: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
     """Kernels with the local sizes they were launched with; an empty size was left to the driver."""
-    artifact_kinds: frozenset[str] = frozenset()
-    """What of it was fetched from NVRTC."""
     compile_ns: int = 0
     """The longest."""
     built: bool = False
@@ -103,7 +106,6 @@ class Seen:
         firsts = [each.first for each in (self, other) if each.first is not None]
         return Seen(
             self.local_sizes | other.local_sizes,
-            self.artifact_kinds | other.artifact_kinds,
             max(self.compile_ns, other.compile_ns),
             self.built or other.built,
             self.refused or other.refused,

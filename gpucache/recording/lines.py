@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from gpucache.model import Include, Language
+from gpucache.model import ArtifactKind, Include, Language
 from gpucache.recording.builds import Header, Pairs, RecordedBuild, Seen, canonical
 
 VERSION = 1
@@ -30,6 +30,7 @@ COMMAND_CAP = 1024
 """Characters that are kept of a command."""
 _VERSION_KEY = "gpucache recording"
 _DIGEST = re.compile("[0-9a-f]{64}")
+_FOUND = re.compile("[0-9a-f]{64}( in memory)?")
 _NUMBER_CAP = 1 << 63
 _NAME_CAP = 255
 
@@ -85,7 +86,6 @@ def _line(values: Mapping[str, object]) -> bytes:
 def _seen_values(seen: Seen) -> dict[str, object]:
     return {
         "local_sizes": sorted(seen.local_sizes),
-        "artifact_kinds": sorted(seen.artifact_kinds),
         "compile_ns": seen.compile_ns,
         "built": seen.built,
         "refused": seen.refused,
@@ -100,7 +100,6 @@ def _read_seen(fields: "_Fields") -> Seen:
         first = (_number(when), _text(command, 4 * COMMAND_CAP))
     return Seen(
         frozenset(fields.listed("local_sizes", SIZES_CAP, _local_size)),
-        frozenset(fields.listed("artifact_kinds", LIST_CAP, _text)),
         fields.number("compile_ns"),
         fields.truth("built"),
         fields.truth("refused"),
@@ -112,6 +111,8 @@ def _read_build(fields: "_Fields") -> RecordedBuild:
     language = fields.text("language")
     if language not in list(Language):
         raise DamagedLineError(f"{language!r} is no language that is recorded")
+    if fields.text("artifact_kind") not in list(ArtifactKind):
+        raise DamagedLineError("its kind of artifact is not known")
     return RecordedBuild(
         program=fields.text("program"),
         language=Language(language),
@@ -127,6 +128,9 @@ def _read_build(fields: "_Fields") -> RecordedBuild:
         identity=fields.listed("identity", LIST_CAP, _text),
         environment=fields.pairs("environment"),
         name_expressions=fields.listed("name_expressions", LIST_CAP, _text),
+        artifact_kind=fields.text("artifact_kind"),
+        file_name=fields.text("file_name"),
+        made_up=fields.truth("made_up"),
         memory_headers=fields.listed("memory_headers", HEADERS_CAP, _memory_header),
     )
 
@@ -219,7 +223,9 @@ def _header(value: object) -> Header:
 
 def _include(value: object) -> Include:
     fields = _Fields(value)  # type: ignore[arg-type] # which looks at it itself
-    found = None if fields.values.get("digest") is None else fields.digest("digest")
+    found = fields.values.get("digest")
+    if found is not None and not (isinstance(found, str) and _FOUND.fullmatch(found)):
+        raise DamagedLineError("a SHA-256 was expected")
     return Include(fields.text("name"), found)
 
 

@@ -20,7 +20,7 @@ RECORDS = (
             Key("headers", "number", "How many files it could include."),
             Key("kept", "true or false", "Whether the recording holds all that it is made of."),
             Key("local_sizes", "list of launch", "The local sizes of its kernels."),
-            Key("artifact_kinds", "list of text", "What of it was fetched from NVRTC."),
+            Key("artifact_kind", "text", "What was compiled: cubin, ptx, opencl-binary and others."),
             Key("compile_ms", "number", "The longest time it took; 0 where that is not known."),
             Key("failed", "true or false", "Whether it did not compile."),
             Key("first", "text or null", "When it was first seen, in UTC.", "first_ns"),

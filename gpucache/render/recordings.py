@@ -58,7 +58,7 @@ def recorded_line(summary: RecordSummary) -> str:
         return "nothing was recorded: no OpenCL or NVRTC build was asked for here"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
     left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
-    return f"{told}{left}; 'gpucache warm --recording {summary.recording}' builds them"
+    return f"{told}{left}; 'gpucache warm --recording {summary.recording}' builds what is there"
 
 
 def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:

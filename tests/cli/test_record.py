@@ -58,6 +58,24 @@ for option in sys.argv[3:] or ["-DN=2"]:
 SOURCE = """#include "factor.h"
 kernel void twice(global int *out) { out[get_global_id(0)] = FACTOR * N; }
 """
+NVRTC = """
+import hashlib, sys
+from cuda.bindings import nvrtc
+
+def done(answer):
+    assert int(answer[0]) == 0, answer
+    return answer[1] if len(answer) == 2 else None
+
+source = b'#include "factor.h"\\n#include "mem.h"\\ntemplate<class T> __global__ void k(T *a) { *a = M; }\\n'
+header = b"#include <factor.h>\\n#define M FACTOR\\n"
+program = done(nvrtc.nvrtcCreateProgram(source, b"app.cu", 1, [header], [b"mem.h"]))
+done(nvrtc.nvrtcAddNameExpression(program, b"k<float>"))
+options = [b"-arch=" + sys.argv[1].encode(), b"-Iinc", *(word.encode() for word in sys.argv[2:])]
+done(nvrtc.nvrtcCompileProgram(program, len(options), options))
+cubin = b" " * done(nvrtc.nvrtcGetCUBINSize(program))
+done(nvrtc.nvrtcGetCUBIN(program, cubin))
+print(hashlib.sha256(cubin).hexdigest(), done(nvrtc.nvrtcGetLoweredName(program, b"k<float>")).decode())
+"""
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
@@ -245,6 +263,42 @@ def test_a_failing_program_is_recorded_as_such(gpucache: Gpucache, project: Path
     assert "RuntimeError" in done.stderr
     [(_, seen)] = read_recording(tmp_path / "recording").recording.rows()
     assert seen.failed
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_what_nvrtc_is_asked_for_is_recorded(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
+    """Headers on disk and in memory, names and options: the program gets what warm built elsewhere."""
+    (project / "nvrtc.py").write_text(NVRTC)
+    recording, root = tmp_path / "recording", str(tmp_path / "root")
+    words = ["--", sys.executable, "nvrtc.py", "sm_90"]
+    bare = gpucache("record", "-o", str(recording), *words, cwd=project)
+    assert bare.returncode == 0, bare.stderr
+    [(build, seen)] = read_recording(recording).recording.rows()
+    assert (build.target, build.file_name, build.name_expressions) == ("cuda:sm_90", "app.cu", ("k<float>",))
+    assert (len(build.headers), len(build.memory_headers), seen.built) == (1, 1, True)
+    elsewhere = tmp_path / "elsewhere"
+    project.rename(elsewhere)
+    warm = ("--root", root, "warm", "--recording", str(recording))
+    for target in ((), ("--target", "cuda:sm_80")):
+        done = gpucache(*warm, *target, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+    for architecture in ("sm_90", "sm_80"):
+        report = ("run", "--report", str(tmp_path / "report.json"))
+        served = gpucache("--root", root, *report, *words[:-1], architecture, cwd=elsewhere)
+        assert json.loads((tmp_path / "report.json").read_text())["summary"]["hits"] == 1
+        assert (served.stdout == bare.stdout) == (architecture == "sm_90")
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_what_holds_places_is_not_built_in_vain(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
+    """Line information names the folder of the program, so another folder's would never be a hit."""
+    (project / "nvrtc.py").write_text(NVRTC)
+    recording = str(tmp_path / "recording")
+    words = ("--", sys.executable, "nvrtc.py", "sm_90", "-lineinfo")
+    gpucache("record", "-o", recording, *words, cwd=project)
+    done = gpucache("--root", str(tmp_path / "root"), "warm", "--recording", recording, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "places of its files" in done.stdout
 
 
 def test_a_command_ends_as_it_would(gpucache: Gpucache, tmp_path: Path) -> None:

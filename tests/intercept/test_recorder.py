@@ -7,7 +7,7 @@ import pytest
 
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
-from gpucache.intercept.recorder import OpenCLRecorder
+from gpucache.intercept.recorder import OpenCLRecorder, Recorded
 from gpucache.intercept.server import Reply, serve
 from gpucache.intercept.wire import Fields, Kind, WireError, number
 from gpucache.model import Device, Target, Toolchain
@@ -32,10 +32,15 @@ DEVICE = Device(
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> OpenCLRecorder:
+def recorded(tmp_path: Path) -> Recorded:
+    """What is written down of a command."""
+    return Recorded(Writer(tmp_path / "recording"), ["solver", "a b"])
+
+
+@pytest.fixture
+def recorder(recorded: Recorded) -> OpenCLRecorder:
     """A recorder of a command on one device, which is known when the command starts."""
-    writer = Writer(tmp_path / "recording")
-    one = OpenCLRecorder(writer, Devices(probe=lambda: [DEVICE]), Libraries(), ["solver", "a b"])
+    one = OpenCLRecorder(recorded, Devices(probe=lambda: [DEVICE]), Libraries())
     one.begin()
     return one
 
@@ -108,19 +113,21 @@ def test_what_pyopencl_adds_against_caches_is_not_recorded(
     assert len(rows(tmp_path)) == 1
 
 
-def test_a_device_that_nobody_knows_is_told(recorder: OpenCLRecorder, project: Path) -> None:
+def test_a_device_that_nobody_knows_is_told(
+    recorder: OpenCLRecorder, recorded: Recorded, project: Path
+) -> None:
     """Its builds go on, nothing more is asked of them, and the reason is counted."""
     reply = asked(recorder, Kind.BUILD, *build(project, values=("Other", *VALUES[1:])))
     assert (reply.kind, reply.fields) == (Kind.PASS, (b"",))
-    [(why, times)] = recorder.unrecorded.items()
+    [(why, times)] = recorded.unrecorded.items()
     assert "is not seen" in why
     assert times == 1
 
 
-def test_what_is_never_served_is_told(recorder: OpenCLRecorder) -> None:
+def test_what_is_never_served_is_told(recorder: OpenCLRecorder, recorded: Recorded) -> None:
     """A program that compiles and links by itself is not recorded."""
     asked(recorder, Kind.OTHER, b"7", b"clCompileProgram", b"", b"")
-    assert dict(recorder.unrecorded) == {"clCompileProgram is not recorded": 1}
+    assert dict(recorded.unrecorded) == {"clCompileProgram is not recorded": 1}
 
 
 def test_a_token_that_nobody_gave_is_refused(recorder: OpenCLRecorder) -> None:

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gpucache.model import Include, Language
+from gpucache.model import ArtifactKind, Include, Language
 from gpucache.recording.builds import Header, RecordedBuild, Recording, Seen
 
 DIGESTS = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
@@ -12,7 +12,7 @@ NAMES = st.text("abc.é", min_size=1, max_size=6).filter(lambda name: name not i
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 SIZES = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
 HEADERS = st.builds(Header, PATHS, DIGESTS, st.integers(0, 9))
-INCLUDES = st.builds(Include, TEXTS, st.none() | DIGESTS)
+INCLUDES = st.builds(Include, TEXTS, st.none() | DIGESTS | DIGESTS.map("{} in memory".format))
 BUILDS = st.builds(
     RecordedBuild,
     program=TEXTS,
@@ -29,12 +29,14 @@ BUILDS = st.builds(
     identity=st.lists(TEXTS, max_size=2).map(tuple),
     environment=PAIRS,
     name_expressions=st.lists(TEXTS, max_size=2).map(tuple),
+    artifact_kind=st.sampled_from(ArtifactKind).map(str),
+    file_name=TEXTS,
+    made_up=st.booleans(),
     memory_headers=st.lists(st.tuples(TEXTS, DIGESTS), max_size=2).map(tuple),
 )
 SEEN = st.builds(
     Seen,
     local_sizes=st.frozensets(st.tuples(TEXTS, SIZES), max_size=3),
-    artifact_kinds=st.frozensets(TEXTS, max_size=2),
     compile_ns=st.integers(0, 2**62),
     built=st.booleans(),
     refused=st.booleans(),

@@ -3,7 +3,9 @@
 Owns the items of a run, and the plain values that describe it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -11,8 +13,18 @@ from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
 from gpucache.engine.prepare import Known, Prepared, lacks_kernels
 from gpucache.engine.targets import default_devices, select_target
+from gpucache.errors import GpucacheError
 from gpucache.manifest import ProgramSpec
-from gpucache.model import BuildRequest, Closure, Device, Program, Toolchain
+from gpucache.model import (
+    ArtifactKind,
+    AsAsked,
+    BuildRequest,
+    Closure,
+    Device,
+    Program,
+    Target,
+    Toolchain,
+)
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.recording.builds import RecordedBuild
 from gpucache.recording.replay import Replayed
@@ -164,6 +176,8 @@ def _replayed_items(
 def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device | None:
     """The device that a build was recorded for, with any driver; None if it is not here."""
     known = {label: value for label, value in build.toolchain if label in build.identity}
+    with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
+        devices = [*devices, select_target(build.target, devices)]
     alike = [
         device
         for device in devices
@@ -196,8 +210,28 @@ def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Map
         name_expressions=build.name_expressions,
         local_sizes=one.local_sizes,
     )
+    if build.file_name:
+        request = _as_asked(request, one)
     known = Known(build.source, Closure(build.includes, build.resolution)) if alike else None
     return replace(skipped, request=request, toolchain=device.toolchain, known=known, absent=absent)
+
+
+def _as_asked(request: BuildRequest, one: Replayed) -> BuildRequest:
+    """A request as a program makes it that calls its compiler itself, for the target of this one."""
+    build, target = one.build, request.target
+    before = Target.parse(build.target).name
+    named = re.compile(rf"(--gpu-architecture=|-arch=)?{re.escape(before)}")
+    options = tuple(
+        f"{match[1] or ''}{target.name}" if (match := named.fullmatch(option)) else option
+        for option in build.options
+    )
+    linked = build.artifact_kind not in (ArtifactKind.CUBIN, ArtifactKind.PTX)
+    return replace(
+        request,
+        options=options,
+        artifact_kind=ArtifactKind(build.artifact_kind) if linked else request.artifact_kind,
+        asked=AsAsked(build.file_name, build.made_up, one.memory_headers),
+    )
 
 
 def _either(one: WarmItem, other: WarmItem) -> WarmItem:

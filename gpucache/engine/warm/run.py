@@ -76,7 +76,7 @@ def _without_compiling(
         prepared = prepare(backend, item.request, item.toolchain, environ, memos, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
-    if item.known is not None and (why := _found_otherwise(prepared.closure, item.known.closure)):
+    if item.known is not None and (why := _in_vain(prepared, item.known.closure)):
         return item.outcome(WarmResult.FAILED, reason=why)
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
@@ -98,11 +98,14 @@ def _without_compiling(
     return prepared
 
 
-def _found_otherwise(now: Closure, recorded: Closure) -> str:
-    """Which header is another one than on the machine of the recording; empty if none is.
-
-    Such a program would be built under a key that nobody asks for.
-    """
+def _in_vain(prepared: Prepared, recorded: Closure) -> str:
+    """Why what was recorded would be built here under a key that nobody asks for; empty if it would not."""
+    now = prepared.closure
+    if prepared.compilation.holds_paths:
+        return (
+            "its build options put the places of its files into the artifact, so it would hit nowhere else; "
+            "warm it where it runs"
+        )
     if (now.includes, now.resolution) == (recorded.includes, recorded.resolution):
         return ""
     names = sorted({include.name for include in {*now.includes} ^ {*recorded.includes}})
