@@ -1,14 +1,32 @@
 """The cache of AMD's code object manager, which compiles for HIP's run-time compilation and for OpenCL.
 
-Source: ROCm/llvm-project, amd/comgr/README.md and src/comgr-cache.cpp.
+Source: ROCm/llvm-project, ``amd/comgr/src/comgr-cache.cpp`` and ``comgr-cache-command.cpp``, and LLVM's
+``Caching.cpp``; no entry of an AMD machine was seen. ``llvmcache-HEX`` is u64 size and the output of one step
+of compiling, then u64 size and its log, in the byte order of the machine, and nothing behind that. The name
+is a SHA of the compiler, its options and its inputs. Files are written aside and renamed, and pruned by
+AMD_COMGR_CACHE_POLICY; what does not read is compiled again.
 """
 
+import sys
+from collections.abc import Iterator
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.opaque import OpaqueFormat
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_LENGTH_BYTES = 8
+_SCANNED_BYTES = 64 << 10
+_LARGEST_BYTES = 1 << 30
+_AGAIN = "every program that asks for it compiles it again"
 
 
-class AmdComgr(OpaqueFormat):
+class AmdComgr(FilesFormat):
     """What it compiled, a file for each step."""
 
     name = "amd-comgr"
@@ -22,7 +40,66 @@ class AmdComgr(OpaqueFormat):
         off={"AMD_COMGR_CACHE": ("0",)},
         opt_in=True,
     )
-    signs = ("llvmcache-[0-9A-F]+",)
+    layout = Layout(
+        [r"llvmcache-([0-9A-Fa-f]{16,128})"],
+        left=[Left(r"amdgpu-compiler[\w.-]*", HOUR_NS)],
+        own=[r"llvmcache\.timestamp"],
+        key=lambda groups: groups[0].lower(),
+    )
+    wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}
+    opaque = (
+        "its entries say nothing of what their keys were made from; AMD_COMGR_EMIT_VERBOSE_LOGS=1 with "
+        "AMD_COMGR_REDIRECT_LOGS=stderr tells what was found and stored, and has keys of its own"
+    )
+    absent = "no entry has this key: it was never compiled here, or was pruned, of which no record is kept"
+    served = "it would be served"
+    shows = "a result of the compiler"
+    key_digits = 128
+
+    def look(self, item: Files) -> Look:
+        """What the output is, and whether the sizes fit the file."""
+        (name,), (status,) = item.names, item.seen.values()
+        start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
+        size = _length(start)
+        info = describe(start[_LENGTH_BYTES : _LENGTH_BYTES + size])
+        problem = None
+        if size > status.st_size:
+            problem = Problem(FindingKind.TRUNCATED, f"it ends before what it holds does; {_AGAIN}")
+        return Look(
+            target=info.target,
+            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
+            problem=problem,
+            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+            shows=problem is None,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Both sizes, and the output where its format is known."""
+        data = item.read(item.names[0], _LARGEST_BYTES)
+        output = data[_LENGTH_BYTES:][: _length(data)]
+        log = data[_LENGTH_BYTES + _length(data) :]
+        end = _LENGTH_BYTES + _length(log)
+        if len(log) < end:
+            yield Problem(FindingKind.TRUNCATED, f"{end - len(log)} of its bytes are missing; {_AGAIN}")
+        elif len(log) > end:
+            yield Problem(FindingKind.CORRUPT, f"{len(log) - end} bytes lie behind its log; {_AGAIN}")
+        elif (info := describe(output)).kind is not PayloadKind.UNKNOWN and info.problem:
+            detail = f"the {info.kind.value} in it is broken: {info.problem}; it is served, so programs fail"
+            yield Problem(FindingKind.CORRUPT, detail)
+
+    def payload(self, item: Files) -> bytes:
+        """The output."""
+        data = item.read(item.names[0], _LARGEST_BYTES)
+        if len(data) < _LENGTH_BYTES + _length(data):
+            raise FormatError(f"{item.path} ends before what it holds does")
+        return data[_LENGTH_BYTES:][: _length(data)]
+
+
+def _length(data: bytes) -> int:
+    """The size that some bytes begin with; beyond all sizes where they are too few."""
+    if len(data) < _LENGTH_BYTES:
+        return _LARGEST_BYTES << 8
+    return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)
 
 
 SYSTEM = ForeignSystem(AmdComgr)

@@ -6,6 +6,8 @@ walk below a folder. Works on open folders (``gpucache.folders.Folder``). Must n
 
 import os
 import stat
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ DEEPEST = 8
 """Folders below an entry's own folder that are looked into."""
 MOST_FILES = 20_000
 """Files of one entry; the rest is not looked at."""
+_PAUSE_S = 0.05
 _QUIET = getattr(os, "O_NOATIME", 0)
 
 
@@ -92,6 +95,23 @@ def read_part(folder: Folder, name: str, offset: int, count: int) -> bytes:
     """Up to ``count`` bytes of a file from an offset; raises FormatError for no file, OSError."""
     with opened(folder, name) as (fd, status):
         return _read(fd, max(0, min(count, status.st_size - offset)), offset)
+
+
+def take_lock(fd: int, patience_s: float) -> bool:
+    """Take the lock that an owner's programs take with flock(2), waiting so long; whether it was had."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    for attempt in range(1 + round(patience_s / _PAUSE_S)):
+        try:
+            if attempt:
+                time.sleep(_PAUSE_S)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
 
 
 def _read(fd: int, count: int, offset: int) -> bytes:

@@ -10,12 +10,10 @@ it tuned in a folder of its own there.
 """
 
 import os
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from gpucache.caches.files import Files, open_folder
+from gpucache.caches.files import Files, open_folder, take_lock
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, HeldError, Look, UnjudgedError
@@ -36,7 +34,7 @@ _ON = ("y", "yes", "t", "true", "on", "1")
 _LARGEST_BYTES = 1 << 30
 """The largest file that is read, and the most that is taken out of one."""
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
-_ATTEMPTS = 200
+_PATIENCE_S = 10
 _YOUNG_NS = 60 * SECOND_NS
 _BEGINNING_BYTES = 4096
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
@@ -179,28 +177,12 @@ class Jax(FilesFormat):
             yield
             return
         try:
-            _take(fd, 1 if self._was_held else _ATTEMPTS)
+            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S):
+                self._was_held = True  # or a thousand entries would wait for hours
+                raise HeldError("JAX's lock is held; try again once the program that holds it is done")
             yield
-        except HeldError:
-            self._was_held = True  # or a thousand entries would wait for hours
-            raise
         finally:
             os.close(fd)
-
-
-def _take(fd: int, attempts: int) -> None:
-    if sys.platform == "win32":
-        return
-    import fcntl
-
-    for _ in range(attempts):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
-            return
-    raise HeldError("JAX's lock is held; try again once the program that holds it is done")
 
 
 SYSTEM = ForeignSystem(Jax)

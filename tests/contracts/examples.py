@@ -25,11 +25,13 @@ from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
 from gpucache.outcomes import CacheEntry, Location
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
+from tests.caches.amd_comgr import build as amd_comgr
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
 from tests.caches.hashcat import build as hashcat
+from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
 from tests.caches.numba import build as numba
 from tests.caches.pocl import build as pocl
@@ -232,9 +234,9 @@ EXAMPLES: Mapping[str, Example] = {
     "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
     "triton": Example(triton.put, lambda _: cuda_core.PTX),
-    "intel-neo": _opaque("{number:016x}.cl_cache"),
+    "intel-neo": Example(intel_neo.put, lambda _: intel_neo.BINARY),
     "mesa": _opaque("{number:02x}/{number:062x}"),
-    "amd-comgr": _opaque("llvmcache-{number:040X}"),
+    "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),

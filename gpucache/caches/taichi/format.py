@@ -10,6 +10,7 @@ again at every start. Whoever reads or writes the index makes ``ticache.lock``, 
 import hashlib
 import os
 import re
+import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -169,8 +170,8 @@ class Taichi(FilesFormat):
             index = Index.read(read(folder, _INDEX, LARGEST_BYTES))
             if names.isdisjoint(index.rows):
                 return
-            flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
-            with os.fdopen(folder.open_for_writing(_NEW, flags, 0o644), "wb") as file:
+            mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
+            with os.fdopen(folder.open_for_writing(_NEW, os.O_TRUNC | os.O_WRONLY, mode), "wb") as file:
                 file.write(index.without(names))
             folder.move(_NEW, folder, _INDEX)
 
@@ -178,7 +179,7 @@ class Taichi(FilesFormat):
     def _locked(self) -> Iterator[None]:
         with open_folder(self.root) as folder:
             try:
-                os.close(folder.open_for_writing(_LOCK, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                os.close(folder.open_for_writing(_LOCK, os.O_EXCL | os.O_WRONLY, 0o644))
             except FileExistsError:
                 raise HeldError(f"{_LOCK} is there; try again once the program that made it ends") from None
             try:
