@@ -8,11 +8,13 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.units import parse_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -77,11 +79,11 @@ RUN_ENVIRONMENT = (
 class Settings:
     """Everything that the environment and the options decide."""
 
-    root: Path | None
+    root: "Path | None"
     """None if nothing names a usable place (no home)."""
     root_origin: str
     """What decided the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
-    system_dirs: tuple[Path, ...] = ()
+    system_dirs: "tuple[Path, ...]" = ()
     max_size_bytes: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     disabled: bool = False
@@ -90,7 +92,7 @@ class Settings:
     learn: bool = False
     log: str = ""
 
-    def require_root(self) -> Path:
+    def require_root(self) -> "Path":
         """The root; raises CacheUnusableError if there is none."""
         if self.root is None:
             raise CacheUnusableError(_NO_HOME)
@@ -99,6 +101,8 @@ class Settings:
 
 def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Settings:
     """Settings of an environment; ``root`` is the option, which wins. Raises UsageError on a bad value."""
+    from pathlib import Path  # not above: the names of the variables are asked for before --version
+
     path, origin = find_root(environ, root)
     max_size = environ.get("GPUCACHE_MAX_SIZE", "")
     memory = environ.get("GPUCACHE_MEMORY_BYTES", "")
@@ -133,18 +137,22 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return told
 
 
-def other_roots(environ: Mapping[str, str]) -> list[Path]:
+def other_roots(environ: Mapping[str, str]) -> "list[Path]":
     """Every place that a variable or the default names as a root, whether or not an option won."""
+    from pathlib import Path
+
     named = environ.get("GPUCACHE_DIR", "")
     roots = [Path(named).absolute() if named else None, _default_root()]
     return [root for root in dict.fromkeys(roots) if root is not None]
 
 
-def find_root(environ: Mapping[str, str], option: str | None = None) -> tuple[Path | None, str]:
+def find_root(environ: Mapping[str, str], option: str | None = None) -> "tuple[Path | None, str]":
     """The root of our cache, None where nothing names a usable place, and what decided it.
 
     Raises UsageError for an option that is empty.
     """
+    from pathlib import Path
+
     if option == "":
         raise UsageError("--root is empty; name a directory, or leave it out")
     if option is not None:
@@ -155,7 +163,9 @@ def find_root(environ: Mapping[str, str], option: str | None = None) -> tuple[Pa
     return _default_root(), "default"
 
 
-def _default_root() -> Path | None:
+def _default_root() -> "Path | None":
+    from pathlib import Path
+
     import platformdirs
 
     try:

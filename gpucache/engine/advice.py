@@ -8,11 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.keys import Difference, difference
 from gpucache.model import KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry
+
+if TYPE_CHECKING:
+    from gpucache.keys import Difference
 
 Fields = Callable[[str], Sequence[KeyField]]
 """Reads the key fields of an entry by its key; empty if they cannot be read."""
@@ -98,6 +100,8 @@ def looks_like(values: Sequence[str]) -> str:
 
 def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> Iterator[Advice]:
     """Entries with the same bytes under different keys: the field that differs did not matter."""
+    from gpucache.keys import difference
+
     same: dict[str, list[_Trace]] = defaultdict(list)
     for trace in own:
         same[trace.payload].append(trace)
@@ -120,6 +124,8 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
     latest = own[-RESTLESS_STEPS - 1 :]
     if len(latest) <= RESTLESS_STEPS or any(_was_read(trace) for trace in latest[:-1]):
         return
+    from gpucache.keys import difference
+
     steps = [difference(one, other) for one, other in pairwise([fields(trace.key) for trace in latest])]
     always = [
         label
@@ -145,7 +151,7 @@ def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice
         yield Advice(AdviceKind.UNREAD, program, target, text, (), keys)
 
 
-def _labels(differences: Iterable[Difference]) -> list[str]:
+def _labels(differences: "Iterable[Difference]") -> list[str]:
     return [item.label for item in differences if item.label not in _NOT_TOLD]
 
 
@@ -158,7 +164,7 @@ def _is_told(label: str, values: Sequence[str]) -> bool:
     return len(set(values)) == len(values) and bool(label not in _CHOSEN or looks_like(_changing(values)))
 
 
-def _values(label: str, steps: Sequence[Sequence[Difference]]) -> list[str]:
+def _values(label: str, steps: "Sequence[Sequence[Difference]]") -> list[str]:
     told = [item for step in steps for item in step if item.label == label]
     return [told[0].left or "", *(item.right or "" for item in told)]
 

@@ -66,4 +66,4 @@ def console_of(stream: TextIO) -> "Console":
 def _is_plain(stream: TextIO) -> bool:
     """Whether rich would write neither colours nor other characters for a table's lines."""
     asked = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
-    return not stream.isatty() and not asked and stream.encoding.lower().startswith("utf")
+    return not stream.isatty() and not asked and (stream.encoding or "utf-8").lower().startswith("utf")

@@ -33,7 +33,6 @@ from typing import NamedTuple, TypeVar
 import xxhash
 
 from gpucache.errors import FormatError
-from gpucache.keys import digest
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import description
 from gpucache.store.interface import Damage
@@ -166,6 +165,8 @@ def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
 
     Raises EntryFormatError.
     """
+    from gpucache.keys import digest
+
     description, payload = read_sound(fd, size, key)
     if digest(payload) != description.head.payload_sha256:
         raise EntryFormatError(Damage.CORRUPT, "its payload does not have the SHA-256 of its head")

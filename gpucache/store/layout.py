@@ -13,7 +13,6 @@ Another format version has a folder of its own beside ``v1``, and is left alone.
 import re
 from collections.abc import Mapping
 
-from gpucache.keys import digest
 from gpucache.model import CacheKey
 
 VERSION_FOLDER = "v1"
@@ -98,5 +97,7 @@ def is_prefix(text: str) -> bool:
 
 def program_folder(program: str) -> tuple[str, ...]:
     """The folder of a program's history, as parts below the root: readable, and unique by its digest."""
+    from gpucache.keys import digest  # which no scan needs
+
     slug = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")[:_SLUG_LENGTH] or "program"
     return (*PROGRAMS, f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:8]}")
