@@ -6,7 +6,7 @@ not know how a verdict is shown.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -14,7 +14,7 @@ from gpucache.engine.phrases import least_options_weight, weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
 from gpucache.keys import Difference, difference
-from gpucache.model import CacheKey, Checks, EntryHead, KeyField
+from gpucache.model import CacheKey, Checks, EntryHead, KeyField, Program
 from gpucache.store.interface import UNREADABLE, EntryStore, Event
 
 _NAMES_FOLLOWED = 32
@@ -71,12 +71,23 @@ class _Candidate:
         return self.record.store
 
 
+def was_ever_built(stores: Iterable[EntryStore], program: Program) -> bool:
+    """Whether a build of this very source is recorded, for any target and with any options."""
+    identity = Identity.of(program)
+    return any(event.source == identity.mark for store in stores for event in _events(store, identity))
+
+
+def _events(store: EntryStore, identity: Identity) -> list[Event]:
+    """What is recorded under a program's names, and under those that its aliases lead to."""
+    led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
+    names = dict.fromkeys([*identity.names, *led])
+    return [event for name in names for event in store.history(name)]
+
+
 def record_of(store: EntryStore, prepared: Prepared) -> Record:
     """The histories of a program: by name, base name and kernel, or by its source if it has no kernel."""
     identity = Identity.of(prepared.request.program)
-    led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
-    names = dict.fromkeys([*identity.names, *led])
-    events = [event for name in names for event in store.history(name)]
+    events = _events(store, identity)
     keys = (str(prepared.key), str(prepared.located_key))
     events += [event for event in store.history(UNREADABLE) if event.key in keys]
     return Record(store, identity, tuple(sorted(events, key=lambda event: event.when_ns)))

@@ -9,6 +9,7 @@ decides whether there is a hit. What a hit does not bring is compiled by the com
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -18,31 +19,46 @@ from gpucache.engine.explain import explain
 from gpucache.engine.journal import note_miss, note_process
 from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish
+from gpucache.engine.nearest import was_ever_built
 from gpucache.engine.prepare import Prepared, of_kind
 from gpucache.errors import GpucacheError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.wire import Fields, Kind, WireError, number
-from gpucache.model import Artifact, ArtifactKind, CacheKey
+from gpucache.keys import digest
+from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
 from gpucache.outcomes import Built, Hit, Intercepted, RunResult
+from gpucache.sources import is_settled
 
 _PUBLISH_WAIT_S = 2.0
 """How long a compile waits for the same one to be published."""
 _SINGLE_FLIGHT_S = 5.0
+_UNKNOWN_WAIT_S = 0.05
+"""How long a program waits for the headers of a source to be read that nobody has seen before."""
+_YOUNG_NS = 2_000_000_000
+"""How far clocks of file systems may be behind."""
+_WORKERS = 8
 _ALSO: Mapping[ArtifactKind, tuple[ArtifactKind, ...]] = {ArtifactKind.CUBIN: (ArtifactKind.PTX,)}
 """What else comes out of a compile, by what it is for."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is known of a compile when it is looked up."""
+
+    prepared: Prepared
+    found: tuple[list[Hit], bytes] | NoEntry
+    """Sound entries of what comes out, the first kind first, with what NVRTC said."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Compile:
     """One compile that is to be told of."""
 
     call: Call
-    prepared: Prepared
-    found: NoEntry
-    outcome: Intercepted
-    wanted: bool
-    """Whether the command was asked for artifacts."""
+    asked: "Future[_Asked]"
+    begun_ns: int
+    """When it was asked for; 0 if the command waited for the lookup, and compiled afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,7 @@ class NVRTCServing:
         self._lock = Lock()
         self._tokens = count(1)
         self._compiles: dict[bytes, _Compile] = {}
+        self._workers = ThreadPoolExecutor(_WORKERS, "gpucache-nvrtc")
         self._done: list[Intercepted] = []
         self._publishing: dict[CacheKey, Event] = {}
 
@@ -77,9 +94,14 @@ class NVRTCServing:
 
     def finish(self) -> Sequence[Intercepted]:
         """What became of every compile, after the command's end."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
         for one in self._compiles.values():
-            note_miss(self._layers, one.prepared, explain(self._layers, one.prepared, one.found))
-            self._done.append(replace(one.outcome, reason="its process ended before the compile did"))
+            if _is_known(one.asked):
+                prepared, found = one.asked.result().prepared, one.asked.result().found
+                if isinstance(found, NoEntry):
+                    note_miss(self._layers, prepared, explain(self._layers, prepared, found))
+                outcome = _outcome(prepared, RunResult.LEFT)
+                self._done.append(replace(outcome, reason="its process ended before the compile did"))
         self._compiles.clear()
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
@@ -88,52 +110,67 @@ class NVRTCServing:
         return tuple(self._done)
 
     def _compile(self, fields: Fields) -> Reply:
-        started_ns = time.perf_counter_ns()
+        started_ns, now_ns = time.perf_counter_ns(), time.time_ns()
         call = read_call(fields)
         if call.is_ours:
             return PASSED
+        asked = self._workers.submit(self._ask, call)
         try:
-            prepared = prepare_call(call, self._layers)
+            answer = asked.result(_UNKNOWN_WAIT_S if self._is_unknown(call) else None)
+        except TimeoutError:
+            return self._miss(_Compile(call, asked, now_ns), wanted=True)
         except GpucacheError as error:
-            name = call.file_name.given
-            self._tell(Intercepted(name, "", RunResult.PASSED, reason=str(error)))
-            return Reply(Kind.PASS, (b"",))
-        self._wait_for(prepared.key)
-        answer = self._answer(call, prepared)
-        request = prepared.request
-        outcome = Intercepted(request.program.name, str(request.target), RunResult.LEFT)
-        if isinstance(answer, NoEntry):
-            wanted = self._layers.target is not None and prepared.refusal is None
-            token = number(next(self._tokens))
-            with self._lock:
-                self._compiles[token] = _Compile(call, prepared, answer, outcome, wanted)
-            return Reply(Kind.MISS, (token, number(wanted)))
-        hits, log = answer
-        found = hits[0]
+            self._tell(Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error)))
+            return PASSED
+        if isinstance(answer.found, NoEntry):
+            wanted = self._layers.target is not None and answer.prepared.refusal is None
+            return self._miss(_Compile(call, asked, 0), wanted=wanted)
+        hits, log = answer.found
         self._tell(
             replace(
-                outcome,
-                result=RunResult.HIT,
-                key=str(found.key),
+                _outcome(answer.prepared, RunResult.HIT),
+                key=str(hits[0].key),
                 build_ns=time.perf_counter_ns() - started_ns,
-                saved_ns=found.head.compile_ns,
+                saved_ns=hits[0].head.compile_ns,
             )
         )
         return Reply(Kind.HIT, (b"", *_fields(call, hits, log)))
 
-    def _answer(self, call: Call, prepared: Prepared) -> tuple[list[Hit], bytes] | NoEntry:
-        """Sound entries of what comes out, the first kind first, and what NVRTC said."""
+    def _is_unknown(self, call: Call) -> bool:
+        """Whether nobody has seen a source before, so that there is no entry of it.
+
+        Its headers may take longer to read than is fit to let a program wait in vain. Records may be lost:
+        an entry that is there all the same is found the next time.
+        """
+        if self._layers.target is None:
+            return False
+        memo = digest(b"NVRTC was asked for " + call.source)
+        known = self._layers.recall(memo) is not None
+        if not known:
+            self._layers.remember(memo, b"1")
+        program = Program(call.file_name.kept, Language.CUDA_CPP, call.source)
+        return not (known or was_ever_built(self._layers.on_disk(), program))
+
+    def _miss(self, one: _Compile, *, wanted: bool) -> Reply:
+        token = number(next(self._tokens))
+        with self._lock:
+            self._compiles[token] = one
+        return Reply(Kind.MISS, (token, number(wanted)))
+
+    def _ask(self, call: Call) -> _Asked:
+        """Look a call up; raises GpucacheError for one that cannot be kept."""
+        prepared = prepare_call(call, self._layers)
+        self._wait_for(prepared.key)
         found = find(self._layers, prepared)
         if isinstance(found, NoEntry):
-            return found
-        if not found.head.lowered_names.keys() >= set(call.name_expressions):
-            return NoEntry()
+            return _Asked(prepared, found)
         log = build_log(self._layers, found) if found.head.has_log else ""
-        if found.head.has_log and not log:
-            return NoEntry()  # what NVRTC said is gone, and the program may read it
+        told = bool(log) or not found.head.has_log  # else what NVRTC said is gone, and may be asked for
+        if not told or not found.head.lowered_names.keys() >= set(call.name_expressions):
+            return _Asked(prepared, NoEntry())
         others = (find(self._layers, one) for one in _others(prepared))
         hits = [found, *(one for one in others if isinstance(one, Hit))]
-        return hits, log.encode(errors="surrogateescape")
+        return _Asked(prepared, (hits, log.encode(errors="surrogateescape")))
 
     def _compiled(self, fields: Fields) -> Reply:
         token, given = fields.take(), _given(fields)
@@ -141,10 +178,9 @@ class NVRTCServing:
             one = self._compiles.pop(token, None)
         if one is None:
             raise WireError("no compile has this token")
-        one.outcome = replace(one.outcome, build_ns=given.compile_ns)
         published = Event()
-        if one.wanted and given.code == 0:
-            self._publishing[one.prepared.key] = published
+        if _is_known(one.asked) and given.code == 0:
+            self._publishing[one.asked.result().prepared.key] = published
 
         def settle() -> None:
             try:
@@ -156,19 +192,27 @@ class NVRTCServing:
 
     def _settled(self, one: _Compile, given: _Given) -> Intercepted:
         """Publish what was compiled; what became of it."""
-        miss = explain(self._layers, one.prepared, one.found)
-        outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(one.prepared.key))
-        if given.code != 0:
-            note_miss(self._layers, one.prepared, miss)
-            return replace(outcome, result=RunResult.FAILED)
-        artifact = _artifact(one, given, one.prepared)
+        try:
+            asked = one.asked.result()
+        except GpucacheError as error:
+            return Intercepted(one.call.file_name.given, "", RunResult.PASSED, reason=str(error))
+        prepared = asked.prepared
+        miss = explain(self._layers, prepared, asked.found if isinstance(asked.found, NoEntry) else NoEntry())
+        outcome = replace(
+            _outcome(prepared, RunResult.LEFT),
+            key=str(prepared.key),
+            build_ns=given.compile_ns,
+            verdict=miss.verdict,
+            reason=miss.detail,
+        )
+        artifact = _artifact(one, given, prepared) if given.code == 0 else None
         if artifact is None:
-            note_miss(self._layers, one.prepared, miss)
-            return outcome
-        kept = build(self._layers, one.prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S)
+            note_miss(self._layers, prepared, miss)
+            return replace(outcome, result=RunResult.FAILED) if given.code != 0 else outcome
+        kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S)
         if isinstance(kept, Built) and kept.key is None:
             return replace(outcome, reason=kept.note)
-        for other in _others(one.prepared):
+        for other in _others(prepared):
             also = _artifact(one, given, other)
             if also is not None and self._layers.target is not None:
                 publish(self._layers, self._layers.target, other, also, miss)
@@ -184,6 +228,15 @@ class NVRTCServing:
         if published is not None:
             published.wait(_PUBLISH_WAIT_S)
             self._publishing.pop(key, None)
+
+
+def _is_known(asked: "Future[_Asked]") -> bool:
+    """Whether a lookup has come to an end, and to an answer."""
+    return asked.done() and not asked.cancelled() and asked.exception() is None
+
+
+def _outcome(prepared: Prepared, result: RunResult) -> Intercepted:
+    return Intercepted(prepared.request.program.name, str(prepared.request.target), result)
 
 
 def _others(prepared: Prepared) -> Iterator[Prepared]:
@@ -223,26 +276,28 @@ def _artifact(one: _Compile, given: _Given, prepared: Prepared) -> Artifact | No
     names = {key: os.fsdecode(name.to_keep(os.fsencode(value))) for key, value in given.names.items()}
     log = kept[1].decode(errors="surrogateescape")
     refusal = None
-    if (*kept, names) != (payload, given.log, given.names) and not _is_of_name(one):
+    if one.begun_ns and not is_settled(prepared.closure, one.begun_ns - _YOUNG_NS):
+        refusal = "its headers were read while it was compiled, and some may have changed; the next run tells"
+    elif (*kept, names) != (payload, given.log, given.names) and not _is_of_name(one, prepared):
         refusal = "what its file name has of this run may also come from its source"
     elif len(log.encode(errors="surrogatepass")) > LOG_LIMIT:
         refusal = "what the compiler said is longer than an entry keeps"
     return Artifact(kind, kept[0], log, given.compile_ns, names, refusal=refusal)
 
 
-def _is_of_name(one: _Compile) -> bool:
+def _is_of_name(one: _Compile, prepared: Prepared) -> bool:
     """Whether what was made up in a file name is in no text that was read, so that it came from the name."""
     try:
-        return not one.call.file_name.is_elsewhere(_texts(one))
+        return not one.call.file_name.is_elsewhere(_texts(one.call, prepared))
     except OSError:
         return False
 
 
-def _texts(one: _Compile) -> Iterator[bytes]:
+def _texts(call: Call, prepared: Prepared) -> Iterator[bytes]:
     """All that a compile reads but the name of its source."""
-    yield one.call.source
-    for header, text in one.call.headers:
+    yield call.source
+    for header, text in call.headers:
         yield from (os.fsencode(header), text)
-    yield from map(os.fsencode, (*one.call.options, *one.call.name_expressions))
-    for file in one.prepared.closure.files:
+    yield from map(os.fsencode, (*call.options, *call.name_expressions))
+    for file in prepared.closure.files:
         yield Path(file).read_bytes()

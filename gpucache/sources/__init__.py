@@ -9,7 +9,7 @@ search rule.
 """
 
 from gpucache.sources.closure import read_closure
-from gpucache.sources.closure_memos import Memos, still_closure
+from gpucache.sources.closure_memos import Memos, is_settled, still_closure
 from gpucache.sources.discover import discover, load_program
 from gpucache.sources.rules import Limits, Place, SearchRule
 
@@ -19,6 +19,7 @@ __all__ = [
     "Place",
     "SearchRule",
     "discover",
+    "is_settled",
     "load_program",
     "read_closure",
     "still_closure",

@@ -7,6 +7,7 @@ Losing one costs a walk. Must not know where memos are kept, nor what a closure 
 """
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,6 +87,38 @@ def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
         if closure.asked is not None and disk.answers(closure.asked, limits.file_bytes):
             return replace(closure, stamps=tuple(disk.stamps))
     return None
+
+
+def is_settled(closure: Closure, instant_ns: int) -> bool:
+    """Whether a closure is also what a walk would have found at an instant, in nanoseconds since 1970.
+
+    It is if each file and folder that was looked at is older, and so are the folders that they lie in, up to
+    the searched one. Where something was not there the nearest folder counts.
+    """
+    searched = tuple(
+        f"{path.rstrip('/')}/" for question, path, _ in closure.asked or () if question == "watch"
+    )
+    newest: dict[str, int] = {}
+
+    def age(path: str) -> int:
+        if path not in newest:
+            try:
+                status = os.stat(path)  # noqa: PTH116 - asked thousands of times
+                newest[path] = max(status.st_mtime_ns, status.st_ctime_ns)
+            except OSError:
+                above = os.path.dirname(path)  # noqa: PTH120
+                newest[path] = age(above) if above != path else instant_ns
+        return newest[path]
+
+    places: dict[str, None] = {}
+    for _, path, _ in closure.asked or ():
+        places[path] = None
+        above = os.path.dirname(path)  # noqa: PTH120
+        while above not in places and above.startswith(searched):
+            places[above] = None
+            above = os.path.dirname(above)  # noqa: PTH120
+        places[above] = None
+    return closure.asked is not None and all(age(path) < instant_ns for path in places)
 
 
 def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from gpucache.assembly import open_layers
 from gpucache.backends.cuda import BACKEND, asked, nvrtc
 from gpucache.errors import NoDeviceError
+from gpucache.intercept import nvrtc_serving
 from gpucache.intercept.file_names import read_name
 from gpucache.intercept.nvrtc_serving import NVRTCServing
 from gpucache.intercept.wire import Fields, Kind
@@ -211,13 +212,14 @@ def program(tmp_path: Path) -> _Program:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_compile_is_kept_and_found(program: _Program) -> None:
+def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
     """The second request is answered with the cubin and the log of the first."""
     kind, (token, wanted) = program.ask()
     assert (kind, wanted) == (Kind.MISS, b"1")
     cubin = program.compile()
     assert program.tell(token, cubin, b"said\xff\0twice").result is RunResult.KEPT
-    assert program.ask() == (Kind.HIT, (b"", b"said\xff\0twice", b"1", b"cubin", cubin, b"0"))
+    again = _Program(tmp_path / "root", tmp_path)
+    assert again.ask() == (Kind.HIT, (b"", b"said\xff\0twice", b"1", b"cubin", cubin, b"0"))
 
 
 @pytest.mark.usefixtures("installed")
@@ -229,6 +231,27 @@ def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path:
     outcome = program.tell(token, cubin)
     assert outcome.result is RunResult.LEFT
     assert "value.h changed while it was compiled" in outcome.reason
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("old", [True, False])
+def test_a_source_that_nobody_has_seen_is_not_waited_for(
+    program: _Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
+) -> None:
+    """Its headers are read while it is compiled, and it is kept if they are older than the compile."""
+    monkeypatch.setattr(nvrtc_serving, "_UNKNOWN_WAIT_S", 0)
+    monkeypatch.setattr(nvrtc_serving, "_YOUNG_NS", -(10**12) if old else 10**12)
+    kind, (token, wanted) = program.ask()
+    assert (kind, wanted) == (Kind.MISS, b"1")
+    cubin = program.compile()
+    outcome = program.tell(token, cubin)
+    assert outcome.result is (RunResult.KEPT if old else RunResult.LEFT)
+    again = _Program(tmp_path / "root", tmp_path)
+    kind, (token, *_) = again.ask()
+    assert kind is (Kind.HIT if old else Kind.MISS)
+    if not old:
+        assert "may have changed" in outcome.reason
+        assert again.tell(token, cubin).result is RunResult.KEPT
 
 
 @pytest.mark.usefixtures("installed")

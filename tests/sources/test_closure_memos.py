@@ -18,6 +18,7 @@ from gpucache.sources import (
     Place,
     SearchRule,
     closure_memos,
+    is_settled,
     read_closure,
     scan_memos,
     still_closure,
@@ -430,3 +431,27 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
         assert kept is None or (kept, kept.files, {*kept.stamps}) == (walked, walked.files, {*walked.stamps})
     assert 0 < answered < _STATES
     assert 0 < still < _STATES
+
+
+def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: Path) -> None:
+    """A header, a folder on the way to it, or one where it was looked for in vain: each may have changed."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second / "sub"):
+        folder.mkdir(parents=True)
+    header = second / "sub" / "a.h"
+    header.touch()
+    rule = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,))
+
+    folders = [str(first), str(second)]
+    closure = read_closure(b"#include <sub/a.h>", rule=rule, include_dirs=folders, cwd=None)
+    hour = 3600 * 10**9
+    places = (first, second, second / "sub", header)
+    latest = max(place.stat().st_ctime_ns for place in places)
+    assert is_settled(closure, latest + hour)
+    assert not is_settled(closure, latest)
+    for place in places:
+        os.utime(place, ns=(latest, latest + 2 * hour))
+        assert not is_settled(closure, latest + hour), place
+        os.utime(place, ns=(latest, latest))
+    assert is_settled(closure, latest + hour)
+    assert not is_settled(replace(closure, asked=None), latest + hour)
