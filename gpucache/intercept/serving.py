@@ -292,6 +292,6 @@ def _reaching(one: _Build, prepared: Prepared) -> tuple[tuple[str, str], ...]:
 def local_size(text: str) -> tuple[int, ...]:
     """A local size as requests have it, such as ``8,8,1``; raises WireError."""
     extents = text.split(",")
-    if len(extents) > _DIMENSIONS or not all(extent.isdecimal() for extent in extents):
+    if len(extents) > _DIMENSIONS or not all(extent.isascii() and extent.isdigit() for extent in extents):
         raise WireError(f"{text!r} is no local size")
     return tuple(map(int, extents))

@@ -1,0 +1,287 @@
+"""What the server answers and keeps, asked as the library inside a command asks."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpucache.assembly import open_layers
+from gpucache.engine.layers import Layers
+from gpucache.errors import TargetError
+from gpucache.intercept.devices import Devices, Facts
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.server import serve
+from gpucache.intercept.serving import OpenCLServing
+from gpucache.intercept.wire import Frame, Kind, number
+from gpucache.model import Device
+from gpucache.outcomes import Intercepted, RunResult, Verdict
+from gpucache.probe import ask as probe
+from gpucache.settings import Settings
+from gpucache.store import DirectoryStore
+from tests.intercept.client import ask
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
+SOURCE = b"kernel void scale(global float *a) { a[0] *= 2; }\n"
+BINARY = b"as a vendor likes it " * 8
+_LABELS = (
+    *("platform name", "platform vendor", "platform version"),
+    *("device name", "device vendor", "device version", "driver version"),
+)
+
+
+@pytest.fixture(scope="session")
+def rows(icd_vendors: Path) -> Sequence[Device]:
+    """What a real probe finds here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OCL_ICD_VENDORS", str(icd_vendors))
+        return probe(["opencl"])
+
+
+def _row(rows: Sequence[Device], implementation: str) -> Device:
+    for row in rows:
+        if row.toolchain is not None and row.toolchain.implementation == implementation:
+            return row
+    pytest.skip(f"no device of {implementation} is here")
+
+
+def _facts(row: Device) -> list[bytes]:
+    assert row.toolchain is not None
+    fields = dict(row.toolchain.fields)
+    return [row.files[0].encode(), *(fields[label].encode() for label in _LABELS)]
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Layers:
+    return open_layers(Settings(tmp_path / "root", "--root"), command="app")
+
+
+class Command:
+    """A command and the server that answers it."""
+
+    def __init__(self, layers: Layers, rows: Sequence[Device], ends: ExitStack) -> None:
+        self._rows = rows
+        self._serving = OpenCLServing(layers, Devices(probe=lambda: rows), Libraries())
+        self._serving.begin()
+        self._ends = ends
+        self.path = ends.enter_context(serve(self._serving.handlers))
+
+    def build(
+        self, *, device: str = "intel", options: str = "", driver: str = "", source: bytes = SOURCE
+    ) -> Frame:
+        """Ask for a build in an empty environment; ``driver`` replaces the driver's version."""
+        told = _facts(_row(self._rows, device))
+        told[-1] = driver.encode() or told[-1]
+        fields = (b"1", os.fsencode(Path.cwd()), b"", options.encode(), source, b"1", *told)
+        return ask(self.path, Kind.BUILD, *fields)
+
+    def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
+        """Tell how a build ended after a second."""
+        return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
+
+    def end(self) -> Sequence[Intercepted]:
+        """What became of each build."""
+        self._ends.close()
+        return self._serving.finish()
+
+
+@pytest.fixture
+def start(layers: Layers, rows: Sequence[Device]) -> Iterator[Callable[[], Command]]:
+    """Start a command whose builds are answered."""
+    with ExitStack() as ends:
+        yield lambda: Command(layers, rows, ends)
+
+
+@pytest.fixture
+def command(start: Callable[[], Command]) -> Command:
+    """A command whose builds are answered."""
+    return start()
+
+
+def _entries(layers: Layers) -> int:
+    assert layers.user is not None
+    return sum(1 for _ in (layers.user.root / "v1" / "entries").rglob("*.gpc"))
+
+
+def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
+    """A build that follows at once waits until the one before is published."""
+    missed = command.build()
+    assert (missed.kind, missed.fields[1:]) == (Kind.MISS, (b"1",))
+    assert command.built(missed.fields[0]).kind == Kind.OK
+    hit = command.build()
+    assert (hit.kind, hit.fields[1:]) == (Kind.HIT, (BINARY, b"a log"))
+    assert command.built(hit.fields[0], b"") == Frame(Kind.OK)
+    kept, served = sorted(command.end(), key=lambda one: one.saved_ns)
+    assert (kept.result, kept.verdict, kept.build_ns) == (RunResult.KEPT, Verdict.NEVER_BUILT, 10**9)
+    assert (served.result, served.key, served.saved_ns) == (RunResult.HIT, kept.key, 10**9)
+
+
+def test_what_a_driver_refuses_is_replaced(command: Command) -> None:
+    """The command is asked for a binary as after any miss, and that is what the next build gets."""
+    command.built(command.build().fields[0])
+    hit = command.build()
+    refused = ask(command.path, Kind.REJECTED, hit.fields[0], number(-42))
+    assert refused == Frame(Kind.MISS, (hit.fields[0], b"1"))
+    command.built(hit.fields[0], BINARY + b"better")
+    assert command.build().fields[1] == BINARY + b"better"
+    rejected = next(one for one in command.end() if one.verdict is Verdict.REJECTED)
+    assert (rejected.result, rejected.saved_ns) == (RunResult.KEPT, 0)
+    assert rejected.reason == "the driver refused the binary with -42"
+
+
+def test_what_a_driver_refuses_is_gone_where_nothing_replaces_it(command: Command, layers: Layers) -> None:
+    """Otherwise it would be refused in every run."""
+    command.built(command.build().fields[0])
+    hit = command.build()
+    ask(command.path, Kind.REJECTED, hit.fields[0], number(-42))
+    command.built(hit.fields[0], b"")
+    command.end()
+    assert _entries(layers) == 0
+
+
+def test_a_late_compiler_is_not_asked_for_binaries(command: Command, layers: Layers) -> None:
+    """What it was asked for is noted at once, and the launched sizes at the end."""
+    missed = command.build(device="pocl")
+    assert missed.fields[1:] == (b"0",)
+    command.built(missed.fields[0], b"")
+    for size in (b"8,8,1", b"", b"64"):
+        assert ask(command.path, Kind.LAUNCHED, missed.fields[0], b"scale", size) == Frame(Kind.OK)
+    (noted,) = command.end()
+    assert (noted.result, _entries(layers)) == (RunResult.NOTED, 0)
+    assert isinstance(layers.target, DirectoryStore)
+    (request,) = layers.target.missed()
+    assert (request.request.local_sizes, request.command) == (((8, 8, 1), (64,)), "app")
+
+
+def test_a_device_that_is_not_seen_is_passed(command: Command) -> None:
+    """Its time counts, and the reason is told; nothing is kept of it."""
+    passed = command.build(driver="1.2.3")
+    assert passed.kind == Kind.PASS and passed.fields[0]
+    assert command.built(passed.fields[0], b"").kind == Kind.OK
+    (one,) = command.end()
+    assert (one.result, one.build_ns) == (RunResult.PASSED, 10**9)
+    assert "its driver is not seen by 'gpucache devices'" in one.reason
+
+
+def test_an_option_that_no_key_covers_is_passed(command: Command) -> None:
+    """The driver does with it what it would."""
+    assert command.build(options="-save-temps").kind == Kind.PASS
+    (one,) = command.end()
+    assert (one.result, "-save-temps" in one.reason) == (RunResult.PASSED, True)
+
+
+def test_what_binaries_cannot_answer_is_not_kept(command: Command) -> None:
+    """No binary is asked for, and the reason is told."""
+    missed = command.build(options="-cl-kernel-arg-info")
+    assert missed.fields[1:] == (b"0",)
+    command.built(missed.fields[0], b"")
+    (one,) = command.end()
+    assert (one.result, one.verdict) == (RunResult.LEFT, Verdict.UNCACHEABLE)
+
+
+def test_garbage_is_not_kept(command: Command, layers: Layers) -> None:
+    """What a driver gives is looked at before it is believed."""
+    command.built(command.build().fields[0], b"\x7fELF cut off")
+    (one,) = command.end()
+    assert (one.result, _entries(layers)) == (RunResult.LEFT, 0)
+    assert one.reason.startswith("what the compiler gave is not sound")
+
+
+def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, layers: Layers) -> None:
+    """Its error is the program's own."""
+    command.built(command.build().fields[0], b"", code=-11)
+    (one,) = command.end()
+    assert (one.result, _entries(layers)) == (RunResult.FAILED, 0)
+
+
+def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
+    """Its process was killed, or asks no more."""
+    command.build()
+    (one,) = command.end()
+    assert (one.result, one.reason) == (RunResult.LEFT, "its process ended before the build did")
+
+
+@pytest.mark.parametrize("kind", [Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED])
+def test_a_token_that_nobody_has_is_passed(command: Command, kind: Kind) -> None:
+    """A program that speaks to another server than it thinks harms nobody."""
+    assert ask(command.path, kind, b"999", b"0", b"0").kind == Kind.PASS
+    assert command.end() == ()
+
+
+@pytest.mark.parametrize("size", [b"8,x", b"1,2,3,4", b"-1", "\u0665".encode()])
+def test_what_is_no_local_size_is_passed(command: Command, size: bytes) -> None:
+    """Nothing is remembered of it."""
+    token = command.build(device="pocl").fields[0]
+    assert ask(command.path, Kind.LAUNCHED, token, b"scale", size).kind == Kind.PASS
+
+
+def test_a_call_that_is_not_served_is_told(command: Command) -> None:
+    """It is no build of ours."""
+    ask(command.path, Kind.OTHER, b"1", b"clCompileProgram", b"-DX", b"source")
+    (one,) = command.end()
+    assert (one.result, one.reason) == (RunResult.PASSED, "clCompileProgram is not served")
+
+
+class Memory:
+    """What devices are remembered in."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def recall(self, name: str) -> bytes | None:
+        return self.kept.get(name)
+
+    def remember(self, name: str, data: bytes) -> None:
+        self.kept[name] = data
+
+
+def _told(row: Device) -> Facts:
+    library, *values = (value.decode() for value in _facts(row))
+    return Facts(library, tuple(values))
+
+
+def test_devices_are_remembered(rows: Sequence[Device]) -> None:
+    """The next command's first build waits for no probe."""
+    memory, intel = Memory(), _row(rows, "intel")
+    Devices(memory, lambda: rows).match(_told(intel), str(Path.cwd()))
+    wait_until(lambda: bool(memory.kept))
+    again = Devices(memory, lambda: pytest.fail("it was probed"))
+    again.begin()
+    assert again.match(_told(intel), str(Path.cwd())) == (intel.target, intel.toolchain)
+
+
+def test_a_driver_that_changed_is_probed_again(rows: Sequence[Device], tmp_path: Path) -> None:
+    """What was remembered counts only while every file of the driver is as it was."""
+    memory = Memory()
+    library = tmp_path / "driver.so"
+    library.write_bytes(b"one")
+    row = replace(_row(rows, "intel"), files=(str(library),))
+    facts = Facts(str(library), _told(row).values)
+    Devices(memory, lambda: [row]).match(facts, str(Path.cwd()))
+    wait_until(lambda: bool(memory.kept))
+    library.write_bytes(b"other")
+    again = Devices(memory, list)
+    again.begin()
+    with pytest.raises(TargetError):
+        again.match(facts, str(Path.cwd()))
+
+
+def test_a_driver_of_another_build_is_another(rows: Sequence[Device], tmp_path: Path) -> None:
+    """Versions alone do not tell: the file decides, wherever it lies."""
+    copy, other = tmp_path / "copy.so", tmp_path / "other.so"
+    row = _row(rows, "intel")
+    ours = tmp_path / "ours.so"
+    ours.write_bytes(b"driver")
+    copy.write_bytes(b"driver")
+    other.write_bytes(b"rebuilt")
+    row = replace(row, files=(str(ours),))
+    devices = Devices(probe=lambda: [row])
+    assert devices.match(Facts(str(copy), _told(row).values), str(Path.cwd()))[0] == row.target
+    with pytest.raises(TargetError, match="its driver is not seen"):
+        devices.match(Facts(str(other), _told(row).values), str(Path.cwd()))
