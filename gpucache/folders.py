@@ -91,7 +91,8 @@ class Folder:
         if os.curdir in parts or os.pardir in parts:
             raise NotADirectoryError(f"{'/'.join(parts)} is not a folder in {self.path}")
         if len(parts) != 1:
-            return self._walk(parts)
+            fd = self._open_below(parts, _FOLDER_FLAGS)
+            return self._walk(parts) if fd is None else Folder((self, "/".join(parts)), fd)
         [name] = parts
         if self._fd is not None:
             return Folder((self, name), os.open(name, _FOLDER_FLAGS | _NO_LINK, dir_fd=self._fd))

@@ -26,11 +26,11 @@ class RootFolder:
 
     def open(self, *parts: str) -> Folder:
         """A folder below the root; raises CacheUnusableError for the root, OSError for the rest."""
-        root = open_root(self.path)
-        if not parts:
-            return root
-        with root:
-            return root.folder(*parts)
+        folder = open_root(self.path)
+        for name in parts:  # step by step: what opens a folder in one takes longer to import than this
+            with folder as outer:
+                folder = outer.folder(name)
+        return folder
 
     def make(self, *parts: str) -> Folder:
         """A folder below the root, made if missing; raises CacheUnusableError for the root, else OSError."""

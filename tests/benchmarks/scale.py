@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpucache.store import layout
 from tests.benchmarks.large_cache import make_cache
 from tests.benchmarks.measure import Comparison, Effort, Side, compare, process
 
@@ -29,6 +30,13 @@ def run(effort: Effort) -> Iterator[Comparison]:
             place = Path(folder)
             make_cache(place / "root", -(-entries // ENTRIES_EACH), min(entries, ENTRIES_EACH))
             yield from _Scale(place, entries).compared(effort.rounds)
+
+
+def _copied(source: str, target: str) -> None:
+    if source.endswith(layout.ENTRY_SUFFIX):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
 
 
 class _Scale:
@@ -77,9 +85,9 @@ class _Scale:
         return {"GPUCACHE_DIR": str(root), "HOME": str(self._place / "home"), "COLUMNS": "80"}
 
     def _link(self) -> None:
-        """A copy to be emptied, of hard links."""
+        """A copy to be emptied: entries as hard links, and histories of its own, as they are added to."""
         shutil.rmtree(self._copy, ignore_errors=True)
-        shutil.copytree(self._root, self._copy, copy_function=os.link)
+        shutil.copytree(self._root, self._copy, copy_function=_copied)
 
     def _ccache(self, *arguments: str) -> Side:
         return process(["ccache", *arguments], CCACHE_DIR=str(self._place / "ccache"))
