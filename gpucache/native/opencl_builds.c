@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,10 @@
 #include "wire.h"
 
 #define BEFORE_FACTS 6 /* fields of a request before those about devices */
-#define FACTS 8        /* fields about each device */
+#define PLATFORM_FACTS 3
+#define DEVICE_FACTS 4
+#define FACTS (1 + PLATFORM_FACTS + DEVICE_FACTS) /* fields about each device, the driver's file first */
+#define MAX_PLATFORMS 16
 
 /* One build of one program, with its devices in the order that the program has them in. */
 struct build {
@@ -79,20 +83,60 @@ static char *driver_path(cl_device_id device) {
     return strdup(table && dladdr(table, &found) && found.dli_fname ? found.dli_fname : "");
 }
 
+/* Asked once, by one thread at a time: Intel's runtime puts each answer into one string for all threads, so
+   that asking while a command builds in several threads could break it. Platforms are never given back. */
+static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    cl_platform_id platform;
+    char *facts[PLATFORM_FACTS];
+} platforms[MAX_PLATFORMS];
+
+static void begin_describing(void) { pthread_mutex_lock(&describing); }
+static void end_describing(void) { pthread_mutex_unlock(&describing); }
+
+void begin_builds(void) { pthread_atfork(begin_describing, end_describing, end_describing); }
+
+/* The facts about a platform, which stay; false where the driver does not tell them all. */
+static bool describe_platform(cl_platform_id platform, struct wire_bytes fields[PLATFORM_FACTS]) {
+    static const cl_uint names[] = {CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
+    bool whole = false;
+    begin_describing();
+    int at = 0;
+    while (at < MAX_PLATFORMS && platforms[at].platform && platforms[at].platform != platform) at++;
+    if (at < MAX_PLATFORMS) {
+        platforms[at].platform = platform;
+        whole = true;
+        for (int i = 0; i < PLATFORM_FACTS; i++) {
+            char **fact = &platforms[at].facts[i];
+            if (!*fact) *fact = info_text((get_info)below.clGetPlatformInfo, platform, names[i]);
+            fields[i] = wire_text(*fact);
+            whole = whole && *fact;
+        }
+    }
+    end_describing();
+    return whole;
+}
+
 static bool describe_device(cl_device_id device, struct wire_bytes fields[FACTS]) {
-    static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
     static const cl_uint of_device[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
                                         CL_DRIVER_VERSION};
     cl_platform_id platform;
     if (below.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL)) return false;
+    if (!describe_platform(platform, fields + 1)) return false;
     fields[0] = wire_text(driver_path(device));
-    for (int i = 0; i < 3; i++)
-        fields[1 + i] = wire_text(info_text((get_info)below.clGetPlatformInfo, platform, of_platform[i]));
-    for (int i = 0; i < 4; i++)
-        fields[4 + i] = wire_text(info_text((get_info)below.clGetDeviceInfo, device, of_device[i]));
-    for (int i = 0; i < FACTS; i++)
-        if (!fields[i].at) return false;
-    return true;
+    bool whole = fields[0].at;
+    struct wire_bytes *facts = fields + 1 + PLATFORM_FACTS;
+    for (int i = 0; i < DEVICE_FACTS; i++) {
+        facts[i] = wire_text(info_text((get_info)below.clGetDeviceInfo, device, of_device[i]));
+        whole = whole && facts[i].at;
+    }
+    return whole;
+}
+
+/* The facts about a platform are not the request's own. */
+static void free_description(struct wire_bytes fields[FACTS]) {
+    free((void *)fields[0].at);
+    for (int i = 1 + PLATFORM_FACTS; i < FACTS; i++) free((void *)fields[i].at);
 }
 
 /* The binaries of a program in the order of its devices. They are to be freed even where it says false. */
@@ -128,7 +172,7 @@ static bool ask_build(const struct build *build, struct wire_reply *reply) {
     for (cl_uint i = 0; whole && i < build->count; i++)
         whole = describe_device(build->devices[i], facts + i * FACTS);
     bool answered = whole && wire_ask(WIRE_BUILD, fields, BEFORE_FACTS + build->count * FACTS, reply);
-    for (size_t i = 0; i < build->count * FACTS; i++) free((void *)facts[i].at);
+    for (cl_uint i = 0; i < build->count; i++) free_description(facts + i * FACTS);
     free((void *)environment.at);
     free(source);
     return answered;
@@ -261,7 +305,7 @@ cl_program model_of(cl_program handle, struct twin *twin) {
 /* One that is under way, until its end has been told. */
 struct report {
     atomic_int users; /* whoever asked and, where there is one, the callback */
-    atomic_bool told;
+    atomic_bool told, ended;
     struct build build;
     char *token; /* NULL where nobody wants to hear of the build */
     bool wanted; /* the binaries too */
@@ -272,7 +316,6 @@ struct report {
 
 static void end_report(struct report *report) {
     if (atomic_fetch_sub(&report->users, 1) > 1) return;
-    unpin_program(report->build.program);
     free(report->token);
     free(report);
 }
@@ -289,6 +332,11 @@ static void finish_report(struct report *report, cl_int code) {
     if (report->token && wire_asks()) tell_built(&report->build, report->token, report->wanted, code, ns);
 }
 
+/* A driver may notify before it returns, afterwards or, where a build fails, not at all. */
+static void end_build_once(struct report *report) {
+    if (!atomic_exchange(&report->ended, true)) end_build(report->build.program);
+}
+
 /* Stands in for the command's callback, so that the end of a build is seen that returns before it is done. */
 static void CL_CALLBACK on_built(cl_program handle, void *data) {
     struct report *report = data;
@@ -300,6 +348,7 @@ static void CL_CALLBACK on_built(cl_program handle, void *data) {
         if (status != CL_BUILD_SUCCESS) code = CL_BUILD_PROGRAM_FAILURE;
     }
     finish_report(report, code);
+    end_build_once(report);
     report->notify(handle, report->data);
     end_report(report);
 }
@@ -310,10 +359,9 @@ cl_int pass_on(cl_program handle, const struct asked *asked) {
 }
 
 static cl_int build_from_source(const struct build *build, const struct asked *asked, const char *token,
-                                bool wanted) {
+                                bool wanted, enum progress *progress) {
     struct report *report = calloc(1, sizeof *report);
     if (!report) return pass_on(build->handle, asked);
-    pin_program(build->program);
     report->build = *build;
     report->token = token && *token ? strdup(token) : NULL;
     report->wanted = wanted;
@@ -325,9 +373,11 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
     if (asked->notify) {
         ours.notify = on_built;
         ours.data = report;
+        *progress = UNDER_WAY;
     }
     cl_int code = pass_on(build->handle, &ours);
     if (!asked->notify || code != CL_SUCCESS) finish_report(report, code);
+    if (asked->notify && code != CL_SUCCESS) end_build_once(report);
     end_report(report);
     return code;
 }
@@ -348,7 +398,8 @@ static bool may_ask(struct program *program, const struct build *build) {
 
 static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
 
-cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served) {
+cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
+                   enum progress *progress) {
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
     struct build build = {
@@ -361,11 +412,12 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     if (sound && may_ask(program, &build) && ask_build(&build, &reply) && wire_next(&reply, &field))
         token = copy_field(field);
     set_token(program, token);
-    *served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
+    bool served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
     bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
     wire_done(&reply);
-    if (*served) tell_served(&build, token, ns_since(&start));
-    cl_int code = *served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted);
+    *progress = served ? SERVED : ENDED;
+    if (served) tell_served(&build, token, ns_since(&start));
+    cl_int code = served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted, progress);
     free(token);
     return code;
 }

@@ -13,11 +13,21 @@ struct asked {
     void *data;
 };
 
+/* Make what is kept here survive fork(). */
+void begin_builds(void);
+
 /* The build as it would be without the layer. */
 cl_int pass_on(cl_program handle, const struct asked *asked);
 
-/* Build a program that begin_build() has pinned. Where it was served, whoever calls has to notify. */
-cl_int build_known(struct program *program, cl_program handle, const struct asked *asked, bool *served);
+enum progress {
+    ENDED,
+    SERVED,    /* whoever calls has to notify */
+    UNDER_WAY, /* end_build() is called when the driver notifies */
+};
+
+/* Build a program for which begin_build() was called. */
+cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
+                   enum progress *progress);
 
 /* Whether an error comes from a build that has begun, so that what was built before no longer stands. */
 bool has_begun(cl_int code);

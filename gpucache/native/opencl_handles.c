@@ -173,12 +173,6 @@ struct program *program_released(cl_program handle) {
     return program;
 }
 
-void pin_program(struct program *program) {
-    enter();
-    program->pins++;
-    leave();
-}
-
 void unpin_program(struct program *program) {
     enter();
     program->pins--;

@@ -53,7 +53,6 @@ void program_retained(cl_program handle);
 struct program *program_released(cl_program handle);
 void forget_program(struct program *unused);
 
-void pin_program(struct program *program);
 void unpin_program(struct program *program);
 
 /* Pin a program for a build; NULL where it is unknown, or where another thread builds it already. */

@@ -27,10 +27,10 @@ static cl_int CL_API_CALL build_program(cl_program handle, cl_uint count, const 
     struct asked asked = {count, devices, options, notify, data};
     struct program *program = begin_build(handle);
     if (!program) return pass_on(handle, &asked);
-    bool served = false;
-    cl_int code = build_known(program, handle, &asked, &served);
-    end_build(program);
-    if (served && notify) notify(handle, data);
+    enum progress progress = ENDED;
+    cl_int code = build_known(program, handle, &asked, &progress);
+    if (progress != UNDER_WAY) end_build(program);
+    if (progress == SERVED && notify) notify(handle, data);
     return code;
 }
 
@@ -426,6 +426,7 @@ EXPORTED cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *ne
     if (mine == 0) {
         memcpy(&below, next, functions * sizeof(void *));
         begin_handles();
+        begin_builds();
         wire_begin();
     }
     if (wire_asks()) take_over(&tables[mine]);

@@ -122,6 +122,7 @@ def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
     assert all(rest)
 
 
+@pytest.mark.slow
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """Where the server wants no binary none is fetched, and each different launch is told once."""
     with Peer(Keeper(wanted=False)) as peer:
