@@ -66,7 +66,7 @@ def read_recording(folder: Path) -> RecordingFolder:
             f"the recording {str(folder)!r} cannot be read ({error.strerror}); "
             "name the folder that 'gpucache record -o' wrote"
         ) from None
-    if not names:
+    if not names and not (folder / BLOBS).is_dir():  # a command that built nothing leaves an empty one
         raise SourceError(f"{str(folder)!r} is no recording; name the folder that 'gpucache record -o' wrote")
     reader = _Reader(folder)
     recordings = [reader.recording(name) for name in names[:FILES_CAP]]

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not _INTEL.is_file(), reason="intel-opencl-rt is not installed"),
 ]
 
-_PROGRAM = """
+PROGRAM = """
 import contextlib, json, sys, warnings
 warnings.simplefilter("ignore")
 if sys.argv[1:] == ["install"]:
@@ -48,7 +48,7 @@ def _run(tmp_path: Path, *arguments: str, **settings: str) -> list[str]:
         "PYOPENCL_NO_CACHE": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *arguments],
+        [sys.executable, "-c", PROGRAM, *arguments],
         env={**os.environ, **own, **settings},
         capture_output=True,
         text=True,

@@ -1,0 +1,81 @@
+"""Programs of others, recorded, built from the recording in another folder, and served from that."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import NoDeviceError
+from gpucache.native.locate import locate
+from tests.patience import PATIENCE_S
+from tests.peers.test_gputools import PROGRAM as GPUTOOLS
+from tests.pocl import name_pocl, need_pocl
+
+_INTEL = Path(sys.prefix, "lib", "libintelocl.so")
+_FFMPEG = (
+    *("ffmpeg", "-v", "error", "-init_hw_device", "opencl=ocl", "-filter_hw_device", "ocl"),
+    *("-f", "lavfi", "-i", "testsrc=size=64x64:rate=5:duration=1"),
+    *("-vf", "format=rgba,hwupload,avgblur_opencl=3,unsharp_opencl,hwdownload,format=rgba", "-f", "md5", "-"),
+)
+
+
+def _layer() -> str:
+    try:
+        locate("opencl_layer")
+    except NoDeviceError as error:
+        return str(error)
+    return ""
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_layer()), reason=_layer())]
+
+
+def _run(tmp_path: Path, *words: str, vendors: Path) -> "subprocess.CompletedProcess[str]":
+    own = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(tmp_path / "root")}
+    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", *words],
+        env={**os.environ, **own, "POCL_CACHE_DIR": str(tmp_path), "PYOPENCL_NO_CACHE": "1"},
+        cwd=tmp_path / "elsewhere",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _hits_all(tmp_path: Path, command: Sequence[str], vendors: Path) -> None:
+    recording, report = str(tmp_path / "recording"), tmp_path / "report.json"
+    recorded = _run(tmp_path, "record", "-o", recording, "--", *command, vendors=vendors)
+    _run(tmp_path, "warm", "--recording", recording, vendors=vendors)
+    served = _run(tmp_path, "run", "--report", str(report), "--", *command, vendors=vendors)
+    summary = json.loads(report.read_text())["summary"]
+    assert summary["builds"] == summary["hits"] > 0
+    assert served.stdout == recorded.stdout
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+def test_ffmpegs_filters_on_pocl(tmp_path: Path) -> None:
+    """A C program on a compiler that builds late: the pictures are the same, and nothing is compiled."""
+    need_pocl()
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    name_pocl(vendors)
+    _hits_all(tmp_path, _FFMPEG, vendors)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gputools") is None, reason="gputools is not installed")
+@pytest.mark.skipif(not _INTEL.is_file(), reason="intel-opencl-rt is not installed")
+def test_gputools_on_intels_runtime(tmp_path: Path) -> None:
+    """A Python program with a header of PyOpenCL's: every image is the same to the last bit."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "intel.icd").write_text(f"{_INTEL}\n", encoding="utf-8")
+    _hits_all(tmp_path, (sys.executable, "-c", GPUTOOLS), tmp_path / "vendors")
