@@ -1,15 +1,56 @@
-"""Mesa's shader cache: of its OpenGL and Vulkan drivers, and of rusticl.
+"""Mesa's shader cache, of OpenGL, Vulkan and rusticl: files for each entry, or a database, or an archive.
 
-Source: Mesa, docs/envvars.rst and src/util/disk_cache_os.c. A place that the variable names has to be there.
-The database notes in its index when an entry was last used, so that a hit writes it anew.
+Source: Mesa 22 to 26, ``src/util/disk_cache_os.c``, ``mesa_cache_db.c`` and ``fossilize_db.c``; checked
+against what rusticl of 22.3 wrote. Below ``mesa_shader_cache`` an entry is ``XX/`` and the rest of a SHA-1 or
+BLAKE3: u8 version, driver and GPU as C strings, u8 size of pointers, u64 flags, zeros up to four bytes, u32 0
+or 1 and then a u32 number of keys with 20 bytes each, CRC-32 of the rest (inverted), u32 size, and the rest,
+packed by zstd. ``index`` begins with the u64 size of all entries on disk, by which Mesa evicts, so a removal
+corrects it. ``mesa_shader_cache_db`` holds ``mesa_cache.db`` and ``.idx``, ``mesa_shader_cache_sf`` an
+archive of Fossilize for each driver and GPU: those are one entry each, which Mesa alone can thin out.
 """
 
+import os
+import re
+import struct
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.caches import places
+from gpucache.caches.files import Files, allocated_bytes, open_folder, read_part
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.opaque import OpaqueFormat
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import Checked, FindingKind, Kept, Location, Problem
+
+_FOLDER = "mesa_shader_cache"
+_DRIVER = "([0-9a-f]{40,64}|rusticl)"
+_FORMS = ("", "_db", "_sf")
+_INDEX, _INDEX_BYTES = "index", 8
+_HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30
+_KEYED = 1
+_DATABASE = struct.Struct("<8sIQ")
+_MAGICS = {".db": b"MESA_DB\0", ".foz": b"\x81FOSSILIZEDB\0\0\0"}
+_AGAIN = "Mesa compiles it again"
+_ANEW = "Mesa throws the whole database away and begins anew"
+_EMPTY = Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")
+_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
 
 
-class Mesa(OpaqueFormat):
+def _key(groups: Sequence[str]) -> str:
+    name = "".join(groups)
+    return name if len(groups) == 2 and len(name) in (40, 64) else sha1(name.encode()).hexdigest()
+
+
+class Mesa(FilesFormat):
     """What Mesa's compilers made, in whichever of its three forms."""
 
     name = "mesa"
@@ -18,22 +59,193 @@ class Mesa(OpaqueFormat):
     driver = True
     place = Place(
         (
-            Var("MESA_SHADER_CACHE_DIR"),
-            Var("XDG_CACHE_HOME", "mesa_shader_cache"),
-            Home(".cache/mesa_shader_cache"),
+            Var("MESA_SHADER_CACHE_DIR", _FOLDER),
+            Var("XDG_CACHE_HOME", _FOLDER),
+            Home(f".cache/{_FOLDER}"),
         ),
         move="set MESA_SHADER_CACHE_DIR to a folder that is there",
         nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
         opt_in=True,
     )
-    rewritten = r"(?:.+/)?mesa_cache\.idx"
-    signs = (
-        "[0-9a-f]{2}/[0-9a-f]{62}",
-        "mesa_shader_cache(?:_db|_sf)?/.+",
-        r"(?:part[0-9]+|mesa_shader_cache_db)/mesa_cache\.db",
-        r"[0-9a-f]+/.+/foz_cache\.foz",
+    layout = Layout(
+        [
+            "([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})",
+            r"()()(mesa_cache)\.db",
+            r"()(part\d+)/(mesa_cache)\.db",
+            rf"{_DRIVER}/(.+)/(foz_cache)\.foz",
+            r"()()(mesa_cache)\.idx",
+            r"()(part\d+)/(mesa_cache)\.idx",
+            rf"{_DRIVER}/(.+)/(foz_cache)_idx\.foz",
+        ],
+        left=[Left(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})\.tmp", HOUR_NS)],
+        own=["index", "marker", rf"{_DRIVER}/.+/index", rf"{_DRIVER}/.+/marker", r"part\d+/(?:index|marker)"],
+        signs=[
+            "index",
+            "[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})",
+            r"mesa_cache\.db",
+            r"part\d+/mesa_cache\.db",
+            f"{_DRIVER}/.+/.+",
+        ],
+        key=_key,
     )
+    wanted = {"key": "hex digits of an entry's folder and name, or the first of them"}
+    opaque = (
+        "its entries say nothing of what their keys were made from but the driver and the GPU; "
+        "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
+    )
+    tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
+    absent = (
+        "no entry has this key: it was never compiled here, or was evicted, of which Mesa keeps no record"
+    )
+    served = "Mesa would serve it"
+    shows = "an entry of Mesa's"
+    folders_removed = 1
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folders of the three forms that are there; that of the first where none is."""
+        for location in super().locations(environ):
+            named = [location.root + form for form in _FORMS]
+            found = [place for place in named if places.is_folder(Path(place))]
+            for place in found or named[:1]:
+                at = location if place == location.root else replace(location, problems=())
+                yield replace(at, root=place, enabled=bool(found) and location.enabled)
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which Mesa evicts, 1 GiB unless it is set; a number without a unit is of GiB."""
+        text = environ.get("MESA_SHADER_CACHE_MAX_SIZE", "1")
+        match = re.fullmatch(r"(\d{1,9})([KMG]?)", text, re.IGNORECASE)
+        return int(match[1]) << _SHIFTS[match[2].upper()] if match else 1 << 30
+
+    def look(self, item: Files) -> Look:
+        """Driver and GPU of an entry; of a database how large it is."""
+        name = item.names[0]
+        start = item.part(name, 0, _HEAD_BYTES)
+        status = item.seen[name]
+        used_ns = max(status.st_atime_ns, status.st_mtime_ns)
+        if magic := _MAGICS.get(Path(name).suffix):
+            problem = None if start.startswith(magic) else _not(f"no {Path(name).stem}")
+            gpu = item.parts[-1] if name.endswith(".foz") else ""
+            kind = "database" if name.endswith(".db") else "archive"
+            return Look(target=gpu, kind=kind, problem=problem, used_ns=used_ns, shows=problem is None)
+        if "." in name:
+            return Look(problem=Problem(FindingKind.ORPHAN, "it is the index of a file that is gone"))
+        head = _head(start)
+        if head is None:
+            return Look(
+                problem=_not("no entry of Mesa's") if start else _EMPTY, used_ns=used_ns, shows=not start
+            )
+        return Look(target=head.gpu, kind="shader", used_ns=used_ns, toolchain=(("driver", head.driver),))
+
+    def stays(self, item: Files) -> str:
+        """That only files of single entries are removed."""
+        if "." not in item.names[0]:
+            return ""
+        return f"Mesa keeps all its entries in it; remove {item.folder} as a whole while no program uses it"
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The CRC-32 of an entry; of a database those of all."""
+        if problem := self.look(item).problem:
+            yield problem
+        elif item.names[0].endswith(".db"):
+            if problem := _database_damage(item):
+                yield problem
+        elif "." not in item.names[0]:
+            data = item.read(item.names[0], _LARGEST_BYTES)
+            head = _head(data)
+            if head is None or zlib.crc32(data[head.size_bytes :]) ^ 0xFFFFFFFF != head.crc:
+                yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
+
+    def payload(self, item: Files) -> bytes:
+        """What Mesa packed, which only the driver understands."""
+        data = item.read(item.names[0], _LARGEST_BYTES)
+        head = _head(data)
+        return data if head is None else data[head.size_bytes :]
+
+    def whole(self) -> Iterator[Checked]:
+        """A sum of all sizes that does not read."""
+        with suppress(FileNotFoundError), open_folder(self.root) as folder:
+            try:
+                if len(read_part(folder, _INDEX, 0, _INDEX_BYTES)) == _INDEX_BYTES:
+                    return
+                why = f"it has not the {_INDEX_BYTES} bytes of one"
+            except FormatError as error:
+                why = str(error)
+            detail = f"it has the sum of all sizes, and does not read ({why}), so Mesa keeps nothing"
+            yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
+
+    def remove(self, item: Files) -> Kept | None:
+        """The file, and its size from the sum of all."""
+        kept = super().remove(item)
+        if kept is None:
+            with suppress(FileNotFoundError, FormatError), open_folder(self.root) as folder:
+                old = read_part(folder, _INDEX, 0, _INDEX_BYTES)
+                freed = sum(map(allocated_bytes, item.seen.values()))
+                left = max(0, int.from_bytes(old, sys.byteorder) - freed)
+                fd = folder.open_file(_INDEX, flags=os.O_RDWR)
+                try:
+                    os.pwrite(fd, left.to_bytes(_INDEX_BYTES, sys.byteorder), 0)
+                finally:
+                    os.close(fd)
+        return kept
+
+
+class _Head(NamedTuple):
+    driver: str
+    gpu: str
+    crc: int
+    size_bytes: int
+    """Up to what is packed."""
+
+
+def _head(data: bytes) -> _Head | None:
+    """The head of an entry; None where some bytes begin with none."""
+    end = data.find(b"\0", 1)
+    last = data.find(b"\0", end + 1)
+    if not data.startswith(b"\1") or end < 0 or last < 0:
+        return None
+    at = -(-(last + 1 + 9) // 4) * 4
+    try:
+        (keyed,) = struct.unpack_from("<I", data, at)
+        at += 4
+        if keyed == _KEYED:
+            at += 4 + 20 * struct.unpack_from("<I", data, at)[0]
+        crc, _ = struct.unpack_from("<II", data, at)
+    except struct.error:
+        return None
+    driver, gpu = (part.decode("utf-8", "replace") for part in (data[1:end], data[end + 1 : last]))
+    return _Head(driver, gpu, crc, at + 8)
+
+
+def _database_damage(item: Files) -> Problem | None:
+    """What is wrong with a database: its index is of another one, or a CRC-32 does not fit its row."""
+    name, *index = item.names
+    data = item.read(name, _LARGEST_BYTES)
+    if not index or item.part(index[0], 0, _DATABASE.size) != data[: _DATABASE.size]:
+        return Problem(FindingKind.CORRUPT, f"its index is not of it; {_ANEW}")
+    damage = [_rows_damage(data, key_bytes) for key_bytes in (20, 32)]  # SHA-1, or BLAKE3 from 26 on
+    return None if None in damage else Problem(FindingKind.CORRUPT, f"{damage[0]}; {_ANEW}")
+
+
+def _rows_damage(data: bytes, key_bytes: int) -> str | None:
+    at = _DATABASE.size
+    while at < len(data):
+        start = at + key_bytes + 8
+        if start > len(data):
+            return "it ends in the middle of a row"
+        crc, size = struct.unpack_from("<II", data, at + key_bytes)
+        at = start + size
+        if at > len(data):
+            return "it ends in the middle of a row"
+        if zlib.crc32(data[start:at]) ^ 0xFFFFFFFF != crc:
+            return "the CRC-32 of a row is not that of what it holds"
+    return None
+
+
+def _not(what: str) -> Problem:
+    return Problem(FindingKind.MISLABELLED, f"it is {what}; {_AGAIN}")
 
 
 SYSTEM = ForeignSystem(Mesa)

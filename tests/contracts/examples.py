@@ -33,6 +33,7 @@ from tests.caches.futhark import build as futhark
 from tests.caches.hashcat import build as hashcat
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
+from tests.caches.mesa import build as mesa
 from tests.caches.numba import build as numba
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
@@ -235,7 +236,7 @@ EXAMPLES: Mapping[str, Example] = {
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
     "triton": Example(triton.put, lambda _: cuda_core.PTX),
     "intel-neo": Example(intel_neo.put, lambda _: intel_neo.BINARY),
-    "mesa": _opaque("{number:02x}/{number:062x}"),
+    "mesa": Example(mesa.put, lambda _: mesa.PACKED),
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
