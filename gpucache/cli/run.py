@@ -42,6 +42,10 @@ def run(learn: bool, report: Path | None) -> None:
     what was asked is noted, and built afterwards with --learn or by warm --misses. A program goes on as
     without gpucache whatever goes wrong here, also if this process is killed.
 
+    OpenCL is reached where the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 where glibc's linker
+    loads them, from whatever place. Not reached are an NVRTC that is linked statically or lies under another
+    name than libnvrtc.so (as in some wheels), programs that are setuid, and other C libraries than glibc.
+
     Standard output, input and terminal are the command's; at its end one line on standard error tells of
     its builds, and with --json the document stands there. The exit code is the command's own; if a
     signal ends it, this process ends by the same one.

@@ -66,16 +66,21 @@ struct texts {
     size_t count;
 };
 
+struct slot;
+
 struct program {
     char *source, *name;
     struct texts headers, expressions; /* of headers each name is followed by its content */
     int followed;                      /* by a callback, which an answer of the cache would not call */
     /* Of an answer of the cache, as long as it holds: */
     int served;
-    struct texts options, lowered; /* of lowered names each expression is followed by its name */
+    struct texts options;
     struct wire_reply answer;
     struct wire_bytes artifacts[KINDS];
     _Atomic(nvrtcProgram) compiled; /* the second program, once something was asked of it */
+    /* What a program may hold a lowered name of until it destroys its own: */
+    struct texts lowered; /* each expression is followed by its name; those of the answer are the last */
+    struct slot *past;    /* second programs of earlier answers */
 };
 
 /* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that nobody waits. */
@@ -114,9 +119,13 @@ static void clear(struct texts *texts) {
 /* Take back an answer of the cache. */
 static void forget_answer(struct program *program) {
     nvrtcProgram compiled = atomic_exchange(&program->compiled, NULL);
-    if (compiled) CALL(nvrtcDestroyProgram, &compiled);
+    struct slot *past = compiled ? malloc(sizeof *past) : NULL;
+    if (past) {
+        atomic_init(&past->handle, compiled);
+        past->next = program->past;
+        program->past = past;
+    }
     clear(&program->options);
-    clear(&program->lowered);
     wire_done(&program->answer);
     memset(program->artifacts, 0, sizeof program->artifacts);
     program->served = 0;
@@ -124,8 +133,16 @@ static void forget_answer(struct program *program) {
 
 static void forget(struct program *program) {
     forget_answer(program);
+    while (program->past) {
+        struct slot *past = program->past;
+        nvrtcProgram compiled = atomic_load(&past->handle);
+        program->past = past->next;
+        CALL(nvrtcDestroyProgram, &compiled);
+        free(past);
+    }
     clear(&program->headers);
     clear(&program->expressions);
+    clear(&program->lowered);
     free(program->source);
     free(program->name);
     free(program);
@@ -223,6 +240,7 @@ static size_t number_of(struct wire_bytes field) {
 /* Read an answer of the cache: 1, or 0 where it is not what a program of this kind is answered. */
 static int read_answer(struct program *program, struct wire_reply *reply) {
     struct wire_bytes token, count, name, value;
+    size_t before = program->lowered.count;
     if (!wire_next(reply, &token) || !wire_next(reply, &program->artifacts[LOG]) || !wire_next(reply, &count)) return 0;
     for (size_t left = number_of(count); left; left--) {
         if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
@@ -235,7 +253,7 @@ static int read_answer(struct program *program, struct wire_reply *reply) {
         if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
         if (!add(&program->lowered, name.at, name.size) || !add(&program->lowered, value.at, value.size)) return 0;
     }
-    return program->lowered.count == 2 * program->expressions.count && !wire_next(reply, &value);
+    return program->lowered.count == before + 2 * program->expressions.count && !wire_next(reply, &value);
 }
 
 static int serve(struct program *program, struct wire_reply *reply, int count, const char *const *options) {
@@ -271,7 +289,7 @@ static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes
         got[OPTIXIR] = fetch(handle, real.nvrtcGetOptiXIRSize, real.nvrtcGetOptiXIR);
     }
     request.fields = malloc(request.room * sizeof *request.fields);
-    if (!request.fields) request.room = 0;
+    if (!request.fields) goto done;
     put(&request, token);
     put(&request, wire_number((uint64_t)result, digits[0]));
     put(&request, wire_number(ns, digits[1]));
@@ -294,9 +312,10 @@ static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes
         put(&request, wire_text(lowered));
         known++;
     }
-    if (request.room) *number = wire_number(known, digits[3]);
-    if (request.room) wire_tell(WIRE_COMPILED, request.fields, request.count);
+    *number = wire_number(known, digits[3]);
+    wire_tell(WIRE_COMPILED, request.fields, request.count);
     free(request.fields);
+done:
     for (int kind = LOG; kind < KINDS; kind++) free((void *)got[kind].at);
 }
 
@@ -371,11 +390,12 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
 EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expression, const char **lowered) {
     struct program *program = program_of(handle);
     if (program && program->served && expression && lowered)
-        for (size_t i = 0; i < program->lowered.count; i += 2)
-            if (!strcmp(program->lowered.at[i], expression)) {
-                *lowered = program->lowered.at[i + 1];
-                return SUCCESS;
-            }
+        for (size_t left = program->expressions.count, i = program->lowered.count; left; left--) {
+            i -= 2;
+            if (strcmp(program->lowered.at[i], expression)) continue;
+            *lowered = program->lowered.at[i + 1];
+            return SUCCESS;
+        }
     return CALL(nvrtcGetLoweredName, compiled(handle, program), expression, lowered);
 }
 

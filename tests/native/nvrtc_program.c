@@ -95,7 +95,7 @@ static void get(FILE *out, const char *what, nvrtcProgram program, int (*size_of
 }
 
 static void compile(FILE *out, int number, int times) {
-    const char *const *expressions = cases[number].expressions, *lowered = "";
+    const char *const *expressions = cases[number].expressions, *lowered = "", *first = "";
     nvrtcProgram program = NULL;
     fprintf(out, "%s\n create %d\n", cases[number].name ? cases[number].name : "-",
             nvrtcCreateProgram(&program, cases[number].source, cases[number].name, count(cases[number].names),
@@ -114,10 +114,12 @@ static void compile(FILE *out, int number, int times) {
         for (int each = 0; each < count(expressions); each++) {
             int code = nvrtcGetLoweredName(program, expressions[each], &lowered);
             fprintf(out, " name %d %s\n", code, code ? "" : lowered);
+            if (!code && !*first) first = lowered;
         }
         fprintf(out, " another name %d %d\n", nvrtcGetLoweredName(program, "k<char>", &lowered),
                 nvrtcGetLoweredName(program, NULL, &lowered));
     }
+    fprintf(out, " first name %s\n", first); /* which is the program's until it is destroyed */
     fprintf(out, " destroy %d", nvrtcDestroyProgram(&program));
     fprintf(out, " %d %d\n", program == NULL, nvrtcDestroyProgram(&program));
 }

@@ -13,7 +13,7 @@ import pytest
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
-from gpucache.native import build
+from gpucache.native import build, locate
 from tests.native.peer import Kind, Peer, frame
 from tests.patience import PATIENCE_S
 
@@ -350,3 +350,19 @@ def test_the_users_own_audit_library_is_asked_too(
     )
     assert f"opened {library.parent}/./{library.name}" in said
     assert said.endswith("ended with 0")
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"), [((2, 34), False), ((), False), ((2, 35), True), ((3, 0), True)]
+)
+def test_an_old_glibc_is_left_alone(
+    audit: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], fits: bool
+) -> None:
+    """Its linker would slow whatever the program calls."""
+    monkeypatch.setattr(locate, "BUILT", audit.parent)
+    monkeypatch.setattr(locate, "_glibc", lambda: version)
+    if fits:
+        assert locate.locate("nvrtc_audit") == audit
+    else:
+        with pytest.raises(NoDeviceError, match=r"needs glibc 2\.35"):
+            locate.locate("nvrtc_audit")
