@@ -96,8 +96,8 @@ def record_of(store: EntryStore, prepared: Prepared) -> Record:
 def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     """The nearest build, of equally near ones the newest; None if no entry is left.
 
-    What has the lowest bound is looked at next: the event gives a first bound, the head of its entry a closer
-    one, and its detail the rank itself. So of hundreds of builds few entries are opened.
+    The candidate with the lowest bound is examined next. Its event gives a first bound, the head of its entry
+    a closer one, and its detail the rank itself. So of hundreds of entries only a few are opened.
     """
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
     wanted, details = _known(prepared), 0

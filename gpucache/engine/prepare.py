@@ -1,8 +1,8 @@
 """From a request to its keys: the plan of the build, the include closure, the key fields, and two keys.
 
-What a program asks for again is not made again: it follows from the request, the toolchain, the environment
-and what was asked of the disk alone, so that is all that is compared. Reads headers, nothing else. Must not
-know stores.
+A process keeps what it prepared last, as programs ask for the same again. A result follows from the request,
+the toolchain, the environment and the answers of the disk alone, so exactly these are compared before it is
+used again. Reads headers, nothing else. Must not know stores.
 """
 
 import os
@@ -113,12 +113,13 @@ def prepare_again(
     environ: Mapping[str, str],
     memos: Memos | None = None,
 ) -> Prepared:
-    """What ``prepare`` gives, which this process may have kept; raises OptionError as that does.
+    """What ``prepare`` gives; raises OptionError as it does.
 
-    It is given again where each question to the disk, contents of headers included, has its answer still.
+    The result of an equal request is used again if every question to the disk, contents of headers included,
+    still has the same answer. ``environ`` must not change later.
     """
     before = _kept.get(request)
-    if before is not None and before[0] == toolchain and before[1] == environ:
+    if before is not None and before[0] == toolchain and (before[1] is environ or before[1] == environ):
         closure = still_closure(before[2].closure)
         if closure is not None:
             return before[2] if closure is before[2].closure else replace(before[2], closure=closure)
@@ -127,7 +128,7 @@ def prepare_again(
     if asked is not None and len(asked) <= _QUESTIONS_KEPT and len(source) <= _SOURCE_BYTES_KEPT:
         if len(_kept) >= _PROGRAMS_KEPT:
             _kept.clear()  # another thread may do so between any two lines here
-        _kept[request] = toolchain, dict(environ), prepared
+        _kept[request] = toolchain, environ, prepared
     return prepared
 
 

@@ -1,7 +1,7 @@
-"""The environment of this process as a plain mapping, for those who look many variables up at every call.
+"""The environment of this process as a plain mapping, for callers that read many variables each time.
 
-``os.environ`` encodes each name that is asked for and decodes each value, which takes 10 us for all of them:
-a third of what a hit may take.
+``os.environ`` encodes every name and decodes every value each time it is asked. That takes 10 us for all
+variables, which is a third of what a whole hit may take.
 """
 
 import os
@@ -11,15 +11,16 @@ _last: tuple[dict[bytes | str, bytes | str], Mapping[str, str]] = ({}, {})
 
 
 def environment() -> Mapping[str, str]:
-    """All variables as they are now: the mapping of the last call where none has changed. Only to be read."""
+    """All variables as they are now, in the mapping of the last call if none has changed. Read it only."""
     global _last
-    # What CPython keeps them in, encoded. Where something else was put there, a copy does.
+    # CPython keeps the encoded variables in this dictionary. If a program has put something else in place of
+    # ``os.environ``, a copy of that is returned.
     kept = getattr(os.environ, "_data", None)
     if type(kept) is not dict:
         return dict(os.environ)
     before, read = _last
     if kept != before:
-        before = dict(kept)  # in one step, and all that is read comes from it: another thread may write now
+        before = dict(kept)  # one step, as another thread may change a variable meanwhile
         read = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
         _last = before, read
     return read

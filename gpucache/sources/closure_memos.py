@@ -79,7 +79,7 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
 
 
 def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
-    """A closure of this process with the stamps of now, where the walk would find it again; else None."""
+    """The closure with the stamps of now if the walk would find it again, else None."""
     if closure.asked == ():
         return closure
     disk = Disk()

@@ -116,7 +116,7 @@ _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
-# Of a directive in any spelling or reading, and of all that asks without one.
+# Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
 _SIGNS = (
     *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"asm"),
     *(b"FILE", b"source_location", b"PRETTY_FUNCTION"),
@@ -129,9 +129,9 @@ _FIRST_MATCH = frozenset({b"__has_include"})
 
 
 def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
-    """Whether a program surely asks nothing, as its text and its ``-D`` options hold none of the signs of it.
+    """Whether a program certainly asks nothing: no sign of a question is in its text or its ``-D`` options.
 
-    A program of which this is not said may ask nothing all the same.
+    If this is False, the program may still ask nothing: only the walk can tell.
     """
     if any(sign in source for sign in _SIGNS):
         return False
