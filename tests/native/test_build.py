@@ -1,0 +1,107 @@
+"""How the libraries are compiled, shipped and found."""
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import gpucache
+from gpucache.errors import NoDeviceError
+from gpucache.native import build, locate
+from tests.patience import PATIENCE_S
+
+_PROJECT = Path(gpucache.__file__).parents[1]
+_LAYER = build.file_name("opencl_layer")
+
+
+def test_the_layer_says_who_it_is(layer: Path) -> None:
+    """A loader gets a name and the version of the interface, and room that is too small is refused."""
+    library = ctypes.CDLL(str(layer))
+    text, size = ctypes.create_string_buffer(64), ctypes.c_size_t()
+    assert library.clGetLayerInfo(0x4241, len(text), text, ctypes.byref(size)) == 0
+    assert text.raw[: size.value] == b"gpucache\0"
+    version = ctypes.c_uint()
+    assert library.clGetLayerInfo(0x4240, 4, ctypes.byref(version), None) == 0
+    assert version.value == 100
+    assert library.clGetLayerInfo(0x4241, 3, text, None) == -30
+    assert library.clGetLayerInfo(0x9999, len(text), text, None) == -30
+
+
+def test_a_library_exports_what_loaders_ask_for_alone(layer: Path) -> None:
+    """Nothing else could stand before a function of the command."""
+    if not (nm := shutil.which("nm")):
+        pytest.skip("there is no nm here")
+    listed = subprocess.run([nm, "-D", "--defined-only", layer], capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in listed.stdout.splitlines()}
+    assert names == {"clGetLayerInfo", "clInitLayer", "clInitLayerWithProperties"}
+
+
+def test_a_library_can_be_read_by_every_user(layer: Path) -> None:
+    """A command may run as somebody else."""
+    assert layer.stat().st_mode & stat.S_IROTH
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+    """What is wrong is told for each library, and nothing is left behind."""
+    failing = build.Compiler((sys.executable, "-c", "raise SystemExit('it does not')"), "linux_x86_64")
+    problems = build.build(failing, tmp_path)
+    assert problems == dict.fromkeys(build.LIBRARIES, "it does not")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_headers_are_named_with_what_brings_them(compiler: build.Compiler, tmp_path: Path) -> None:
+    """The layer's sentence names Khronos' headers, where the compiler sees none of the system's."""
+    blind = build.Compiler((*compiler.command, "-nostdinc", "-include", "CL/cl_layer.h"), compiler.platform)
+    assert "opencl-c-headers" in build.build(blind, tmp_path)["opencl_layer"]
+
+
+def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ``CC``, no ``cc`` and no ziglang."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert build.find_compiler() is None
+
+
+def test_a_library_that_is_not_built_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install and what to run."""
+    monkeypatch.setattr(locate, "BUILT", tmp_path)
+    with pytest.raises(NoDeviceError, match=r"a C compiler and <CL/cl_layer.h>, then run python -m"):
+        locate.locate("opencl_layer")
+    (tmp_path / _LAYER).touch()
+    assert locate.locate("opencl_layer") == tmp_path / _LAYER
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_compiler", [True, False])
+def test_a_wheel_has_the_libraries_where_there_is_a_compiler(
+    libraries: Path, tmp_path: Path, with_compiler: bool
+) -> None:
+    """Then it is for this platform; without a compiler it is for all, and can be made all the same."""
+    pytest.importorskip("hatchling", reason="hatchling is not installed")
+    project = tmp_path / "project"
+    shutil.copytree(_PROJECT, project, ignore=shutil.ignore_patterns(".*", "lib", "__pycache__", "tests"))
+    nowhere = tmp_path / "nowhere"
+    nowhere.mkdir()
+    environ = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"],
+        cwd=project,
+        env=environ if with_compiler else {**environ, "PATH": str(nowhere)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    [wheel] = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {Path(name).name for name in archive.namelist() if name.startswith("gpucache/native/lib/")}
+    assert inside == ({build.file_name(name) for name in build.LIBRARIES} if with_compiler else set())
+    assert wheel.stem.endswith("-py3-none-any") is not with_compiler
