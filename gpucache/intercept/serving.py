@@ -27,7 +27,8 @@ from gpucache.intercept.wire import Fields, Kind, WireError, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
 
-_PUBLISH_WAIT_S = 2.0
+_COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
+_PUBLISH_WAIT_S = 1.0
 """How long a build waits for the same one to be published."""
 _SINGLE_FLIGHT_S = 5.0
 _SIZES_CAP = 256
@@ -186,9 +187,11 @@ class OpenCLServing:
 
     def _other(self, fields: Fields) -> Reply:
         fields.number()  # the process
-        outcome = Intercepted("", "", RunResult.PASSED, reason=f"{fields.text()} is not served")
-        with self._lock:
-            self._done.append(outcome)
+        entry_point = fields.text()
+        if entry_point not in _COMPILES_NOTHING:
+            outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
+            with self._lock:
+                self._done.append(outcome)
         return HEARD
 
     def _settled(

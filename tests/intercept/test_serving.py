@@ -220,7 +220,8 @@ def test_what_is_no_local_size_is_passed(command: Command, size: bytes) -> None:
 
 
 def test_a_call_that_is_not_served_is_told(command: Command) -> None:
-    """It is no build of ours."""
+    """It is no build of ours; a binary that the program brought is none at all."""
+    ask(command.path, Kind.OTHER, b"1", b"clCreateProgramWithBinary", b"", b"")
     ask(command.path, Kind.OTHER, b"1", b"clCompileProgram", b"-DX", b"source")
     (one,) = command.end()
     assert (one.result, one.reason) == (RunResult.PASSED, "clCompileProgram is not served")
