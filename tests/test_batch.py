@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -64,17 +64,9 @@ def settings(root: Path) -> dict[str, str]:
 
 
 def _outcomes(language: str, jobs: Any, environment: Mapping[str, str]) -> list[Outcome]:
-    done = subprocess.run(
-        [sys.executable, str(_PROCESS), language],
-        input=json.dumps(jobs),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    outcomes: list[Outcome] = json.loads(
+        run_python(str(_PROCESS), language, stdin=json.dumps(jobs), env=environment)
     )
-    assert done.returncode == 0, done.stderr
-    outcomes: list[Outcome] = json.loads(done.stdout)
     return outcomes
 
 

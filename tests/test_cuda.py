@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ import pytest
 
 from gpucache.sources.closure_memos import WORTH_FILES
 from gpucache.store import DirectoryStore
+from tests.children import run_python
+from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -31,10 +32,7 @@ Job = Mapping[str, Any]
 
 @pytest.fixture(scope="module", autouse=True)
 def nvrtc() -> None:
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
 
 
 @pytest.fixture
@@ -474,16 +472,7 @@ def compiled():
 
 
 def _program_cache(root: Path, script: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM_CACHE + script],
-        env=_environment(root, {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_python("-c", _PROGRAM_CACHE + script, env=_environment(root, {})))
 
 
 def test_cuda_core_keeps_its_programs(root: Path) -> None:

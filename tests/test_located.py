@@ -6,12 +6,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.children import run_python
+from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -41,10 +42,7 @@ Compile = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="module", autouse=True)
 def nvrtc() -> None:
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
 
 
 @pytest.fixture
@@ -54,17 +52,13 @@ def compiled(tmp_path: Path) -> Compile:
     def run(*arguments: dict[str, Any], sources: Sequence[str] = ()) -> list[dict[str, Any]]:
         texts = sources or [_SOURCE] * len(arguments)
         jobs = [{"source": text, "arguments": one} for text, one in zip(texts, arguments, strict=True)]
-        done = subprocess.run(
-            [sys.executable, str(_PROCESS), "cuda"],
-            input=json.dumps(jobs),
+        printed = run_python(
+            str(_PROCESS),
+            "cuda",
+            stdin=json.dumps(jobs),
             env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache"), "GPUCACHE_MEMORY_BYTES": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
-        assert done.returncode == 0, done.stderr
-        outcomes: list[dict[str, Any]] = json.loads(done.stdout.removeprefix("ready\n"))
+        outcomes: list[dict[str, Any]] = json.loads(printed.removeprefix("ready\n"))
         assert [outcome["error"] for outcome in outcomes] == [None] * len(jobs)
         return outcomes
 
@@ -155,16 +149,8 @@ def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
             subprocess.run(
                 [sys.executable, "-m", "gpucache", *warm], env=environ, timeout=PATIENCE_S, check=True
             )
-        done = subprocess.run(
-            [sys.executable, str(_PROCESS), "cuda"],
-            input=json.dumps(jobs),
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PATIENCE_S,
-        )
-        outcomes = json.loads(done.stdout.removeprefix("ready\n"))
+        printed = run_python(str(_PROCESS), "cuda", stdin=json.dumps(jobs), env=environ)
+        outcomes = json.loads(printed.removeprefix("ready\n"))
         assert [outcome["error"] for outcome in outcomes] == [None, None]
         assert [outcome["compiled"] for outcome in outcomes] == [0 if warmed else 1, 0]
         codes |= {outcome["code"] for outcome in outcomes}
@@ -251,14 +237,6 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"target": "sm_80", "include_path": [str(tmp_path)], "headers": ["value.h"]}
     job = {"source": source, "arguments": named, "cwd": str(tmp_path), "compiling": False}
-    done = subprocess.run(
-        [sys.executable, str(_PROCESS), "cuda"],
-        input=json.dumps([job]),
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
+    printed = run_python(str(_PROCESS), "cuda", stdin=json.dumps([job]), env=environ)
+    (outcome,) = json.loads(printed.removeprefix("ready\n"))
     assert (outcome["error"], outcome["compiled"]) == (None, 0)

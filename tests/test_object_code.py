@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 
 pytestmark = pytest.mark.slow
 
@@ -94,16 +94,7 @@ def objects(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
         "DRIVER_LOG": str(driver / "log"),
         "GPUCACHE_DIR": str(tmp_path_factory.mktemp("cache") / "root"),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", _OBJECTS],
-        env={**os.environ, **own},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    described: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    described: dict[str, dict[str, Any]] = json.loads(run_python("-c", _OBJECTS, env={**os.environ, **own}))
     return described
 
 

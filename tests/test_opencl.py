@@ -14,6 +14,7 @@ import pytest
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
+from tests.children import run_python
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
@@ -58,17 +59,11 @@ def run(settings: dict[str, str]) -> Run:
     """What became of jobs in a program of their own."""
 
     def run(*jobs: Job, **more: str) -> list[Outcome]:
-        done = subprocess.run(
-            [sys.executable, str(_PROCESS), "opencl"],
-            input=json.dumps(jobs),
-            env={**settings, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
+        outcomes: list[Outcome] = json.loads(
+            run_python(
+                str(_PROCESS), "opencl", stdin=json.dumps(jobs), env={**settings, **more}
+            ).removeprefix("ready\n")
         )
-        assert done.returncode == 0, done.stderr
-        outcomes: list[Outcome] = json.loads(done.stdout.removeprefix("ready\n"))
         return outcomes
 
     return run

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.children import run_python
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
@@ -76,16 +77,7 @@ def beside(environment: dict[str, str]) -> Beside:
     def run(platform: str, script: str) -> Any:
         if platform == "pocl":
             need_pocl()
-        done = subprocess.run(
-            [sys.executable, "-c", _BESIDE + script, _PLATFORMS[platform]],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(run_python("-c", _BESIDE + script, _PLATFORMS[platform], env=environment))
 
     return run
 

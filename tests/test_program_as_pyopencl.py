@@ -1,15 +1,13 @@
 """A program of ``build_program`` beside PyOpenCL's own: what it says of itself, and what it warns of."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python, warm_misses
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -97,16 +95,9 @@ def run(environment: dict[str, str]) -> Run:
     def run(platform: str, script: str, **settings: str) -> Any:
         if platform == "pocl":
             need_pocl()
-        done = subprocess.run(
-            [sys.executable, "-c", _BEGINNING + script, _PLATFORMS[platform]],
-            env={**environment, **settings},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
+        return json.loads(
+            run_python("-c", _BEGINNING + script, _PLATFORMS[platform], env={**environment, **settings})
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
     return run
 
@@ -115,11 +106,7 @@ def run(environment: dict[str, str]) -> Run:
 def warm(environment: dict[str, str]) -> Callable[[], None]:
     """Build what a program left to be built later, as it does on a compiler that builds late."""
 
-    def warm() -> None:
-        words = [sys.executable, "-m", "gpucache", "--quiet", "warm", "--misses"]
-        assert subprocess.run(words, env=environment, check=False, timeout=PATIENCE_S).returncode == 0
-
-    return warm
+    return lambda: warm_misses(environment)
 
 
 @pytest.mark.parametrize("platform", _PLATFORMS)

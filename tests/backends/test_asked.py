@@ -1,7 +1,6 @@
 """A compile that a program asks NVRTC for itself, kept as it was asked for under a key that covers it."""
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from gpucache.backends.cuda import BACKEND, asked, nvrtc
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, prepare
 from gpucache.errors import OptionError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Target, Toolchain
+from tests.nvrtc import need_nvrtc
 
 _SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
 _VALUE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
@@ -19,10 +19,7 @@ _TOOLCHAIN = Toolchain("nvrtc", (("NVRTC version", "13.5"),), ())
 
 @pytest.fixture
 def installed() -> None:
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
 
 
 def _request(

@@ -15,6 +15,7 @@ from gpucache.backends import installation, libraries
 from gpucache.backends.installation import Installation
 from gpucache.keys import NOT_FOUND
 from gpucache.payload.elf import Library
+from tests.children import run_python
 from tests.patience import PATIENCE_S
 
 _BUILD, _READ = "compiler build", "compiler built-ins"
@@ -136,16 +137,7 @@ def _environment(copy: Path) -> Mapping[str, str]:
 
 
 def _fields(copy: Path) -> Mapping[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _FIELDS],
-        env=_environment(copy),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(run_python("-c", _FIELDS, env=_environment(copy)))
     return next(found[library] for library in found if library.startswith(str(copy)))
 
 

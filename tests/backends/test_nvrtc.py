@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from gpucache.engine.prepare import closure_of
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
 from gpucache.payload import PayloadKind, describe
+from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
 _SHOW = b'extern "C" __global__ void show(int *out) { *out = 7; }'
@@ -23,10 +23,7 @@ _TEMPLATE = b"namespace { template <typename T> __global__ void show(T *out) { *
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
 
 
 def _request(

@@ -1,15 +1,13 @@
 """Compiling on PoCL and Intel: options as written, logs under the program's name, binaries that load."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 from tests.pocl import need_pocl
 
 _PROCESS = Path(__file__).with_name("opencl_process.py")
@@ -32,17 +30,9 @@ def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) ->
     environment = {**opencl_environment, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
 
     def run(*jobs: Mapping[str, Any]) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, str(_PROCESS), platform],
-            input=json.dumps(jobs),
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
+        outcomes: list[dict[str, Any]] = json.loads(
+            run_python(str(_PROCESS), platform, stdin=json.dumps(jobs), env=environment)
         )
-        assert done.returncode == 0, done.stderr
-        outcomes: list[dict[str, Any]] = json.loads(done.stdout)
         return outcomes
 
     return run

@@ -14,6 +14,7 @@ import pytest
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.keys import digest
 from gpucache.model import Target
+from tests.children import run_python
 from tests.patience import PATIENCE_S
 from tests.pocl import SYSTEM_ICD, need_pocl, need_pypi_pocl
 
@@ -107,16 +108,7 @@ print(json.dumps([rows, same]))
 
 def _probe(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Each row by the first part of its target."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    rows, same = json.loads(done.stdout)
+    rows, same = json.loads(run_python("-c", _PROBE, env=environment))
     assert all(same)
     return {row["target"].removeprefix("opencl:").partition("/")[0]: row for row in rows}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -107,17 +107,16 @@ def run(tmp_path: Path, opencl_environment: Mapping[str, str]) -> Run:
     def run(platform: str, mode: str, way: str, sources: Mapping[str, str] = _SOURCES, **more: str) -> Any:
         if platform == "pocl":
             need_pocl()
-        done = subprocess.run(
-            [sys.executable, "-P", str(_PROCESS), _PLATFORMS[platform], mode, way],
-            input=json.dumps(sources),
+        printed = run_python(
+            "-P",
+            str(_PROCESS),
+            _PLATFORMS[platform],
+            mode,
+            way,
+            stdin=json.dumps(sources),
             env={**opencl_environment, **own, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(printed)
 
     return run
 

@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 from tests.pocl import need_pocl
 from tests.trials import tell, trials
 
@@ -49,16 +47,7 @@ def _environment(vendors: Path, place: Path) -> dict[str, str]:
 
 
 def _run(environment: Mapping[str, str], *command: str | Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-P", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python("-P", *command, env=environment)
 
 
 @pytest.fixture(

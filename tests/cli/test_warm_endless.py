@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.children import has_ended
 from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
@@ -111,18 +112,9 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     }
     assert rows["endless.cu"]["reason"] == "it was being compiled"
     assert workers
-    wait_until(lambda: all(map(_gone, workers)))
+    wait_until(lambda: all(map(has_ended, workers)))
 
 
 def _children(parent: int) -> list[int]:
     tasks = Path(f"/proc/{parent}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()]
-
-
-def _gone(pid: int) -> bool:
-    """Whether a process has ended, be it that nobody has waited for it yet."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return status.rpartition(")")[2].split()[0] in "ZX"

@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python
+from tests.nvrtc import need_nvrtc
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -31,21 +29,15 @@ def said(
     if name == "opencl:pocl":
         need_pocl()
     if name.startswith("cuda"):
-        try:
-            distribution("nvidia-cuda-nvrtc")
-        except PackageNotFoundError:
-            pytest.skip("nvidia-cuda-nvrtc is not installed")
+        need_nvrtc()
     folder = tmp_path_factory.mktemp("backend")
-    done = subprocess.run(
-        [sys.executable, str(_PROCESS), name, str(folder)],
+    printed = run_python(
+        str(_PROCESS),
+        name,
+        str(folder),
         env={**os.environ, "OCL_ICD_VENDORS": str(icd_vendors), "PYTHONPATH": _with_c(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
-    assert done.returncode == 0, done.stderr
-    answer: Said = json.loads(done.stdout)
+    answer: Said = json.loads(printed)
     return answer
 
 

@@ -39,7 +39,7 @@ class Compiler:
 
 
 def make_ready(
-    source: bytes = SOURCE,
+    source: str | bytes = SOURCE,
     *,
     implementation: str = "nvrtc",
     version: str = "1.0",
@@ -53,12 +53,14 @@ def make_ready(
     name_expressions: Sequence[str] = (),
     path: Path | None = None,
     cwd: str | Path = "/",
+    searches_cwd: bool = False,
 ) -> Prepared:
     """A request as the compiler of an implementation would get it; nothing is loaded or compiled."""
     backend: Backend = load_backend("cuda" if implementation == "nvrtc" else "opencl")
     target = Target.parse("cuda:compute_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
+    data = source.encode() if isinstance(source, str) else source
     request = BuildRequest(
-        program=Program(name, backend.language, source, path),
+        program=Program(name, backend.language, data, path),
         target=target,
         options=tuple(options),
         include_dirs=tuple(str(directory) for directory in include_dirs),
@@ -67,6 +69,7 @@ def make_ready(
         local_sizes=tuple(local_sizes),
         headers=tuple(headers),
         cwd=str(cwd),
+        searches_cwd=searches_cwd,
     )
     fields = (("device name", device), ("driver version", version))
     return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gpucache.engine.workers.capacity import turn_count
+from tests.children import has_ended
 from tests.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -155,7 +156,7 @@ def test_no_process_of_a_compiler_lives_on(whole: tuple[Contrary, dict[str, Any]
     runs, _ = whole
     assert "child" in runs.log.read_text(encoding="ascii")
     for process in runs.processes():
-        wait_until(lambda: not _lives(process))  # noqa: B023 - called at once
+        wait_until(lambda: has_ended(process))  # noqa: B023 - called at once
 
 
 def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> None:
@@ -195,13 +196,4 @@ def test_a_killed_run_leaves_no_compiler(contrary_runs: Contrary) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
     for process in contrary_runs.processes():
-        wait_until(lambda: not _lives(process))  # noqa: B023 - called at once
-
-
-def _lives(process: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
+        wait_until(lambda: has_ended(process))  # noqa: B023 - called at once

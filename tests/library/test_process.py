@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from gpucache.library import process
 from gpucache.store import DirectoryStore, Event
+from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
 _PROGRAM = """\
@@ -61,10 +61,7 @@ def environment(root: Path) -> dict[str, str]:
 @pytest.fixture
 def run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a program that compiles each of so many kernels twice."""
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
     program = tmp_path / "solver.py"
     program.write_text(_PROGRAM, encoding="ascii")
 

@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_python
 
 _INTEL = Path(sys.prefix, "lib", "libintelocl.so")
 
@@ -47,16 +46,9 @@ def _run(tmp_path: Path, *arguments: str, **settings: str) -> list[str]:
         "GPUCACHE_DIR": str(tmp_path / "cache"),
         "PYOPENCL_NO_CACHE": "1",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        env={**os.environ, **own, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    answer: list[str] = json.loads(
+        run_python("-c", PROGRAM, *arguments, env={**os.environ, **own, **settings})
     )
-    assert done.returncode == 0, done.stderr
-    answer: list[str] = json.loads(done.stdout)
     return answer
 
 

@@ -5,7 +5,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from gpucache.assembly import open_layers
-from gpucache.backends.registry import load_backend
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, look_up
-from gpucache.engine.prepare import Prepared, prepare
-from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
+from gpucache.engine.prepare import Prepared
+from gpucache.model import Artifact
 from gpucache.outcomes import Built, Hit
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
+from tests.engine.conftest import make_ready
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl
 
@@ -42,39 +42,6 @@ class Told:
     def causes(self) -> tuple[str, ...]:
         """The labels without what follows from others."""
         return tuple(label for label in self.labels if label != "resolution of includes")
-
-
-def make_ready(
-    source: str,
-    *,
-    implementation: str = "nvrtc",
-    version: str = "1.0",
-    device: str = "a device",
-    name: str = "show",
-    options: Sequence[str] = (),
-    include_dirs: Sequence[str | Path] = (),
-    environ: Mapping[str, str] | None = None,
-    local_sizes: Sequence[tuple[int, ...]] = (),
-    name_expressions: Sequence[str] = (),
-    cwd: str | Path = "/",
-    searches_cwd: bool = False,
-) -> Prepared:
-    """A request made ready for a toolchain of that version; nothing is loaded or compiled."""
-    backend = load_backend("cuda" if implementation == "nvrtc" else "opencl")
-    target = Target.parse("cuda:compute_90" if implementation == "nvrtc" else f"opencl:{implementation}/cpu")
-    request = BuildRequest(
-        program=Program(name, backend.language, source.encode()),
-        target=target,
-        options=tuple(options),
-        include_dirs=tuple(map(str, include_dirs)),
-        artifact_kind=backend.artifact_kind(target),
-        name_expressions=tuple(name_expressions),
-        local_sizes=tuple(local_sizes),
-        cwd=str(cwd),
-        searches_cwd=searches_cwd,
-    )
-    fields = (("device name", device), ("driver version", version))
-    return prepare(backend, request, Toolchain(implementation, fields, ("device name",)), environ or {})
 
 
 def _keep(layers: Layers, prepared: Prepared) -> None:

@@ -1,6 +1,5 @@
 """Generated headers that do something with their own path: what differs by folder is tied to its folder."""
 
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from gpucache.backends.cuda import BACKEND
 from gpucache.engine.prepare import holds_paths, prepare
 from gpucache.errors import CompileError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
+from tests.nvrtc import need_nvrtc
 
 _TARGET = Target.parse("cuda:sm_80")
 _LENGTH = """
@@ -55,10 +55,7 @@ def test_what_differs_by_folder_is_tied_to_it(
     tmp_path: Path, name: str, use: str, body: str, option: str, defined: bool
 ) -> None:
     """Whatever a header makes of its path, an artifact that others may share is the same for all."""
-    try:
-        distribution("nvidia-cuda-nvrtc")
-    except PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvrtc is not installed")
+    need_nvrtc()
     another = "__device__ int another(const char *s) { return length(s); }\n"
     header = _LENGTH + another + body.format(use.format(name)) + "\n"
     before = "#ifndef MACRO\n#define MACRO __FILE__\n#endif\n" if defined else ""

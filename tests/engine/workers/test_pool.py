@@ -20,6 +20,7 @@ from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.workers.processes import require_start
 from gpucache.errors import TargetError, WorkersError
+from tests.children import has_ended
 from tests.patience import PATIENCE_S, wait_until
 
 # What workers are handed here are callables of the standard library, which any process can unpickle.
@@ -192,7 +193,7 @@ def test_leaving_early_ends_the_workers() -> None:
     _, first = next(answers)
     assert isinstance(first, Done)
     _close(answers)
-    wait_until(lambda: _gone(first.value))
+    wait_until(lambda: has_ended(first.value))
 
 
 _INTERRUPTED = """
@@ -267,7 +268,7 @@ def test_workers_die_with_their_parent(tmp_path: Path) -> None:
         parent.wait()
     for file in files:
         pid = int(file.read_text(encoding="ascii"))
-        wait_until(lambda: _gone(pid))  # noqa: B023 - called at once
+        wait_until(lambda: has_ended(pid))  # noqa: B023 - called at once
 
 
 _RUN = """
@@ -413,15 +414,6 @@ def test_a_user_without_a_name_has_a_home_in_workers(tmp_path: Path) -> None:
     done = subprocess.run([*become, "-c", _HOME], **options)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("[Done(")
-
-
-def _gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet has ended too."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return status.rpartition(")")[2].split()[0] in "ZX"
 
 
 @pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="only Linux chooses who has to go")
