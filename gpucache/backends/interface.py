@@ -47,8 +47,8 @@ class Compilation:
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
     file_names: tuple[str, ...] = ()
-    """What tells that the source's name was written into the artifact or the log; none if it is always the
-    same."""
+    """Texts that are in the artifact or the log if the source's name was written into it; none if that name is
+    always the same."""
 
 
 @dataclass(frozen=True, slots=True)

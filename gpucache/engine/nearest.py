@@ -164,7 +164,7 @@ def _by_head(
 
 
 def _edited(record: Record, event: Event) -> tuple[Difference, ...]:
-    """The difference of the sources as far as marks tell it."""
+    """The difference of the sources, if their marks differ."""
     return _SOURCE if event.source and event.source != record.identity.mark else ()
 
 

@@ -204,7 +204,7 @@ def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
 def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) -> bool:
     """Whether an artifact may be reused only from the same directories, and for a source of the same name.
 
-    ``said`` is what else a program may be told of it: the log, and the lowered names.
+    ``said`` are other texts that a program may see: the log, and the lowered names.
     """
     compilation = prepared.compilation
     if compilation.holds_paths or prepared.closure.tells_places:

@@ -2,7 +2,7 @@
 
 Owns what a compiler could read of a program: ``scan`` finds directives in a text, ``rules`` says where an
 implementation searches for headers, and ``closure`` follows includes from the program to all its headers. For
-an include through a macro ``expansion`` and ``macro_words`` tell the names it may come to, and
+an include through a macro ``expansion`` and ``macro_words`` find its possible names, and
 ``include_candidates`` finds their files. ``closure_memos`` and ``scan_memos`` keep what was found
 for the next process; ``discover`` finds programs. Must not know any compiler or GPU: a backend passes its
 search rule.

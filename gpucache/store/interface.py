@@ -110,7 +110,7 @@ class Event:
     source: str = ""
     """For a build: the first digits of its source's SHA-256."""
     options: tuple[str, ...] | None = None
-    """For a build: its canonical build options; None if nothing tells them."""
+    """For a build: its canonical build options; None if they are not known."""
     limit_s: float = 0.0
     """For a poisoning by a time limit: that limit in seconds; else 0."""
     program: str = field(default="", compare=False)

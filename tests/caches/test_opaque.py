@@ -8,7 +8,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.registry import load_system
 from gpucache.errors import UsageError
 from gpucache.outcomes import Location, Verdict
-from tests.caches.cuda_core.build import PTX
+from tests.caches.opened import PTX
 
 NAME = "inductor"
 

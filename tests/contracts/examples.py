@@ -35,6 +35,7 @@ from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
 from tests.caches.mesa import build as mesa
 from tests.caches.numba import build as numba
+from tests.caches.opened import PTX
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.rocfft import build as rocfft
@@ -159,11 +160,11 @@ def open_example(name: str, place: Path) -> Cache:
 
 def _add_own(place: Path, number: int) -> None:
     fields = (KeyField("number", str(number)),)
-    digest = sha256(cuda_core.PTX).hexdigest()
+    digest = sha256(PTX).hexdigest()
     head = EntryHead(
         f"program_{number}", "cuda:compute_90", "ptx", OLD_NS, 10**6, digest, language="cuda-c++"
     )
-    entry = Entry(cache_key(fields), head, EntryDetail(fields), cuda_core.PTX)
+    entry = Entry(cache_key(fields), head, EntryDetail(fields), PTX)
     DirectoryStore(place, writable=True).publish(entry)
 
 
@@ -206,7 +207,7 @@ def _opaque(path: str) -> Example:
     """Files with content of their own at a path with a number in it."""
 
     def content(number: int) -> bytes:
-        return cuda_core.PTX + b"// %d" % number
+        return PTX + b"// %d" % number
 
     def add(place: Path, number: int) -> None:
         file = place / path.format(number=number)
@@ -217,7 +218,7 @@ def _opaque(path: str) -> Example:
 
 
 EXAMPLES: Mapping[str, Example] = {
-    OWN: Example(_add_own, lambda _: cuda_core.PTX),
+    OWN: Example(_add_own, lambda _: PTX),
     "sycl": Example(
         lambda place, number: sycl.put(place, _sycl(number)), lambda number: _sycl(number).payload
     ),
@@ -229,12 +230,10 @@ EXAMPLES: Mapping[str, Example] = {
         lambda _: bitcode(),
         file="program.bc",
     ),
-    "cuda.core": Example(
-        lambda place, number: cuda_core.place(place, b"%d" % number, cuda_core.PTX), lambda _: cuda_core.PTX
-    ),
-    "cupy": Example(cupy.put, lambda _: cuda_core.PTX),
+    "cuda.core": Example(lambda place, number: cuda_core.place(place, b"%d" % number, PTX), lambda _: PTX),
+    "cupy": Example(cupy.put, lambda _: PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
-    "triton": Example(triton.put, lambda _: cuda_core.PTX),
+    "triton": Example(triton.put, lambda _: PTX),
     "intel-neo": Example(intel_neo.put, lambda _: intel_neo.BINARY),
     "mesa": Example(mesa.put, lambda _: mesa.PACKED),
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
@@ -242,8 +241,8 @@ EXAMPLES: Mapping[str, Example] = {
     "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
-    "warp": Example(warp.put, lambda _: cuda_core.PTX),
-    "hashcat": Example(hashcat.put, lambda _: cuda_core.PTX),
+    "warp": Example(warp.put, lambda _: PTX),
+    "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

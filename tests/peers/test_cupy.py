@@ -12,8 +12,8 @@ import pytest
 
 from gpucache.caches.cupy import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import PTX, kinds
 from tests.caches.cupy.build import key
+from tests.caches.opened import PTX, kinds
 
 _FOUND = importlib.util.find_spec("cupy")
 

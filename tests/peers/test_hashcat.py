@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.caches.hashcat import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
+from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = [

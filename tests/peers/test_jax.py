@@ -14,7 +14,7 @@ import pytest
 from gpucache.caches.interface import Cache
 from gpucache.caches.jax import SYSTEM
 from gpucache.outcomes import CacheEntry, FindingKind
-from tests.caches.cuda_core.build import kinds
+from tests.caches.opened import kinds
 from tests.patience import PATIENCE_S
 
 _PROGRAM = """

@@ -12,7 +12,7 @@ import pytest
 
 from gpucache.caches.taichi import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
+from tests.caches.opened import kinds
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,7 +8,7 @@ import pytest
 from gpucache.caches.amd_comgr import SYSTEM
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.amd_comgr.build import OUTPUT, file_bytes, key, put
-from tests.caches.cuda_core.build import kinds
+from tests.caches.opened import kinds
 from tests.payload.build import elf64
 
 

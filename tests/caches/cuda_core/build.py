@@ -10,10 +10,9 @@ import pytest
 
 from gpucache.caches.cuda_core import SYSTEM
 from gpucache.caches.interface import Cache
-from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
+from tests.caches.opened import PTX
+from tests.caches.opened import opened as opened_at
 
-PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n{\n ret;\n}\n"
-HOUR_NS = 3600 * 10**9
 SOURCES = {
     name: f'extern "C" __global__ void {name}(float *a) {{ a[threadIdx.x] *= {factor}.0f; }}'
     for factor, name in enumerate(("scale", "twice", "thrice"), start=1)
@@ -48,19 +47,7 @@ def temporary(root: Path, name: str, age_ns: int, now_ns: int) -> Path:
 
 def opened(root: Path, clock: int | None = None) -> Cache:
     """The cache at a root, at some time of day."""
-    location = Location("cuda.core", str(root), "--cache", enabled=True)
-    return SYSTEM.open(location, lambda: clock) if clock is not None else SYSTEM.open(location)
-
-
-def only(cache: Cache) -> CacheEntry:
-    """The one entry of a cache."""
-    (entry,) = cache.scan()
-    return entry
-
-
-def kinds(checked: Checked) -> list[FindingKind]:
-    """The kinds of what was found."""
-    return [finding.kind for finding in checked.findings]
+    return opened_at(SYSTEM, root, clock)
 
 
 def require_nvrtc() -> None:

@@ -10,18 +10,15 @@ import pytest
 from gpucache.caches.cuda_core import SYSTEM
 from gpucache.outcomes import FindingKind, Served, Verdict
 from tests.caches.cuda_core.build import (
-    HOUR_NS,
-    PTX,
     SOURCES,
     compile_program,
-    kinds,
-    only,
     opened,
     owner,
     program_key,
     require_nvrtc,
     temporary,
 )
+from tests.caches.opened import HOUR_NS, PTX, kinds, only
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpucache.caches.cuda_driver import SYSTEM
 from gpucache.caches.interface import Cache
-from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
+from gpucache.outcomes import FindingKind, Location
 
 SECOND_NS = 10**9
 HOUR_NS = 3600 * SECOND_NS
@@ -44,17 +44,6 @@ def opened(root: Path, *, limit: int | None = None, enabled: bool = True, clock:
     return SYSTEM.open(location, lambda: clock)
 
 
-def only(cache: Cache) -> CacheEntry:
-    """The one entry."""
-    (entry,) = cache.scan()
-    return entry
-
-
 def told(cache: Cache) -> dict[FindingKind, str]:
     """What is worth knowing of the whole, by kind."""
     return {finding.kind: finding.detail for one in cache.leftovers() for finding in one.findings}
-
-
-def kinds(checked: Checked) -> list[FindingKind]:
-    """The kinds of what was found."""
-    return [finding.kind for finding in checked.findings]

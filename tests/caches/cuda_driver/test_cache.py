@@ -15,19 +15,8 @@ from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
-from tests.caches.cuda_driver.build import (
-    HOUR_NS,
-    NOW,
-    OLD,
-    SECOND_NS,
-    binary,
-    file,
-    kinds,
-    only,
-    opened,
-    told,
-    tree,
-)
+from tests.caches.cuda_driver.build import NOW, OLD, SECOND_NS, binary, file, opened, told, tree
+from tests.caches.opened import HOUR_NS, kinds, only
 
 _MIB = 1 << 20
 _PART = st.sampled_from(["a", "F", "index", "\udcff", "tmp1", "0" * 14, "c" * 14])

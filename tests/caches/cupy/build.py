@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.caches.cuda_core.build import PTX
+from tests.caches.opened import PTX
 
 
 def key(number: int) -> str:

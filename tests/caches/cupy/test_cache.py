@@ -10,22 +10,17 @@ from hypothesis import strategies as st
 
 from gpucache.caches.cupy import SYSTEM
 from gpucache.caches.interface import Cache
-from gpucache.outcomes import CacheEntry, FindingKind, Location, Served, Verdict
-from tests.caches.cuda_core.build import HOUR_NS, PTX, kinds
+from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.cupy.build import file_bytes, key, put
+from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
 
 _NAMES = ("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_")
 _NOW = 2 * 10**18
 
 
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("cupy", str(root), "--cache", enabled=True), lambda: _NOW)
-
-
 def _only(root: Path) -> tuple[Cache, CacheEntry]:
-    cache = _opened(root)
-    (entry,) = cache.scan()
-    return cache, entry
+    cache = opened(SYSTEM, root, _NOW)
+    return cache, only(cache)
 
 
 @pytest.mark.parametrize("names", [(), _NAMES])
@@ -60,7 +55,7 @@ def test_what_is_wrong_with_a_file_is_told_with_what_comes_of_it(
     """CuPy checks the SHA-1 and nothing else: what passes that, it serves. A repair removes the file."""
     put(tmp_path, 1)
     path = put(tmp_path, 0, data)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
@@ -81,7 +76,7 @@ def test_a_source_without_its_binary_is_half_of_a_pair(tmp_path: Path) -> None:
     """CuPy does not read it."""
     put(tmp_path, 1)
     put(tmp_path, data=b"__global__ void scale() {}", ending="cubin.cu")
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(0))
     assert kinds(cache.check(entry)) == [FindingKind.ORPHAN]
 
@@ -115,7 +110,7 @@ def test_what_a_dead_writer_left_goes_by_age_and_content(
     path = tmp_path / "tmpab_12xyz"
     path.write_bytes(data)
     os.utime(path, ns=(_NOW - age_ns, _NOW - age_ns))
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     found = list(cache.leftovers())
     assert [told in one.findings[0].detail for one in found] == [True] * bool(told)
     for checked in found:
@@ -127,7 +122,7 @@ def test_a_key_is_answered_by_the_name_on_disk(tmp_path: Path) -> None:
     """A damaged entry is no hit."""
     put(tmp_path, 0)
     put(tmp_path, 1, file_bytes()[:-1])
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     asked = {"key": tuple(key(number).encode() for number in range(3))}
     verdicts = [reach.verdict for reach in cache.explain(asked)]
     assert verdicts == [Served.HIT, Verdict.CORRUPT, Verdict.NEVER_BUILT]

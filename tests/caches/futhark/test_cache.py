@@ -12,6 +12,7 @@ from gpucache.caches.futhark import SYSTEM
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import Checked, FindingKind, Location
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
+from tests.caches.opened import kinds
 
 _PARTIAL = ".futhark-0123456789abcdef.gpucache-tmp"
 _HOUR_NS = 3600 * 10**9
@@ -29,10 +30,6 @@ def file(tmp_path: Path) -> Path:
 
 def _check(path: Path) -> Checked:
     return open_cache(path).check(only_entry(path))
-
-
-def _kinds(checked: Checked) -> list[FindingKind]:
-    return [finding.kind for finding in checked.findings]
 
 
 def _write(path: Path, data: bytes) -> Path:
@@ -86,7 +83,7 @@ def test_an_empty_file_in_a_folder_is_told_by_its_name(name: str, told: bool, tm
     found = [entry for entry in cache.scan() if entry.path == str(empty)]
     assert bool(found) is told
     for entry in found:
-        assert _kinds(cache.check(entry)) == [FindingKind.TRUNCATED, FindingKind.ORPHAN]
+        assert kinds(cache.check(entry)) == [FindingKind.TRUNCATED, FindingKind.ORPHAN]
         assert cache.remove(entry, "--all") is not None and empty.exists()
 
 
@@ -94,7 +91,7 @@ def test_a_file_that_is_named_is_an_entry_whatever_is_in_it(tmp_path: Path) -> N
     """Junk under a cache's name is a finding, not an error."""
     path = _write(tmp_path / "junk.cache", b"junk")
     assert only_entry(path).key == "junk.cache"
-    assert _kinds(_check(path)) == [FindingKind.CORRUPT]
+    assert kinds(_check(path)) == [FindingKind.CORRUPT]
 
 
 def test_a_place_that_is_not_there_is_empty(tmp_path: Path) -> None:
@@ -121,7 +118,7 @@ def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
 def test_every_truncation_is_found(file: Path, size: int) -> None:
     """A file cut anywhere is truncated."""
     _write(file, file_bytes()[:size])
-    assert _kinds(_check(file)) == [FindingKind.TRUNCATED]
+    assert kinds(_check(file)) == [FindingKind.TRUNCATED]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +142,9 @@ def test_a_link_is_untrusted(file: Path) -> None:
     """It is not followed, a dangling one neither."""
     link = file.parent / "link.cache"
     link.symlink_to(file)
-    assert _kinds(_check(link)) == [FindingKind.UNTRUSTED]
+    assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
     file.unlink()
-    assert _kinds(_check(link)) == [FindingKind.UNTRUSTED]
+    assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
 
 
 def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
@@ -155,7 +152,7 @@ def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
     (file.parent / "foo.fut").unlink()
     (finding,) = _check(file).findings
     assert (finding.kind, "foo.fut" in finding.detail) == (FindingKind.ORPHAN, True)
-    assert _kinds(_check(_write(file.parent / "prog.cache", file_bytes()))) == []
+    assert kinds(_check(_write(file.parent / "prog.cache", file_bytes()))) == []
 
 
 def test_a_report_has_the_header_and_the_payload(file: Path) -> None:
@@ -243,7 +240,7 @@ def test_an_unfinished_file_of_ours_is_a_leftover(file: Path) -> None:
     assert [*young.leftovers()] == []
     old = SYSTEM.open(young.location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
     (checked,) = old.leftovers()
-    assert (checked.counts, _kinds(checked)) == (False, [FindingKind.LEFTOVER])
+    assert (checked.counts, kinds(checked)) == (False, [FindingKind.LEFTOVER])
     assert not young.repair(checked, None).findings[0].repaired
     assert old.repair(checked, None).findings[0].repaired
     assert not partial.exists()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.caches.cuda_core.build import PTX
+from tests.caches.opened import PTX
 
 
 def put(root: Path, number: int = 0, data: bytes = PTX) -> Path:

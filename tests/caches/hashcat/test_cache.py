@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.hashcat import SYSTEM
-from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import PTX, kinds
+from gpucache.outcomes import FindingKind
 from tests.caches.hashcat.build import put
+from tests.caches.opened import PTX, kinds, opened
 
 
 def test_a_kernel_says_its_name_and_what_it_is(tmp_path: Path) -> None:
     """The digits of its name begin its key."""
     put(tmp_path)
-    cache = SYSTEM.open(Location("hashcat", str(tmp_path), "--cache", enabled=True))
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find("abcd0000")
     assert (entry.program, entry.artifact_kind) == ("m00000_a3-pure", "ptx")
     assert not cache.check(entry).findings and cache.extract(entry) == PTX
@@ -33,7 +33,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     """A repair removes the file, and leaves the others."""
     put(tmp_path, 1)
     path = put(tmp_path, data=data)
-    cache = SYSTEM.open(Location("hashcat", str(tmp_path), "--cache", enabled=True))
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find("abcd0000")
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail

@@ -5,21 +5,16 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.intel_neo import SYSTEM
-from gpucache.caches.interface import Cache
-from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
+from gpucache.outcomes import FindingKind
 from tests.caches.intel_neo.build import BINARY, key, put
-
-
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("intel-neo", str(root), "--cache", enabled=True))
+from tests.caches.opened import kinds, opened
 
 
 def test_a_binary_is_found_flat_and_in_folders(tmp_path: Path) -> None:
     """Older drivers kept all files in one folder."""
     put(tmp_path)
     (tmp_path / f"{key(1)}.l0_cache").write_bytes(BINARY)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     found = {entry.key: entry.artifact_kind for entry in cache.scan()}
     assert found == {key(0): "intel-gpu", key(1): "intel-gpu"}
     assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
@@ -39,7 +34,7 @@ def test_a_repair_removes_a_damaged_binary_and_its_size_from_the_sum(
     """The driver evicts by that sum, which a removal by hand would make wrong."""
     put(tmp_path, 1)
     path = put(tmp_path, data=data)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find(key(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
@@ -50,7 +45,7 @@ def test_a_repair_removes_a_damaged_binary_and_its_size_from_the_sum(
 def test_a_binary_of_the_older_format_is_not_judged(tmp_path: Path) -> None:
     """Of what gpucache cannot read it does not say that it is broken."""
     put(tmp_path, data=b"CTNI" + bytes(40))
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
     assert not cache.check(entry).findings and entry.damage is None
 
@@ -59,7 +54,7 @@ def test_the_lock_of_the_driver_is_respected(tmp_path: Path) -> None:
     """It is waited for, and what it guards stays."""
     fcntl = pytest.importorskip("fcntl")
     path = put(tmp_path)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
     with pytest.MonkeyPatch.context() as patch, (tmp_path / "config.file").open() as file:
         patch.setattr("gpucache.caches.intel_neo._PATIENCE_S", 0)

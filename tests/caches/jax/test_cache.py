@@ -13,22 +13,17 @@ from gpucache.caches import jax
 from gpucache.caches.interface import Cache
 from gpucache.caches.jax import SYSTEM
 from gpucache.errors import FormatError
-from gpucache.outcomes import CacheEntry, FindingKind, Location, Served, Verdict
-from tests.caches.cuda_core.build import kinds
+from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.jax.build import EXECUTABLE, framed, key, packed, put
+from tests.caches.opened import kinds, only, opened
 
 _NOW = 2 * 10**18
 _STAYS = "never replaces it"
 
 
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("jax", str(root), "--cache", enabled=True), lambda: _NOW)
-
-
 def _only(root: Path) -> tuple[Cache, CacheEntry]:
-    cache = _opened(root)
-    (entry,) = cache.scan()
-    return cache, entry
+    cache = opened(SYSTEM, root, _NOW)
+    return cache, only(cache)
 
 
 def test_an_entry_says_its_module_and_how_long_it_took_to_compile(tmp_path: Path) -> None:
@@ -75,7 +70,7 @@ def test_what_is_wrong_stays_wrong_until_it_is_removed(
     put(tmp_path, 1)
     path = put(tmp_path, 0, data)
     os.utime(path, (1, 1))
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and _STAYS in checked.findings[0].detail
@@ -118,7 +113,7 @@ def test_a_last_use_without_its_entry_is_left_over(tmp_path: Path) -> None:
     """And is removed by a repair."""
     put(tmp_path, 0)
     put(tmp_path, 1, used_ns=5, only_use=True)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(1))
     checked = cache.check(entry)
     assert kinds(checked) == [FindingKind.LEFTOVER]
@@ -158,7 +153,7 @@ def test_a_lock_that_stays_held_is_waited_for_once(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("time.sleep", pauses.append)
     for number in range(5):
         put(tmp_path, number, used_ns=5)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     with (tmp_path / ".lockfile").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert all(cache.remove(entry, "--all") for entry in list(cache.scan()))
@@ -170,14 +165,14 @@ def test_what_xla_tuned_is_no_stranger(tmp_path: Path) -> None:
     put(tmp_path)
     (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir").mkdir()
     (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir" / "x.textproto").touch()
-    assert not list(_opened(tmp_path).leftovers())
+    assert not list(opened(SYSTEM, tmp_path, _NOW).leftovers())
 
 
 def test_a_key_is_answered_by_its_digits(tmp_path: Path) -> None:
     """A damaged entry is no hit."""
     put(tmp_path, 0)
     os.utime(put(tmp_path, 1, packed()[:-1]), (1, 1))
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     verdicts = [one.verdict for one in cache.explain({"key": tuple(key(n).encode() for n in range(3))})]
     assert verdicts == [Served.HIT, Verdict.CORRUPT, Verdict.NEVER_BUILT]
 

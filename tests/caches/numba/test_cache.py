@@ -9,21 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.interface import Cache
 from gpucache.caches.numba import SYSTEM
-from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
+from gpucache.outcomes import FindingKind
 from tests.caches.numba.build import OBJECT, VERSION, put
-
-
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("numba", str(root), "--cache", enabled=True))
+from tests.caches.opened import kinds, opened
 
 
 def test_a_function_says_its_name_versions_and_numbas(tmp_path: Path) -> None:
     """From the names of its files and the first pickle."""
     put(tmp_path, versions=3)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
     assert (entry.program, entry.fields) == ("module.scale", (("versions", "3"),))
     assert entry.toolchain == (("Numba", VERSION),)
@@ -80,7 +75,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     """A repair removes the function's files, and leaves the others."""
     other, index = put(tmp_path, 1), put(tmp_path)
     damage(index)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = (one for one in cache.scan() if Path(one.path).name.startswith("module.scale-1."))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
@@ -99,7 +94,7 @@ def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     index = put(tmp_path / "cache")
     _data(index).write_bytes(pickle.dumps(_Trap()))
-    cache = _opened(tmp_path / "cache")
+    cache = opened(SYSTEM, tmp_path / "cache")
     (entry,) = cache.scan()
     cache.check(entry)
     cache.report(entry)
@@ -112,6 +107,6 @@ def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: by
     """Whatever an index holds, a check ends with findings or without, and never with an error."""
     root = tmp_path_factory.mktemp("numba")
     put(root).write_bytes(data)
-    cache = _opened(root)
+    cache = opened(SYSTEM, root)
     for entry in cache.scan():
         cache.check(entry)

@@ -12,21 +12,16 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.taichi import SYSTEM
 from gpucache.caches.taichi.index import Index
 from gpucache.errors import FormatError
-from gpucache.outcomes import CacheEntry, FindingKind, Kept, Location
-from tests.caches.cuda_core.build import HOUR_NS, kinds
+from gpucache.outcomes import CacheEntry, FindingKind, Kept
+from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.taichi.build import CODE, MADE_S, file_bytes, index_bytes, key, put
 
 _NOW = 2 * 10**18
 
 
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("taichi", str(root), "--cache", enabled=True), lambda: _NOW)
-
-
 def _only(root: Path) -> tuple[Cache, CacheEntry]:
-    cache = _opened(root)
-    (entry,) = cache.scan()
-    return cache, entry
+    cache = opened(SYSTEM, root, _NOW)
+    return cache, only(cache)
 
 
 def test_a_kernel_says_its_name_architecture_and_times(tmp_path: Path) -> None:
@@ -54,7 +49,7 @@ def test_a_damaged_kernel_goes_with_its_row(data: bytes, kind: FindingKind, tmp_
     """Else Taichi would compile it at every start; the other kernels keep theirs."""
     put(tmp_path, 1)
     path = put(tmp_path, 0, data)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and "at every start" in checked.findings[0].detail
@@ -67,12 +62,12 @@ def test_a_row_whose_file_is_gone_is_found_and_taken_out(tmp_path: Path) -> None
     """A file that was removed by hand is never written again."""
     put(tmp_path, 1)
     put(tmp_path, 0).unlink()
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (checked,) = cache.leftovers()
     assert kinds(checked) == [FindingKind.TRUNCATED] and "1 of 2 rows" in checked.findings[0].detail
     assert cache.repair(checked, None).findings[0].repaired
     assert (tmp_path / "ticache.tcb").read_bytes() == index_bytes(key(1))
-    assert not list(_opened(tmp_path).leftovers())
+    assert not list(opened(SYSTEM, tmp_path, _NOW).leftovers())
 
 
 def test_a_kernel_without_a_row_is_not_read_by_taichi(tmp_path: Path) -> None:
@@ -87,7 +82,7 @@ def test_an_index_that_does_not_read_is_removed_by_a_repair(tmp_path: Path) -> N
     """Taichi takes the cache for an empty one until then."""
     put(tmp_path)
     (tmp_path / "ticache.tcb").write_bytes(index_bytes(key(0))[:-4])
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     (checked,) = cache.leftovers()
     assert kinds(checked) == [FindingKind.CORRUPT]
     assert cache.repair(checked, None).findings[0].repaired and not (tmp_path / "ticache.tcb").exists()
@@ -111,7 +106,7 @@ def test_a_lock_that_a_dead_program_left_is_found_and_removed(
     put(tmp_path)
     (tmp_path / "ticache.lock").touch()
     os.utime(tmp_path / "ticache.lock", ns=(_NOW - age_ns, _NOW - age_ns))
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path, _NOW)
     told = list(cache.leftovers())
     assert [kinds(one) for one in told] == found * [[FindingKind.LOCKED]]
     for one in told:

@@ -6,7 +6,7 @@ from base64 import b32encode
 from pathlib import Path
 from typing import Any
 
-from tests.caches.cuda_core.build import PTX
+from tests.caches.opened import PTX
 
 KERNEL = "add"
 

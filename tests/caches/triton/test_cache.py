@@ -8,19 +8,14 @@ import pytest
 
 from gpucache.caches.interface import Cache
 from gpucache.caches.triton import SYSTEM
-from gpucache.outcomes import CacheEntry, FindingKind, Location, Served
-from tests.caches.cuda_core.build import PTX, kinds
+from gpucache.outcomes import CacheEntry, FindingKind, Served
+from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton.build import KERNEL, folder, key, put
 
 
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
-
-
 def _only(root: Path) -> tuple[Cache, CacheEntry]:
-    cache = _opened(root)
-    (entry,) = cache.scan()
-    return cache, entry
+    cache = opened(SYSTEM, root)
+    return cache, only(cache)
 
 
 def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
@@ -40,7 +35,7 @@ def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
     """What a comparison of two keys shows."""
     put(tmp_path, 0)
     (put(tmp_path, 1, num_warps=8) / f"{KERNEL}.source").write_bytes(b"module { another }")
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     reports = [{one.label: one.value for one in cache.report(entry).key_fields} for entry in cache.scan()]
     differing = {label for label in reports[0] if reports[0][label] != reports[1][label]}
     assert differing == {"key", "num_warps", "SHA-256 of the source"}
@@ -104,7 +99,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     put(tmp_path, 1)
     place = put(tmp_path)
     damage(place)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find(key(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
@@ -131,14 +126,14 @@ def test_what_an_autotuner_measured_and_a_launcher_are_entries_of_their_own(tmp_
         place.mkdir(parents=True)
     (tuned / f"{KERNEL}.autotune.json").write_bytes(b"{}")
     (launcher / "__triton_launcher.cpython-311-x86_64-linux-gnu.so").write_bytes(b"\x7fELF")
-    found = {entry.key: (entry.program, entry.artifact_kind) for entry in _opened(tmp_path).scan()}
+    found = {entry.key: (entry.program, entry.artifact_kind) for entry in opened(SYSTEM, tmp_path).scan()}
     assert found == {key(1): (KERNEL, "autotuning"), key(2): ("__triton_launcher", "elf")}
 
 
 def test_a_key_is_asked_for_in_hex(tmp_path: Path) -> None:
     """As Triton's own files tell it."""
     put(tmp_path)
-    (reach,) = _opened(tmp_path).explain({"key": (key(0)[:8].encode(),)})
+    (reach,) = opened(SYSTEM, tmp_path).explain({"key": (key(0)[:8].encode(),)})
     assert reach.verdict is Served.HIT
 
 
@@ -146,6 +141,6 @@ def test_a_removal_takes_the_folder_and_leaves_what_is_no_kernels(tmp_path: Path
     """A folder with a stranger's file in it stays with that."""
     alone, shared = put(tmp_path, 0), put(tmp_path, 1)
     (shared / "diary.json").write_bytes(b"{}")
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     assert [cache.remove(entry, "test") for entry in cache.scan()] == [None, None]
     assert not alone.exists() and [path.name for path in shared.iterdir()] == ["diary.json"]

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from tests.caches.cuda_core.build import PTX
+from tests.caches.opened import PTX
 
 VERSION, MODULE = "1.19.0", "physics"
 

@@ -5,22 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.interface import Cache
 from gpucache.caches.warp import SYSTEM
-from gpucache.outcomes import FindingKind, Location, Served
-from tests.caches.cuda_core.build import PTX, kinds
+from gpucache.outcomes import FindingKind, Served
+from tests.caches.opened import PTX, kinds, opened
 from tests.caches.warp.build import MODULE, VERSION, digits, put
-
-
-def _opened(root: Path) -> Cache:
-    return SYSTEM.open(Location("warp", str(root), "--cache", enabled=True))
 
 
 def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:
     """From the names of its files; one that was compiled for two devices is one entry."""
     folder = put(tmp_path)
     (folder / f"{folder.name}.sm80.ptx").write_bytes(PTX)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
     assert (entry.program, entry.target, entry.artifact_kind) == (MODULE, "cuda:sm_80 cuda:sm_90", "ptx")
     assert entry.key.startswith(digits(0)) and entry.toolchain == (("Warp", VERSION),)
@@ -30,7 +25,7 @@ def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:
 def test_the_digits_that_warp_prints_are_a_key(tmp_path: Path) -> None:
     """``Module physics 5feceb6 load on device``."""
     put(tmp_path)
-    (reach,) = _opened(tmp_path).explain({"key": (digits(0).encode(),)})
+    (reach,) = opened(SYSTEM, tmp_path).explain({"key": (digits(0).encode(),)})
     assert reach.verdict is Served.HIT
 
 
@@ -75,7 +70,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     """A repair removes the module's folder, and leaves the others."""
     other, folder = put(tmp_path, 1), put(tmp_path)
     damage(folder)
-    cache = _opened(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.find(digits(0))
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
