@@ -47,7 +47,7 @@ class Compilation:
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
     file_names: tuple[str, ...] = ()
-    """Texts that are in the artifact or the log if the source's name was written into it; none if that name is
+    """Texts that are in the artifact or the log if the source's name was written there; none if that name is
     always the same."""
 
 
