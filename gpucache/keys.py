@@ -24,6 +24,9 @@ SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
 SEARCHED = "searched directory"
 """The label of a place that a located artifact may hold."""
+RESOLUTION = "resolution of includes"
+"""The label of how the names of headers were resolved; it differs with every header that differs."""
+_INCLUDE, _VARIABLE = "include ", "environment "
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,9 @@ def _pairs(
     yield "language", request.program.language.value
     yield "source", source
     for include in closure.includes:
-        yield f"include {include.name}", include.digest or NOT_FOUND
+        yield f"{_INCLUDE}{include.name}", include.digest or NOT_FOUND
     if closure.includes:
-        yield "resolution of includes", closure.resolution
+        yield RESOLUTION, closure.resolution
     for option in inputs.options:
         yield "option", option
     if request.checks is not Checks.NONE:
@@ -102,9 +105,19 @@ def _pairs(
     yield "artifact kind", request.artifact_kind.value
     yield from inputs.toolchain.fields
     for name, value in inputs.environment:
-        yield f"environment {name}", value
+        yield f"{_VARIABLE}{name}", value
     for expression in request.name_expressions:
         yield "name expression", expression
+
+
+def header_of(label: str) -> str | None:
+    """The name of the header that a field is about; None for a field of anything else."""
+    return label.removeprefix(_INCLUDE) if label.startswith(_INCLUDE) else None
+
+
+def variable_of(label: str) -> str | None:
+    """The environment variable that a field is about; None for a field of anything else."""
+    return label.removeprefix(_VARIABLE) if label.startswith(_VARIABLE) else None
 
 
 def format_local_size(size: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ Reads the few headers of one name. Knows of a compiler's search only the directo
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gpucache.keys import NOT_FOUND, Difference, digest
+from gpucache.keys import NOT_FOUND, Difference, digest, header_of
 
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_HEADERS = 8
@@ -15,21 +15,16 @@ _MOST_HEADERS = 8
 def shadows(differences: Iterable[Difference], searched: Sequence[str]) -> dict[str, str]:
     """For each changed header whose old content is in a later directory: the sentence that says so."""
     found = {}
-    changed = [item for item in differences if _is_changed_header(item)]
-    for item in changed[:_MOST_HEADERS]:
-        name = item.label.removeprefix("include ")
+    changed = [
+        (name, item)
+        for item in differences
+        if (name := header_of(item.label)) and not {item.left, item.right} & {None, NOT_FOUND}
+    ]
+    for name, item in changed[:_MOST_HEADERS]:
         sentence = _shadow(name, item, [Path(directory, name) for directory in searched])
         if sentence is not None:
             found[name] = sentence
     return found
-
-
-def _is_changed_header(item: Difference) -> bool:
-    return (
-        item.label.startswith("include ")
-        and item.left not in (None, NOT_FOUND)
-        and item.right not in (None, NOT_FOUND)
-    )
 
 
 def _shadow(name: str, item: Difference, candidates: Sequence[Path]) -> str | None:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucache.keys import NOT_FOUND, SEARCHED, Difference
+from gpucache.keys import NOT_FOUND, RESOLUTION, SEARCHED, Difference, header_of, variable_of
 
 # Differences that make it another program or another machine weigh most. An update of a driver changes
 # several fields at once, so each of these weighs little.
@@ -20,7 +20,7 @@ _WEIGHTS = {
     "device vendor": 20,
     "architecture": 20,
     "artifact kind": 10,
-    "resolution of includes": 0,
+    RESOLUTION: 0,
     "option": 4,  # and one more for every further option
     "local size": 0,
     "name expression": 4,
@@ -39,7 +39,7 @@ _BUILDS = {
     "driver UUID": "another build of the driver",
     "compiler build": "another build of the compiler under the same version",
     "compiler built-ins": "the compiler's own headers or built-in functions changed",
-    "resolution of includes": "the same headers are reached another way",
+    RESOLUTION: "the same headers are reached another way",
     "source": "the source changed",
     "CPU features": "the CPU has other instruction sets",
 }
@@ -77,18 +77,18 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
     # The resolution changes with every header, so it is news only alone.
-    known = any(item.label.startswith("include ") for item in differences)
-    told = [item for item in told_once(differences) if not (known and item.label == "resolution of includes")]
+    known = any(header_of(item.label) for item in differences)
+    told = [item for item in told_once(differences) if not (known and item.label == RESOLUTION)]
     told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
     return [phrase for item in told for phrase in _phrase(item, shadows or {})]
 
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each header once: a macro may name the same header with more folders as well."""
-    short = {(item.left, item.right, item.label.removeprefix("include ")) for item in differences}
+    short = {(item.left, item.right, header_of(item.label)) for item in differences}
 
     def is_repeated(item: Difference) -> bool:
-        name = item.label.removeprefix("include ")
+        name = header_of(item.label) or ""
         ends = (name[place + 1 :] for place, letter in enumerate(name) if letter == "/")
         return any((item.left, item.right, end) in short for end in ends)
 
@@ -96,8 +96,8 @@ def told_once(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
-    if item.label.startswith("include "):
-        yield _header(item, shadows)
+    if header := header_of(item.label):
+        yield _header(header, item, shadows)
     elif item.label == SEARCHED:
         yield "it holds paths and was built in other directories"
     elif item.label == "option":
@@ -106,8 +106,8 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
         yield f"{_VERSIONS[item.label]} {_arrow(item)}"
     elif item.label in _BUILDS:
         yield _BUILDS[item.label]
-    elif item.label.startswith("environment "):
-        yield _variable(item)
+    elif variable := variable_of(item.label):
+        yield _variable(variable, item)
     elif item.label == "local size":
         yield "an older gpucache had local sizes in the key, which no longer belong there"
     elif item.label in ("device name", "platform name"):
@@ -116,8 +116,7 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
         yield f"{item.label} {_arrow(item)}"
 
 
-def _header(item: Difference, shadows: Mapping[str, str]) -> str:
-    name = item.label.removeprefix("include ")
+def _header(name: str, item: Difference, shadows: Mapping[str, str]) -> str:
     if name in shadows:
         return shadows[name]
     if item.left is None:
@@ -176,8 +175,7 @@ def _value(option: str) -> str:
     return "(no value)" if match[2] is None else match[2] or "(empty)"
 
 
-def _variable(item: Difference) -> str:
-    name = item.label.removeprefix("environment ")
+def _variable(name: str, item: Difference) -> str:
     if item.left is None:
         return f"the environment variable {name} is now set to {item.right or '(empty)'}"
     if item.right is None:
