@@ -84,7 +84,7 @@ def read_closure(
         walk.force(forced)
         walk.cover_named(named_headers)
         walk.follow()
-        while not named_headers and walk.sweep():
+        while not named_headers and walk.cover_candidates():
             walk.follow()
         walk.judge_paths()
         walk.refuse_pastes(named=bool(named_headers))
@@ -129,7 +129,7 @@ class _Walk:
         self._main = File("the source", 0, source, home, digest=digest(source))
         self._pending = [self._main]
         self._scanned: list[File] = []
-        self._swept: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
+        self._candidates: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
         self._given = tuple(map(os.fsencode, dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
@@ -187,7 +187,7 @@ class _Walk:
             file.data = None
             self._scanned.append(file)
             if text.clock and self.uncacheable is None:
-                remedy = self._name_them if self._swept else "pass such a value with a -D option instead"
+                remedy = self._name_them if self._candidates else "pass such a value with a -D option instead"
                 self.uncacheable = f"{file.name} uses {text.clock}, so no two builds are alike; {remedy}"
             for mention in text.mentions:
                 self._resolve(file, mention)
@@ -251,7 +251,7 @@ class _Walk:
                     f"{self._name_them}"
                 )
 
-    def sweep(self) -> bool:
+    def cover_candidates(self) -> bool:
         """Cover the files that includes through macros may lead to; False if nothing is left to cover."""
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = probing_macros([text for _, text in texts])
@@ -267,9 +267,9 @@ class _Walk:
         )
         known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
         roots = self._roots([file for file, _ in asking])
-        if self._swept == (roots, words, known):
+        if self._candidates == (roots, words, known):
             return False
-        self._swept = (roots, words, known)
+        self._candidates = (roots, words, known)
         self._headers.remedy = self._name_them
         from_root = {pattern[1:] for pattern in known if pattern[0] == b""}
         rooted = [(b"/", b"/")] if from_root or words.rooted else []
