@@ -10,7 +10,7 @@ import pytest
 
 from gpucache.caches.mesa import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
+from tests.caches.opened import kinds
 
 pytestmark = pytest.mark.slow
 _DRIVER = Path("/etc/OpenCL/vendors/rusticl.icd")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpucache.caches.interface import Cache
 from gpucache.caches.mesa import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.cuda_core.build import kinds
 from tests.caches.mesa.build import DRIVER, GPU, PACKED, database, file_bytes, key, put
+from tests.caches.opened import kinds
 
 
 def _opened(root: Path) -> Cache:
