@@ -291,6 +291,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "cuda.core": frozenset({"backends", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl"}),
+    "triton": frozenset({"caches.inductor"}),
     "futhark": frozenset({"cli.usage"}),
     "rocfft": frozenset({"cli.usage"}),
 }

@@ -56,10 +56,31 @@ class Home(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Temporary:
+    """A place among temporary files, where Python's ``tempfile`` puts them, with the user's name."""
+
+    prefix: str
+    """What stands in front of the user's name."""
+
+    @property
+    def below(self) -> str:
+        """A pattern of the place's name."""
+        return f"{self.prefix}*"
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        """The place, and the variable that decided it; None where the user has no name."""
+        user = next(filter(None, map(environ.get, ("LOGNAME", "USER", "LNAME", "USERNAME"))), None)
+        user = user or _on_record("pw_name")
+        named = next((name for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), None)
+        folder = environ[named] if named else "/tmp"
+        return (Path(folder, self.prefix + user), named or "default") if user else None
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where programs look for a cache in an environment, and which variables change that: facts alone."""
 
-    ways: tuple[Var | Home, ...]
+    ways: tuple[Var | Home | Temporary, ...]
     """In the order in which the owner asks them; the first that answers decides."""
     move: str
     """What puts the cache elsewhere, as a clause: the remedy of whatever is wrong with the place."""
@@ -259,11 +280,16 @@ def absolute(path: Path) -> Path:
 
 
 def _home_on_record() -> str | None:
+    return _on_record("pw_dir")
+
+
+def _on_record(what: str) -> str | None:
+    """A field of the user's record; None where there is none."""
     if sys.platform == "win32":
         return None
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_dir
+        return str(getattr(pwd.getpwuid(os.getuid()), what))
     except KeyError:  # a user without a name
         return None

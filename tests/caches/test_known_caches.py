@@ -148,11 +148,12 @@ def test_strangers_are_left_out_of_the_users_own_folder(tmp_path: Path) -> None:
 
 def test_defaults_follow_home_and_cache_folder() -> None:
     """Without variables a cache lies where its owner puts it."""
-    environ = {"HOME": "/home/me", "XDG_CACHE_HOME": "/caches"}
+    environ = {"HOME": "/home/me", "XDG_CACHE_HOME": "/caches", "USER": "me"}
     around = KnownCaches(environ)
     assert around.place_of("triton", environ) == "/home/me/.triton/cache"
     assert around.place_of("mesa", environ) == "/caches/mesa_shader_cache"
-    assert around.place_of("inductor", environ) == ""
+    assert around.place_of("inductor", environ) == "/tmp/torchinductor_me"
+    assert around.place_of("numba", environ) == ""
 
 
 def test_a_file_written_anew_is_another(tmp_path: Path) -> None:

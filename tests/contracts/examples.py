@@ -31,6 +31,7 @@ from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.futhark import build as futhark
 from tests.caches.hashcat import build as hashcat
+from tests.caches.inductor import build as inductor
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
 from tests.caches.mesa import build as mesa
@@ -238,7 +239,7 @@ EXAMPLES: Mapping[str, Example] = {
     "mesa": Example(mesa.put, lambda _: mesa.PACKED),
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
-    "inductor": _opaque("fxgraph/ab/f{number:a>51}/{number}"),
+    "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
     "warp": Example(warp.put, lambda _: PTX),
