@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gpucache.outcomes import RecordSummary, Unrecorded
 
 
+_PATIENCE_MS = "60000"
+"""How long a build may wait to be written down: with hundreds of headers that can take seconds."""
+
+
 @click.command()
 @click.option(
     "-o",
@@ -48,6 +52,7 @@ def record(folder: Path, digests_only: bool) -> None:
     from gpucache.host.scratch import scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
+    from gpucache.intercept.environment import TIMEOUT
     from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
     from gpucache.outcomes import RecordSummary, Unrecorded
     from gpucache.recording.writing import Writer
@@ -59,7 +64,7 @@ def record(folder: Path, digests_only: bool) -> None:
     writer = Writer(folder.absolute(), sources=not digests_only)
     recorded = Recorded(writer, command)
     with scratch("record") as place:
-        environ = {**os.environ, **KnownCaches(os.environ).isolate(place)}
+        environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: _PATIENCE_MS}
         opencl, nvrtc = OpenCLRecorder(recorded, Devices(), found), NVRTCRecorder(recorded)
         ended = run_command(command, environ, found, [opencl, nvrtc])
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]

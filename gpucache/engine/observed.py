@@ -18,6 +18,8 @@ class Observed:
 
     build: RecordedBuild
     contents: Mapping[str, bytes]
+    roots: tuple[str, ...]
+    """Where its tree of headers lies."""
 
 
 def observe(prepared: Prepared, environment: Pairs) -> Observed:
@@ -60,7 +62,8 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
         made_up=asked is not None and asked.made_up,
         memory_headers=tuple((name, digest(text)) for name, text in memory),
     )
-    return Observed(build, {**contents, **{digest(text): text for _, text in memory}, build.source: source})
+    contents |= {digest(text): text for _, text in memory} | {build.source: source}
+    return Observed(build, contents, tree.roots)
 
 
 def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOCKET = "GPUCACHE_RUN_SOCKET"
+TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
 LAYERS = "OPENCL_LAYERS"
 AUDIT = "LD_AUDIT"
 

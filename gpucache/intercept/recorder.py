@@ -59,7 +59,8 @@ class Recorded:
         digests = []
         for prepared, reaching in wanted:
             done = observe(prepared, reaching)
-            seen = Seen(first=(time.time_ns(), self._command))
+            roots = frozenset({done.roots} if done.roots and self._writer.keeps_sources else ())
+            seen = Seen(roots=roots, first=(time.time_ns(), self._command))
             if why := self._writer.build(done.build, seen, done.contents):
                 self.leave_out(why)
             digests.append(done.build.digest)

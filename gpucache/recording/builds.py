@@ -98,6 +98,8 @@ class Seen:
     """Whether it compiled, at any time."""
     refused: bool = False
     """Whether its compiler refused it, at any time."""
+    roots: frozenset[tuple[str, ...]] = frozenset()
+    """Where its tree of headers lay: what holds the places of its files hits only there."""
     first: tuple[int, str] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
@@ -109,6 +111,7 @@ class Seen:
             max(self.compile_ns, other.compile_ns),
             self.built or other.built,
             self.refused or other.refused,
+            self.roots | other.roots,
             min(firsts, default=None),
         )
 

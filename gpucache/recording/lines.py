@@ -89,6 +89,7 @@ def _seen_values(seen: Seen) -> dict[str, object]:
         "compile_ns": seen.compile_ns,
         "built": seen.built,
         "refused": seen.refused,
+        "roots": sorted(seen.roots),
         "first": seen.first,
     }
 
@@ -103,6 +104,7 @@ def _read_seen(fields: "_Fields") -> Seen:
         fields.number("compile_ns"),
         fields.truth("built"),
         fields.truth("refused"),
+        frozenset(fields.listed("roots", LIST_CAP, _texts)),
         first,
     )
 
@@ -232,6 +234,12 @@ def _include(value: object) -> Include:
 def _memory_header(value: object) -> tuple[str, str]:
     name, content = _pair(value)
     return _text(name), _digest(content)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > LIST_CAP:
+        raise DamagedLineError(f"a list of at most {LIST_CAP} texts was expected")
+    return tuple(map(_text, value))
 
 
 def _local_size(value: object) -> tuple[str, tuple[int, ...]]:

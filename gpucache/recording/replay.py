@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucache.errors import SourceError
 from gpucache.recording.builds import RecordedBuild
 from gpucache.recording.reading import RecordingFolder
-from gpucache.recording.trees import lay_out
+from gpucache.recording.trees import in_place, lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,18 @@ class Replayed:
     """None where the recording keeps digests only."""
     include_dirs: tuple[str, ...] = ()
     """The recorded include folders as they are laid out."""
+    in_place: bool = False
+    """Whether these are where they were recorded, with the same headers."""
     memory_headers: tuple[tuple[str, bytes], ...] = ()
     problem: str = ""
     """Why it cannot be laid out."""
 
 
 def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
-    """Every build that did not fail where it was recorded; headers are written below ``place``."""
+    """Every build that did not fail where it was recorded.
+
+    Headers that are not any more where they were are written below ``place``.
+    """
     laid: dict[tuple[object, ...], tuple[str, ...]] = {}
     for build, seen in folder.recording.rows():
         if seen.failed:
@@ -36,11 +41,13 @@ def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
             yield Replayed(build, seen.sizes, None, problem=problem)
             continue
         try:
-            tree = (build.folders, build.headers)
-            if tree not in laid:
-                laid[tree] = lay_out(build, folder.content, place / str(len(laid)))
             memory = tuple((name, folder.content(digest)) for name, digest in build.memory_headers)
-            yield Replayed(build, seen.sizes, folder.content(build.source), laid[tree], memory)
+            found = filter(None, (in_place(build, roots) for roots in sorted(seen.roots)))
+            dirs, tree = next(found, None), (build.folders, build.headers)
+            if dirs is None and tree not in laid:
+                laid[tree] = lay_out(build, folder.content, place / str(len(laid)))
+            source, there = folder.content(build.source), dirs is not None
+            yield Replayed(build, seen.sizes, source, dirs or laid[tree], there, memory)
         except SourceError as error:
             yield Replayed(build, seen.sizes, None, problem=str(error))
         except OSError as error:

@@ -5,7 +5,7 @@ that lie in each other, or that a name such as ``../x.h`` climbs out of, keep ho
 """
 
 # Paths are text that may stand for any bytes, and nothing else is done with them.
-# ruff: noqa: PTH120
+# ruff: noqa: PTH118, PTH120
 
 import os
 import posixpath
@@ -28,14 +28,15 @@ class Tree:
         known = list(dict.fromkeys(map(_normal, folders)))
         strays = [os.path.dirname(file) for file in files if not any(_is_below(file, each) for each in known)]
         lifted = [_lifted(folder, climb) for folder in (*known, *strays)]
-        self._roots = [
+        self.roots = tuple(
             each
             for number, each in enumerate(lifted)
             if not any(
                 _is_below(each, other) and (each != other or earlier < number)
                 for earlier, other in enumerate(lifted)
             )
-        ]
+        )
+        """The absolute folders that stand for the numbers at the top of the tree."""
         self.folders = tuple(
             self.place(folder) for folder in known if any(_is_below(file, folder) for file in files)
         )
@@ -44,7 +45,7 @@ class Tree:
     def place(self, path: str) -> str:
         """The path of a file or folder below the tree."""
         path = _normal(path)
-        number, root = next(pair for pair in enumerate(self._roots) if _is_below(path, pair[1]))
+        number, root = next(pair for pair in enumerate(self.roots) if _is_below(path, pair[1]))
         return posixpath.normpath(f"{number}/{os.path.relpath(path, root)}")
 
 
@@ -84,6 +85,24 @@ def lay_out(build: RecordedBuild, content: Callable[[str], bytes], place: Path) 
             file.write_bytes(content(header.digest))
             written[header.number] = file
     return tuple(str(place / folder) for folder in build.folders)
+
+
+def in_place(build: RecordedBuild, roots: Sequence[str]) -> tuple[str, ...] | None:
+    """The include folders of a build where they were recorded; None if its headers are not there any more."""
+    disk = Disk()
+    try:
+        for header in build.headers:
+            read = disk.read(os.fsencode(_absolute(header.path, roots)), _LIMIT)
+            if read is None or read[1] != header.digest:
+                return None
+        return tuple(_absolute(folder, roots) for folder in build.folders)
+    except (OSError, ValueError, IndexError):  # also a number that no root has
+        return None
+
+
+def _absolute(path: str, roots: Sequence[str]) -> str:
+    number, _, rest = path.partition("/")
+    return os.path.join(roots[int(number)], rest) if rest else roots[int(number)]
 
 
 def _normal(path: str) -> str:

@@ -27,7 +27,7 @@ class Writer:
     def __init__(self, folder: Path, *, sources: bool = True) -> None:
         """Raises UsageError where the folder cannot be had, or others may read it."""
         self._folder = folder
-        self._sources = sources
+        self.keeps_sources = sources
         self._name = f"{time.time_ns()}-{os.getpid()}-{token_hex(4)}.jsonl"
         self._lock = threading.Lock()
         self._written: dict[str, Seen] = {}
@@ -60,7 +60,7 @@ class Writer:
             line = build_line(build, seen)
             try:
                 read_line(line)  # what could not be read is not written
-                for digest in build.blobs() if self._sources else ():
+                for digest in build.blobs() if self.keeps_sources else ():
                     if digest in contents:
                         self._keep(digest, contents[digest])
                 self._append(line)

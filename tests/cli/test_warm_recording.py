@@ -64,6 +64,7 @@ def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: b
     """A recording of what a program asked for."""
     toolchain = prepared.compilation.inputs.toolchain
     done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
+    seen = seen.union(Seen(roots=frozenset({done.roots})))
     Writer(place, sources=sources).build(done.build, seen, done.contents)
     return place
 
@@ -96,6 +97,26 @@ def test_a_recording_is_built_elsewhere_for_the_library(
     assert [
         row["result"] for row in run("warm", "--recording", str(recording), "--json").document["outcomes"]
     ] == ["hit"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("probed")
+def test_what_holds_places_is_built_where_it_was_recorded(
+    run: Run, root: Path, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
+) -> None:
+    """An artifact with the path of a header hits in the same folder alone, and is not kept for any other."""
+    (project / "inc" / "factor.h").write_text("__constant char where[] = __FILE__;\n")
+    source = '#include "factor.h"\nkernel void where_is(global char *a) { a[0] = where[a[1]]; }\n'
+    recording = recorded(asked(intel, devices, project, source), tmp_path / "recording")
+    [row] = run("warm", "--recording", str(recording), "--json").document["outcomes"]
+    assert (row["result"], row["reason"]) == ("built", "")
+    assert row["key"] == str(asked(intel, devices, project, source).located_key)
+    assert run("evict", "--all", "--yes").code == 0
+    project.rename(tmp_path / "elsewhere")
+    answer = run("warm", "--recording", str(recording), "--json")
+    assert answer.code == 3
+    assert "places of its files" in answer.document["outcomes"][0]["reason"]
+    assert not list(root.rglob("*.gpc"))
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ SEEN = st.builds(
     compile_ns=st.integers(0, 2**62),
     built=st.booleans(),
     refused=st.booleans(),
+    roots=st.frozensets(st.lists(TEXTS, max_size=2).map(tuple), max_size=2),
     first=st.none() | st.tuples(st.integers(0, 2**62), TEXTS),
 )
 

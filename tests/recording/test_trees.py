@@ -100,6 +100,24 @@ def test_a_program_has_its_key_elsewhere(tmp_path: Path, name: str, implementati
     assert str(tmp_path) not in str(observed.build)
 
 
+def test_headers_that_are_where_they_were_are_used_there(tmp_path: Path) -> None:
+    """What holds the places of its files hits in the same place alone, so nothing is laid out then."""
+    header = tmp_path / "here" / "inc" / "a.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("x")
+    observed = observe(prepared('#include "a.h"', "pocl", header.parents[1], ("-Iinc",), cwd=True), ())
+    Writer(tmp_path / "recording").build(
+        observed.build, Seen(roots=frozenset({observed.roots})), observed.contents
+    )
+    folder = read_recording(tmp_path / "recording")
+    [one] = replay(folder, tmp_path / "laid")
+    assert (one.include_dirs, one.in_place) == ((str(header.parent),), True)
+    header.write_text("y")
+    [one] = replay(folder, tmp_path / "laid")
+    assert one.include_dirs[0].startswith(str(tmp_path / "laid"))
+    assert not one.in_place
+
+
 def test_a_recording_keeps_what_other_rules_would_find(tmp_path: Path) -> None:
     """A program recorded for one device has on another kind of device the key that it would have there."""
     for folder in ("one", "two"):

@@ -47,6 +47,8 @@ class WarmItem:
     skipped: str = ""
     known: Known | None = None
     """What its recording says of source and headers; None if there is none by the same rules."""
+    moved: bool = False
+    """Whether it was recorded elsewhere, so that an artifact which holds places would hit nobody."""
     absent: bool = False
     """Whether its source is not here: it can be looked up, and not be built."""
 
@@ -213,7 +215,10 @@ def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Map
     if build.file_name:
         request = _as_asked(request, one)
     known = Known(build.source, Closure(build.includes, build.resolution)) if alike else None
-    return replace(skipped, request=request, toolchain=device.toolchain, known=known, absent=absent)
+    moved = bool(build.folders) and not one.in_place
+    return replace(
+        skipped, request=request, toolchain=device.toolchain, known=known, moved=moved, absent=absent
+    )
 
 
 def _as_asked(request: BuildRequest, one: Replayed) -> BuildRequest:

@@ -13,6 +13,7 @@ from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
+from gpucache.model import CacheKey
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event
 
@@ -111,6 +112,12 @@ def _answered(
         reason = built.note if uncacheable else f"it compiled, but {built.note}"
         verdict = built.miss.verdict if uncacheable else None
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
+    if item.moved and built.key != prepared.key:
+        _remove(layers, built.key)
+        reason = (
+            "the artifact holds the places of its files, so it would hit nowhere else; warm it where it runs"
+        )
+        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
     return replace(
         item.outcome(WarmResult.BUILT, verdict=built.miss.verdict),
         key=str(built.key),
@@ -119,3 +126,10 @@ def _answered(
         log=built.artifact.build_log[:LOG_LIMIT],
         lacks_kernels=lacks_kernels(prepared, built.artifact.payload),
     )
+
+
+def _remove(layers: Layers, key: CacheKey) -> None:
+    """Remove what nobody would find."""
+    scanned = layers.target.look_at(key) if layers.target is not None else None
+    if layers.target is not None and scanned is not None:
+        layers.target.remove(scanned, "it holds the places of headers that are not there any more")

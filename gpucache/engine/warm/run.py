@@ -76,7 +76,7 @@ def _without_compiling(
         prepared = prepare(backend, item.request, item.toolchain, environ, memos, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
-    if item.known is not None and (why := _in_vain(prepared, item.known.closure)):
+    if item.known is not None and (why := _in_vain(item, prepared, item.known.closure)):
         return item.outcome(WarmResult.FAILED, reason=why)
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
@@ -98,10 +98,10 @@ def _without_compiling(
     return prepared
 
 
-def _in_vain(prepared: Prepared, recorded: Closure) -> str:
+def _in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
     """Why what was recorded would be built here under a key that nobody asks for; empty if it would not."""
     now = prepared.closure
-    if prepared.compilation.holds_paths:
+    if prepared.compilation.holds_paths and (item.moved or prepared.request.asked is not None):
         return (
             "its build options put the places of its files into the artifact, so it would hit nowhere else; "
             "warm it where it runs"
