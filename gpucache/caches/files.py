@@ -166,6 +166,11 @@ class Files:
         return self.seen[self.names[0] if self.names else HERE].st_mtime_ns
 
     @property
+    def used_ns(self) -> int:
+        """When one of them was last read or written, as far as the file system keeps that."""
+        return max(max(one.st_atime_ns, one.st_mtime_ns) for one in self.seen.values())
+
+    @property
     def owned(self) -> bool:
         """Whether all of it belongs to who runs this."""
         return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Generic, cast
 
 from gpucache import payload as payloads
+from gpucache.caches import places
 from gpucache.caches.format import (
     Answers,
     Clock,
@@ -96,6 +97,7 @@ class ForeignCache(Generic[T]):
         self._format = made
         self.name = made.name
         self._root = made.root
+        self._shows_uses = places.shows_uses(made.root)
         self._shown: bool | None = None
         self._limits: tuple[str, ...] | None = None
 
@@ -213,7 +215,7 @@ class ForeignCache(Generic[T]):
         kept = self.remove(entry, "repair")
         if kept is None or kept.gone:
             return checked.mended()
-        return _unmended(checked, kept.reason, made.mends)
+        return checked.unmended(kept.reason, made.mends)
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether the cache would answer what is wanted; raises UsageError."""
@@ -278,6 +280,8 @@ class ForeignCache(Generic[T]):
             damage=look.problem,
             stays=self._format.stays(item) or look.stays,
             indivisible=look.indivisible,
+            producer=look.producer if self._shows_uses else "",
+            gone=look.gone if self._shows_uses else "",
             handle=item,
         )
         return entry, shows
@@ -319,7 +323,7 @@ class ForeignCache(Generic[T]):
             return checked.mended()
         except (HeldError, OSError) as error:
             why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
-            return _unmended(checked, why, frozenset(FindingKind))
+            return checked.unmended(why, frozenset(FindingKind))
         marked = (
             replace(one, repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
             for one in checked.findings
@@ -390,11 +394,3 @@ def _finding(entry: CacheEntry, problem: Problem) -> Finding:
 
 def _unread(entry: CacheEntry, error: OSError) -> FormatError:
     return FormatError(f"{entry.path} cannot be read ({error.strerror})")
-
-
-def _unmended(checked: Checked, why: str, kinds: frozenset[FindingKind]) -> Checked:
-    """A check whose findings of some kinds stay, each saying why."""
-    told = (
-        replace(one, detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in checked.findings
-    )
-    return replace(checked, findings=tuple(told))

@@ -100,8 +100,16 @@ class Look:
     unique: bool = True
     """Whether no other entry can be a newer version of it, as what its key is made from is not stored."""
     indivisible: str = ""
+    gone: str = ""
+    """What alone reads it and is not on this machine; empty where that is not known."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
+
+    @property
+    def producer(self) -> str:
+        """What made it, with its version, where that and no device of this machine tells who reads it."""
+        told = () if self.toolchain_identity else self.toolchain
+        return " ".join(part for pair in told if all(pair) for part in pair)
 
 
 class HeldError(Exception):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from pathlib import Path
 
+from gpucache.caches import interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
@@ -78,12 +79,15 @@ class Numba(FilesFormat):
         if version is None:
             kind = FindingKind.CORRUPT if start else FindingKind.TRUNCATED
             problem = Problem(kind, f"{name} {'does not read' if start else 'is empty'}; {_FAILS}")
+        python = re.sub(r".*\.py(\d)(\d*).*", r"\1.\2", name)
         return Look(
             program=name.rpartition("-")[0],
             kind="numba",
             fields=(("versions", str(len(rest))),),
             problem=problem,
+            gone=f"Python {python}" if interpreters.is_gone(python) else "",
             shows=version is not None or not start,
+            used_ns=item.used_ns,
             toolchain=(("Numba", version or ""),),
         )
 

@@ -163,6 +163,18 @@ def closed(root: Path, *, move: str) -> str:
     return f"{root} may not be read by this user, so what it holds is not known; {move}"
 
 
+def shows_uses(root: Path) -> bool:
+    """Whether whoever reads a file below a place runs on this machine, and leaves the time of it. Raises
+    nothing."""
+    try:
+        if os.statvfs(root).f_flag & os.ST_NOATIME:
+            return False
+        mount = mount_of(root.resolve(), mounts())
+    except (OSError, AttributeError, RuntimeError):  # Windows, which has no such call, or a loop of links
+        return False
+    return mount is None or mount.medium is not Medium.NETWORK
+
+
 def require_folder(root: Path, remedy: str) -> None:
     """Raise CacheUnusableError for what is there and no folder, with a remedy as a clause.
 

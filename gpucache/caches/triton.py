@@ -100,6 +100,7 @@ class Triton(FilesFormat):
             kind=next((kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""),
             fields=tuple((label, _shown(value)) for label, value in told.items()),
             problem=wrong,
+            used_ns=item.used_ns,
             toolchain=(("Triton", str(told.get("triton_version", ""))),),
         )
 

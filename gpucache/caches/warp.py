@@ -90,6 +90,7 @@ class Warp(FilesFormat):
             target=" ".join(devices),
             kind=next((kind.value for kind in kinds if kind), ""),
             problem=problem,
+            used_ns=item.used_ns,
             toolchain=(("Warp", version),),
         )
 

@@ -43,7 +43,9 @@ NOTHING_ASKED = (
     "--superseded", is_flag=True, help="Entries with a newer one for the same program, target and options."
 )
 @click.option(
-    "--stale", is_flag=True, help="Entries built for a device here by a driver or toolchain that has changed."
+    "--stale",
+    is_flag=True,
+    help="Entries that nobody here reads again: their driver or interpreter is another by now.",
 )
 @click.option(
     "--unlike",

@@ -3,19 +3,11 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import (
-    Opened,
-    OwnOpened,
-    cache_option,
-    finish,
-    open_named,
-    open_others,
-    open_unused,
-)
+from gpucache.cli.caches import Opened, cache_option, finish, open_named
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
@@ -29,18 +21,15 @@ from gpucache.cli.parameters import (
 )
 from gpucache.cli.programs import Named
 from gpucache.cli.recordings import show_recording
+from gpucache.cli.states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
 from gpucache.cli.why import Asked, explain
-from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpucache.caches.interface import Cache
-    from gpucache.outcomes import CacheEntry, CacheState, EntryReport
-    from gpucache.render.grid import Block
-
-MISSES_SHOWN = 10
-MISSES_KEPT = 4096
+    from gpucache.outcomes import CacheEntry, EntryReport
 
 
 @click.command(cls=BuildCommand)
@@ -98,6 +87,9 @@ def inspect(
 ) -> None:
     """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
 
+    Without arguments every cache has a line, the largest first, and what nobody here reads again is
+    summed up, with the command that removes it. Drivers are asked only about devices that two toolchains
+    built for; an owner may be installed elsewhere, so what was used within a week is never called stale.
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
     whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
     --local-size, --checks and --target as you would to warm: nothing is compiled, and exit 3 says that
@@ -113,7 +105,7 @@ def inspect(
         show_recording(recording)
         return
     if not (cache or why or extract or misses or what or targets or list_all):
-        _everything()
+        show_everything()
         return
     opened = open_named(cache)
     if why:
@@ -125,7 +117,7 @@ def inspect(
     elif what or targets or list_all:
         _show_entries(opened, what, targets)
     else:
-        _show_states(opened, brief=False)
+        show_states(opened)
     finish(opened, 0)
 
 
@@ -145,79 +137,6 @@ def _refuse_contradictions(
         raise UsageError("--misses shows those of all programs; leave WHAT and --target out")
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")
-
-
-def _show_states(opened: Opened, *, brief: bool) -> None:
-    """The state of every opened cache; those of others on a line each if ``brief``."""
-    from gpucache.caches.registry import OWN
-    from gpucache.engine.inspect import foreign_state, own_state
-    from gpucache.render import inspect as text
-
-    own = opened.own
-    summary, (its_state, records) = ({}, ([], [])) if own is None else _own_state(own)
-    rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
-    # A cache that was named by its place is asked for alone; unused places are shown for named systems.
-    named = {one.name for one in rest if one.location().decided_by != "--cache"}
-    rest += open_unused(None if brief else named)
-    owns = {id(one.cache): one.cache for one in opened.owns}
-    states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    given().document("inspect", (), {**summary, "caches": states})
-    given().show(its_state)
-    for one in states:
-        if one.location.cache == OWN:
-            given().show(["", *text.state(one)])
-    given().show(records)
-    if brief:
-        given().show(["", *text.overview([one for one in states if one.location.cache != OWN])])
-        return
-    for cache, one in zip(rest, states, strict=True):
-        if cache.name != OWN:
-            _show_foreign(cache, one)
-
-
-def _own_state(own: OwnOpened) -> "tuple[dict[str, Any], tuple[list[Block], list[Block]]]":
-    """Our own cache for the document, and for people: its state, then what is worth knowing."""
-    from gpucache.engine.advice import Traces, advise_on
-    from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
-    from gpucache.render import inspect as text
-
-    traces = Traces()
-    found = own_state(own.cache, traces.of(own.cache.scan()))
-    advice = list(advise_on(traces, key_fields_of(own.cache)))
-    records, now_ns = own.store.journal_tail(MISSES_KEPT), time.time_ns()
-    shown = None if given().verbose else MISSES_SHOWN
-    misses, runs = recent_misses(records)[:shown], processes(records)[:shown]
-    summary: dict[str, Any] = {}
-    if given().json:
-        from gpucache.render.document import json_of
-
-        summary = {**json_of(found), "advice": advice, "misses": misses, "processes": runs}
-    told = [*text.misses(misses, now_ns), *text.processes(runs, now_ns)]
-    return summary, (list(text.state(found)), [*text.advice(advice), "", *told])
-
-
-def _everything() -> None:
-    """Show our own cache and those of others; the others also where ours has no usable place."""
-    from gpucache.engine.inspect import foreign_state
-    from gpucache.render import inspect as text
-
-    others = open_others()
-    try:
-        own = open_named(())
-    except CacheUnusableError:
-        given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
-        raise
-    _show_states(own._replace(caches=(*own.caches, *others)), brief=True)
-    finish(own, 0)
-
-
-def _show_foreign(cache: "Cache", one: "CacheState") -> None:
-    from gpucache.caches.registry import load_system
-    from gpucache.render import inspect as text
-
-    system = load_system(cache.name)
-    isolation = system.isolation(Path("DIR"))
-    given().show(text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking))
 
 
 def _misses(opened: Opened, since: int | None) -> None:

@@ -149,7 +149,9 @@ WORDS: dict[str, tuple[str, dict[Word, str]]] = {
             FindingKind.MISPLACED: "It lies where another key belongs.",
             FindingKind.MISLABELLED: "Its bytes are not what its description says.",
             FindingKind.UNTRUSTED: "Somebody else could have written it, or it is a link.",
-            FindingKind.STALE: "Its device is here with another driver or compiler; nothing here finds it.",
+            FindingKind.STALE: "Nothing here finds it: its device has another driver or compiler, its "
+            "interpreter is gone, or a newer version of what made it came and it was not used since, "
+            "nor for a week.",
             FindingKind.SUPERSEDED: "There is a newer entry for the same program, target and options.",
             FindingKind.ORPHAN: "One half of a pair of files, or a record without its entry.",
             FindingKind.LEFTOVER: "A file that a writer left behind.",

@@ -1,5 +1,6 @@
 """``gpucache verify``: is what is cached what it says it is?"""
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -69,31 +70,32 @@ def _run(
 ) -> "Iterator[Checked]":
     """Every entry as it is checked; what is repaired at the end of its cache."""
     from gpucache.engine.eviction_policy import superseded
+    from gpucache.engine.staleness import Origins
     from gpucache.engine.verify import repaired, run_verify
 
     total = done = 0
-    samples: dict[tuple[str, bool], CacheEntry] = {}
 
     def seen(entries: "Iterable[CacheEntry]") -> "Iterator[CacheEntry]":
         nonlocal total
         for entry in entries:
             total += 1
-            samples.setdefault((entry.target, bool(entry.toolchain_identity)), entry)
             yield entry
 
     selected = opened.select(what)
-    old = [superseded(seen(entries)) for _, entries in selected]
-    toolchains = toolchains_for(samples.values())
+    origins = [Origins() for _ in selected]
+    old = [superseded(one.of(seen(own))) for one, (_, own) in zip(origins, selected, strict=True)]
+    toolchains = toolchains_for(entry for one in origins for entry in one.samples())
+    stale = [one.stale(toolchains, time.time_ns()) for one in origins]
     with given().progress() as bar:
         try:
-            for (cache, entries), own in zip(selected, old, strict=True):
+            for (cache, entries), own, unread in zip(selected, old, stale, strict=True):
                 wrong: list[tuple[Checked, CacheEntry | None]] = []
                 tries = trials.get(cache.location().root, ())
                 for checked, entry in run_verify(
                     cache,
                     entries if what else None,  # a cache is read again rather than kept
                     old=own,
-                    toolchains=toolchains,
+                    stale=unread,
                     trials=tries,
                     whole=not what,
                 ):

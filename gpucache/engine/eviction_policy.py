@@ -5,10 +5,12 @@ removed, down to a low-water mark, so that eviction does not run again at the ne
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from gpucache.engine.staleness import Origins, origin
 from gpucache.model import Toolchain
 from gpucache.outcomes import ALL, CacheEntry, EvictPlan, Removal
 from gpucache.units import format_age, format_size
@@ -104,15 +106,6 @@ def _digest(entry: CacheEntry) -> bytes:
     return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def is_stale(entry: CacheEntry, toolchains: Collection[Toolchain]) -> bool:
-    """Whether an entry's platform and device are here, but with another driver or toolchain."""
-    if not toolchains:
-        return False
-    identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
-    same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
-    return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)
-
-
 def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
     """Whether an entry has a key field of this label, with another value."""
     values = [own for name, own in entry.fields if name == label]
@@ -166,7 +159,10 @@ def _tests(
         old = superseded(entries)
         tests.append(("superseded", lambda entry: entry.key in old))
     if limits.stale:
-        tests.append(("stale", lambda entry: is_stale(entry, toolchains)))
+        origins = Origins()
+        deque(origins.of(entries), maxlen=0)
+        unread = origins.stale(toolchains, now_ns)
+        tests.append(("stale", lambda entry: origin(entry) in unread))
     for label, value in limits.unlike:
         tests.append((f"{label} is not {value}", partial(is_unlike, label=label, value=value)))
     if limits.program is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 from gpucache.caches.interface import Cache, Rebuildable
+from gpucache.engine.staleness import Origins
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, CacheState
@@ -43,12 +44,14 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
     )
 
 
-def foreign_state(cache: Cache) -> CacheState:
-    """The state of another system's cache, with a sentence for each problem that a scan sees."""
+def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
+    """The state of another system's cache, with a sentence for each problem that a scan sees; who made its
+    entries is counted along."""
     damages: list[str] = []
 
     def seen() -> Iterator[CacheEntry]:
-        for entry in cache.scan():
+        entries = cache.scan()
+        for entry in entries if origins is None else origins.of(entries):
             if entry.damage:
                 damages.append(f"{entry.key[:12]} {entry.program}: {entry.damage}")
             yield entry

@@ -4,13 +4,13 @@ The cache itself says what is wrong with an entry. This module adds what follows
 this machine: superseded and stale ones.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gpucache.caches.interface import Cache, ChecksAll
-from gpucache.engine.eviction_policy import is_stale
+from gpucache.engine.staleness import Origin, origin
 from gpucache.errors import WorkersError
-from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 
 
@@ -34,13 +34,14 @@ def run_verify(
     entries: Iterable[CacheEntry] | None,
     *,
     old: Collection[str] = (),
-    toolchains: Sequence[Toolchain] = (),
+    stale: Mapping[Origin, str] = MappingProxyType({}),
     trials: Sequence[Try] = (),
     whole: bool = True,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry, then what belongs to no entry; ``whole`` is False for a selection of entries.
 
-    Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries.
+    Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries, ``stale``
+    the origins of those that nothing reads again.
     """
     stopped = ""
     for entry, checked in _checked(cache, entries):
@@ -50,7 +51,7 @@ def run_verify(
             except WorkersError as error:  # the next worker would not start either, and each try takes time
                 stopped = str(error)
                 checked = replace(checked, unchecked=stopped)
-        yield _known(checked, entry, old, toolchains), entry
+        yield _known(checked, entry, old, stale), entry
     if whole:
         yield from ((leftover, None) for leftover in cache.leftovers())
 
@@ -79,15 +80,11 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
     return checked
 
 
-def _known(
-    checked: Checked, entry: CacheEntry, old: Collection[str], toolchains: Sequence[Toolchain]
-) -> Checked:
+def _known(checked: Checked, entry: CacheEntry, old: Collection[str], stale: Mapping[Origin, str]) -> Checked:
     """Add whether an entry is stale or superseded."""
     extra = []
-    if is_stale(entry, toolchains):
-        extra.append(
-            _finding(entry, FindingKind.STALE, "its device is here with another driver or toolchain")
-        )
+    if stale and (why := stale.get(origin(entry))):
+        extra.append(_finding(entry, FindingKind.STALE, why))
     if entry.key in old:
         extra.append(
             _finding(entry, FindingKind.SUPERSEDED, "a newer entry has the same program, target and options")

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
         Spread,
         summarise_checked,
     )
-    from gpucache.outcomes.entries import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Location
+    from gpucache.outcomes.entries import (
+        Advice,
+        AdviceKind,
+        CacheEntry,
+        CacheState,
+        EntryReport,
+        Location,
+        Stale,
+    )
     from gpucache.outcomes.evictions import (
         ALL,
         GONE,
@@ -90,7 +98,15 @@ _HOMES = {
         "Spread",
         "summarise_checked",
     ],
-    "outcomes.entries": ["Advice", "AdviceKind", "CacheEntry", "CacheState", "EntryReport", "Location"],
+    "outcomes.entries": [
+        "Advice",
+        "AdviceKind",
+        "CacheEntry",
+        "CacheState",
+        "EntryReport",
+        "Location",
+        "Stale",
+    ],
     "outcomes.evictions": [
         "ALL",
         "GONE",

@@ -35,6 +35,12 @@ class CacheEntry:
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
+    producer: str = ""
+    """What made it, with its version, where no other version reads it and every use of it shows; else
+    empty."""
+    gone: str = ""
+    """What alone reads it and is not on this machine, such as an interpreter; empty where nothing is known to
+    be missing, or where a use from elsewhere would not show."""
     place: str = ""
     """Tells where its source lies from other places; empty where that is not known."""
     handle: object = field(default=None, compare=False, repr=False)
@@ -98,6 +104,16 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class Stale:
+    """What of a cache no program of this machine reads again and ``evict --stale`` removes."""
+
+    entries: int = 0
+    size_bytes: int = 0
+    why: tuple[str, ...] = ()
+    """A clause for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheState:
     """The state of one cache."""
 
@@ -110,5 +126,7 @@ class CacheState:
     oldest_used_ns: int | None = None
     findings: tuple[str, ...] = ()
     """What a scan saw wrong, a sentence each."""
+    stale: "Stale | None" = None
+    """What of it nobody reads again; None where that was not asked."""
     beside_bytes: int = 0
     """What its own records and leftovers take beside the entries; told of our own cache alone."""

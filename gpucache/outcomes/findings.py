@@ -1,6 +1,6 @@
 """Outcomes of verify."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -87,6 +87,13 @@ class Checked:
     def mended(self) -> "Checked":
         """The same with every finding marked as repaired."""
         return replace(self, findings=tuple(replace(one, repaired=True) for one in self.findings))
+
+    def unmended(self, why: str, kinds: Collection[FindingKind]) -> "Checked":
+        """The same, in which each finding of some kinds says why it stays."""
+        told = (
+            replace(one, detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in self.findings
+        )
+        return replace(self, findings=tuple(told))
 
 
 class Note(NamedTuple):

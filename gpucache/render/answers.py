@@ -156,6 +156,8 @@ ANSWERS = (
             Key("misses", "list of miss", "The last misses, newest first."),
             Key("processes", "list of process", "What the last processes counted, newest first."),
             Key("caches", "list of state", "The caches of others."),
+            Key("total_bytes", "number", "Bytes of all of these."),
+            Key("total_stale_bytes", "number", "Those of them that nobody here reads again."),
         ),
     ),
     Answered(

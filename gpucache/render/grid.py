@@ -6,6 +6,7 @@ every column in every row, so that a line can be searched for by itself. Each ki
 pipe without rich, which takes longer to import than a small cache to read. Must not know what is in it.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ PIPE_WIDTH = 10_000
 """The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
 PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
+PLACE_WIDTH = 20
+"""The width that a path should have at least, so that its beginning and its end can be told."""
 GAP = 2
 SIZE = "on disk"
 """The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
@@ -85,6 +88,8 @@ class Column(NamedTuple):
     """Whether a value is written once above all the rows, or above each group of rows, that share it."""
     prose: bool = False
     """Whether it holds sentences, which are broken over lines before any column is left out."""
+    place: bool = False
+    """Whether it holds paths, which are shortened in their middle where there is little room."""
     spare: int = 0
     """Its turn to be left out where there is too little room, the highest number first; 0 always stays."""
 
@@ -200,7 +205,8 @@ class Grid:
     def _room(self, index: int) -> int:
         """How many characters a column takes, or for sentences how many it should have at least."""
         widest = self._widest(index)
-        return min(widest, PROSE_WIDTH) if self.columns[index].prose else widest
+        column = self.columns[index]
+        return min(widest, PROSE_WIDTH if column.prose else PLACE_WIDTH if column.place else widest)
 
     def _widest(self, index: int) -> int:
         if index not in self._known:
@@ -237,9 +243,13 @@ class Grid:
                 min_width=self._room(index) if whole else None,
             )
         for row in rows:
-            table.add_row(
-                *(Text(cell) if isinstance(cell, str) else cell for cell in (row[index] for index in used))
-            )
+            cells = [
+                shortened(_said(row[index]), widths.get(index, self._room(index)))
+                if self.columns[index].place
+                else row[index]
+                for index in used
+            ]
+            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
         return table
 
 
@@ -258,6 +268,17 @@ def _cells(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def shortened(path: str, width: int) -> str:
+    """A path in so many characters: the home folder as ~, then an ellipsis for what is in the middle."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing without a home
+    if len(path) > width and len(home) > 1 and path.startswith(home + os.sep):
+        path = "~" + path[len(home) :]
+    if len(path) <= width:
+        return path
+    end = (width - 1) * 2 // 3
+    return f"{path[: width - 1 - end]}\N{HORIZONTAL ELLIPSIS}{path[-end:]}"
 
 
 def _unindented(text: str) -> str:

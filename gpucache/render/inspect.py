@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ROWS_IN_A_TABLE = 2000
 """The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
+EVICT_STALE = "gpucache evict --stale --cache all --dry-run"
 _MOST_ADVICE = 8
 _MOST_WRONG = 6
 _MOST_INCLUDES = 12
@@ -60,26 +61,44 @@ def foreign_state(
 
 
 def overview(states: Sequence[CacheState]) -> Iterator[Block]:
-    """A line for each cache of others on this machine, then what is wrong with each."""
-    if not states:
-        yield plain("No cache of another system was found.", "dim")
-        return
+    """What is wrong with each, a line for each by size, those that nobody reads again apart, and the sums."""
+    for one in states:
+        if one.location.cache != "gpucache":
+            yield from _wrong(one, _name(one))
+    ordered = sorted(states, key=lambda one: (-one.size_bytes, _name(one), one.location.root))
+    dead = [one for one in ordered if one.stale and one.entries and one.stale.entries == one.entries]
+    yield _overview([one for one in ordered if one not in dead])
+    if dead:
+        yield plain("\nNobody reads these again:", "bold")
+        yield _overview(dead)
+    total = format_size(sum(one.size_bytes for one in states))
+    yield plain(f"\n{format_count(len(states), 'cache')}, {total} {SIZE}", "bold")
+    stale = [(one, one.stale) for one in ordered if one.stale and one.stale.entries]
+    for one, its in stale:
+        told = f"{_name(one)}: {format_count(its.entries, 'entry', 'entries')}, {format_size(its.size_bytes)}"
+        yield plain(f"{told}: {'; '.join(its.why)}", "dim")
+    if stale:
+        size = format_size(sum(its.size_bytes for _, its in stale))
+        yield plain(f"{size} nobody will read again: '{EVICT_STALE}'", "bold")
+
+
+def _overview(states: Sequence[CacheState]) -> Grid:
     grid = Grid(
         (
             Column("cache", whole=True),
             Column("entries", numeric=True),
             Column(SIZE, numeric=True),
+            Column("stale", numeric=True),
             Column("limit", numeric=True, spare=1),
-            Column("place"),
+            Column("place", place=True),
         )
     )
     for one in states:
         place = one.location
         limit = "none" if place.limit_bytes is None else format_size(place.limit_bytes)
-        grid.add(_name(one), str(one.entries), format_size(one.size_bytes), limit, place.root)
-    yield grid
-    for one in states:
-        yield from _wrong(one, _name(one))
+        stale = format_size(one.stale.size_bytes) if one.stale and one.stale.entries else ""
+        grid.add(_name(one), str(one.entries), format_size(one.size_bytes), stale, limit, place.root)
+    return grid
 
 
 def _name(one: CacheState) -> str:

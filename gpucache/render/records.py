@@ -88,6 +88,14 @@ STATE = (
     Key("damaged", "number", "Entries that cannot be read."),
     Key("role", "text", "Which of a system's caches it is; empty where there is one.", "location.role"),
     Key("findings", "list of text", "What a scan sees wrong, a sentence each."),
+    Key(
+        "stale_entries",
+        "number or null",
+        "Entries that nobody here reads again, which evict --stale removes; null where that was not asked.",
+        "stale.entries",
+    ),
+    Key("stale_bytes", "number or null", "Their bytes.", "stale.size_bytes"),
+    Key("stale_why", "list of text", "Why nobody does, a clause each.", "stale.why"),
     Key("beside_bytes", "number", "Of our own cache: what records and leftovers take beside the entries."),
 )
 

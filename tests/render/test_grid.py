@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from gpucache.render.console import write
-from gpucache.render.grid import PIPE_WIDTH, Column, Grid
+from gpucache.render.grid import PIPE_WIDTH, Column, Grid, shortened
 
 INTEL = "opencl:intel-r-opencl/intel-r-xeon-r-processor"
 POCL = "opencl:portable-computing-language/pthread-skylake-avx512-intel-xeon-processor"
@@ -82,3 +82,28 @@ def test_every_row_is_whole_in_a_pipe(forced: bool) -> None:
 def test_columns_without_a_cell_are_left_out() -> None:
     """A column in which no row says anything takes no room."""
     assert "variant" not in _lines(_grid("a", "b", variant=""), 80)[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "shown"),
+    [
+        ("/home/ada/.cache/pocl", 21, "/home/ada/.cache/pocl"),
+        ("/home/ada/.cache/pocl", 20, "~/.cache/pocl"),
+        ("/home/ada/.cache/pocl", 10, "~/.\N{HORIZONTAL ELLIPSIS}e/pocl"),
+        ("/home/adam/.cache", 10, "/ho\N{HORIZONTAL ELLIPSIS}.cache"),
+    ],
+)
+def test_a_path_is_shortened_by_its_home_and_then_in_its_middle(
+    path: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No further than it has to be, and the folder of another user is not taken for one's own."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert shortened(path, width) == shown
+
+
+def test_a_place_is_shortened_on_a_terminal_and_whole_in_a_pipe() -> None:
+    """The other columns keep their width."""
+    grid = Grid((Column("cache", whole=True), Column("place", place=True)))
+    grid.add("pyopencl", "/a/" + "b" * 100 + "/c")
+    assert any("\N{HORIZONTAL ELLIPSIS}" in line and line.endswith("/c") for line in _lines(grid, 40))
+    assert list(grid.lines(PIPE_WIDTH))[-1].endswith("b" * 100 + "/c")

@@ -143,6 +143,7 @@ class Pocl(FilesFormat):
             problem=found.broken,
             made_ns=main.status.st_mtime_ns,
             used_ns=found.tree.accessed_ns,
+            toolchain=(("LLVM", found.llvm),) if found.llvm else (),
         )
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many

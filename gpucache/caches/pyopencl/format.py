@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.caches import files, places
+from gpucache.caches import files, interpreters, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, Look
@@ -138,6 +138,7 @@ class PyOpencl(FilesFormat):
                 info = entry_files.info_of(inner)
         options = entry_files.logged_options(info.log) if info else None
         kernels = tuple(kernel_names(source or b""))
+        python = names.python_of(item.folder.parent.name)
         more = len(kernels) - 1
         others = f"and {more} more kernel{'s' if more > 1 else ''}" if more > 0 else ""
         fields = [("source", digest(source))] if source is not None else []
@@ -153,6 +154,7 @@ class PyOpencl(FilesFormat):
             made_ns=binary.st_mtime_ns,
             used_ns=max(binary.st_atime_ns, binary.st_mtime_ns),
             stays="" if info is not None or self._is_shown(item) else _NOT_ITS_OWN,
+            gone=f"Python {python}" if python and interpreters.is_gone(python) else "",
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

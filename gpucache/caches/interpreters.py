@@ -1,0 +1,95 @@
+"""Which Pythons are on this machine: found by their names, told apart by what is in their files, never run.
+
+A cache can be of one version of Python alone. Whether that is still here is asked of every folder in which an
+interpreter usually lies: those of PATH, of the system, and of pyenv, uv, conda and the like. One that lies
+elsewhere is not found, which is why nobody goes by this alone (``gpucache.engine.staleness``).
+"""
+
+import mmap
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_NAME = re.compile(r"python(\d+\.\d+)t?")
+_FOLDERS = (
+    "/usr/bin", "/usr/local/bin", "/opt/*/bin", "/opt/*/*/bin", "/opt/conda/envs/*/bin", "/snap/bin",
+    "/home/linuxbrew/.linuxbrew/bin", "/Library/Frameworks/Python.framework/Versions/*/bin",
+    "/usr/local/python*/bin", "/nix/var/nix/profiles/*/bin", "/run/current-system/sw/bin",
+    "~/.local/bin", "~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin",
+    "~/.asdf/installs/python/*/bin", "~/.local/share/mise/installs/python/*/bin", "~/.rye/py/*/bin",
+    "~/.nix-profile/bin", "~/.pixi/envs/*/bin", "~/*conda*/bin", "~/*conda*/envs/*/bin", "~/*forge*/bin",
+    "~/*forge*/envs/*/bin", "~/*mamba*/envs/*/bin", "~/.conda/envs/*/bin",
+)  # fmt: skip
+_LIST_OF_CONDA = ".conda/environments.txt"
+_LIST_BYTES = 1 << 20
+_REST = re.compile(rb"(\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?\0")
+_LIBRARIES = ("lib/libpython{}*.so*", "lib/*/libpython{}*.so*")
+
+
+def is_gone(version: str) -> bool:
+    """Whether no Python of a version such as ``3.11`` or ``3.11.7`` is found; False where none can be told.
+
+    Raises nothing.
+    """
+    if sys.platform == "win32":
+        return False
+    short = ".".join(version.split(".")[:2])
+    found = [place for place in _interpreters() if place.name.removesuffix("t") == f"python{short}"]
+    if short == version or not found:
+        return not found
+    versions = [_versions(place, short) for place in found]
+    return all(versions) and not any(version in named for named in versions)
+
+
+@cache
+def _interpreters() -> tuple[Path, ...]:
+    """Every interpreter with a version in its name, once each, however many links lead to it."""
+    found: dict[str, Path] = {}
+    for folder in dict.fromkeys(_folders()):
+        with suppress(OSError, ValueError), os.scandir(folder) as entries:
+            for one in entries:
+                if _NAME.fullmatch(one.name) and os.access(one.path, os.X_OK) and not _is_script(one.path):
+                    real = os.path.realpath(one.path)
+                    found.setdefault(f"{one.name} {real}", Path(folder, one.name))
+    return tuple(found.values())
+
+
+def _is_script(path: str) -> bool:
+    """Whether it is a script that finds an interpreter, as pyenv's are, and no interpreter."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a name of scandir
+        return file.read(2) == b"#!"
+
+
+def _folders() -> Iterator[str]:
+    yield from filter(os.path.isabs, os.get_exec_path())
+    yield from (str(Path(prefix, "bin")) for prefix in (sys.prefix, sys.base_prefix))
+    home = Path.home() if os.environ.get("HOME") else Path(os.sep)
+    for pattern in _FOLDERS:
+        below = home if pattern.startswith("~/") else Path(os.sep)
+        yield from map(str, below.glob(pattern.lstrip("~/")))
+    with suppress(OSError), (home / _LIST_OF_CONDA).open(encoding="utf-8", errors="replace") as file:
+        yield from (f"{line}/bin" for line in file.read(_LIST_BYTES).splitlines())
+
+
+@cache
+def _versions(place: Path, short: str) -> frozenset[str]:
+    """The whole versions that an interpreter and its libraries name, the one in its ``sys.version`` too."""
+    real = Path(os.path.realpath(place))
+    libraries = (one for pattern in _LIBRARIES for one in real.parent.parent.glob(pattern.format(short)))
+    start, found = f"{short}.".encode(), set[str]()
+    for path in (real, *libraries):
+        with (
+            suppress(OSError, ValueError),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            at = data.find(start)
+            while at >= 0:
+                if match := _REST.match(data, at + len(start)):
+                    found.add(f"{short}.{match[1].decode()}")
+                at = data.find(start, at + 1)
+    return frozenset(found)

@@ -1,0 +1,152 @@
+"""The states of caches: of those that were named, or of everything on this machine at a glance."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpucache.caches.registry import OWN, load_system
+from gpucache.cli.caches import Opened, OwnOpened, finish, open_named, open_others, open_unused
+from gpucache.cli.globals import given
+from gpucache.cli.machines import toolchains_for
+from gpucache.errors import CacheUnusableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpucache.caches.interface import Cache
+    from gpucache.engine.inspect import Record
+    from gpucache.engine.staleness import Origins
+    from gpucache.outcomes import Advice, CacheState
+    from gpucache.render.grid import Block
+
+MISSES_SHOWN = 10
+MISSES_KEPT = 4096
+
+
+def show_states(opened: Opened) -> None:
+    """The state of every cache that was named, each with how it is moved and traced."""
+    from gpucache.engine.inspect import foreign_state, own_state
+    from gpucache.render import inspect as text
+
+    own = opened.own
+    ours = None if own is None else _ours(own)
+    rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
+    # A cache that was named by its place is asked for alone; unused places are shown for named systems.
+    rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
+    owns = {id(one.cache): one.cache for one in opened.owns}
+    states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
+    given().document("inspect", (), {**(ours.document(ours.state) if ours else {}), "caches": states})
+    given().show(text.state(ours.state) if ours else [])
+    for one in states:
+        if one.location.cache == OWN:
+            given().show(["", *text.state(one)])
+    given().show(ours.records if ours else [])
+    for cache, one in zip(rest, states, strict=True):
+        if cache.name != OWN:
+            _show_foreign(cache, one)
+
+
+def show_everything() -> None:
+    """Our own cache and those of others at a glance; the others also where ours has no usable place."""
+    from gpucache.engine.inspect import foreign_state, own_state
+    from gpucache.engine.staleness import Origins
+    from gpucache.render import inspect as text
+
+    others = open_others()
+    try:
+        opened = open_named(())
+    except CacheUnusableError:
+        given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
+        raise
+    own = opened.own
+    assert own is not None, "open_named names our own cache or raises"
+    ours = _ours(own)
+    roots = [own_state(one.cache, one.cache.scan()) for one in opened.owns if one is not own]
+    found = [_foreign(cache) for cache in others]
+    unused = [foreign_state(cache) for cache in open_unused()]
+    # What --cache all means in evict: no system root, and no place that programs are led away from.
+    its, *judged = _judged([(ours.state, Origins() if own.system else ours.origins), *found])
+    states = [*roots, *judged, *unused]
+    sums = {
+        "total_bytes": sum(one.size_bytes for one in (its, *states)),
+        "total_stale_bytes": sum(one.stale.size_bytes for one in (its, *states) if one.stale),
+    }
+    given().document("inspect", (), {**ours.document(its), "caches": states, **sums})
+    given().show(text.state(its))
+    for one in roots:
+        given().show(["", *text.state(one)])
+    given().show(ours.records)
+    given().show(["", *text.overview([its, *states])])
+    finish(opened, 0)
+
+
+def _foreign(cache: "Cache") -> "tuple[CacheState, Origins]":
+    """The state of a cache of others, and who made its entries."""
+    from gpucache.engine.inspect import foreign_state
+    from gpucache.engine.staleness import Origins
+
+    origins = Origins()
+    return foreign_state(cache, origins), origins
+
+
+def _judged(found: "Sequence[tuple[CacheState, Origins]]") -> "list[CacheState]":
+    """The states with what of each nobody reads again.
+
+    Drivers are asked only about devices that two toolchains built for, as a child process for each takes a
+    second: until something was built with a new driver nobody is told of what the old one left.
+    """
+    toolchains = toolchains_for(entry for _, origins in found for entry in origins.rebuilt())
+    now_ns = time.time_ns()
+    return [replace(one, stale=origins.summary(origins.stale(toolchains, now_ns))) for one, origins in found]
+
+
+class _Ours(NamedTuple):
+    """Our own cache: its state, who made its entries, and what is worth knowing."""
+
+    state: "CacheState"
+    origins: "Origins"
+    advice: "Sequence[Advice]"
+    misses: "Sequence[Record]"
+    processes: "Sequence[Record]"
+
+    def document(self, state: "CacheState") -> dict[str, Any]:
+        """The same for machines, with the state as it is known by now."""
+        if not given().json:
+            return {}
+        from gpucache.render.document import json_of
+
+        told = {"advice": self.advice, "misses": self.misses, "processes": self.processes}
+        return {**json_of(state), **told}
+
+    @property
+    def records(self) -> "Iterator[Block]":
+        """What is worth knowing, for people."""
+        from gpucache.render import inspect as text
+
+        now_ns = time.time_ns()
+        yield from text.advice(self.advice)
+        yield ""
+        yield from text.misses(self.misses, now_ns)
+        yield from text.processes(self.processes, now_ns)
+
+
+def _ours(own: OwnOpened) -> _Ours:
+    from gpucache.engine.advice import Traces, advise_on
+    from gpucache.engine.inspect import key_fields_of, own_state, processes, recent_misses
+    from gpucache.engine.staleness import Origins
+
+    traces, origins = Traces(), Origins()
+    found = own_state(own.cache, origins.of(traces.of(own.cache.scan())))
+    advice = list(advise_on(traces, key_fields_of(own.cache)))
+    records = own.store.journal_tail(MISSES_KEPT)
+    shown = None if given().verbose else MISSES_SHOWN
+    return _Ours(found, origins, advice, recent_misses(records)[:shown], processes(records)[:shown])
+
+
+def _show_foreign(cache: "Cache", one: "CacheState") -> None:
+    from gpucache.render import inspect as text
+
+    system = load_system(cache.name)
+    isolation = system.isolation(Path("DIR"))
+    given().show(text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking))

@@ -1,0 +1,120 @@
+"""Which entries no program of this machine reads again, as far as that can be known from facts. Pure.
+
+Three facts tell it. The entry's device is here with another driver or toolchain. What alone reads it, such as
+the one version of Python whose name its folder has, is not on this machine. Or another version of what made
+it came later, and nothing of the older one was used since. The last two are no proof by themselves, as an
+owner can be installed where nobody looks, or run in a container: so a use within a week counts for more.
+What is not known to be out of reach is not called stale.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gpucache.model import Toolchain
+from gpucache.outcomes import CacheEntry, Stale
+from gpucache.units import format_age
+
+WEEK_NS = 7 * 86_400 * 10**9
+
+
+class Origin(NamedTuple):
+    """What entries share that are out of reach together: who made them, and who reads them."""
+
+    producer: str
+    gone: str
+    toolchain: tuple[tuple[str, str], ...]
+    toolchain_identity: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """What made them, whichever version it had."""
+        return self.producer.rpartition(" ")[0]
+
+
+@dataclass(slots=True)
+class _Uses:
+    sample: CacheEntry
+    first_ns: int
+    last_ns: int
+    entries: int = 0
+    size_bytes: int = 0
+    """Of those that an eviction by rules may remove, as their number."""
+
+
+def origin(entry: CacheEntry) -> Origin:
+    """What decides whether an entry is stale."""
+    return Origin(entry.producer, entry.gone, entry.toolchain, entry.toolchain_identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The origins of a cache's entries, with a few numbers of each, so that any number of entries fits."""
+
+    found: dict[Origin, _Uses] = field(default_factory=dict)
+
+    def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
+        """Passes entries through, one by one, and counts them."""
+        for entry in entries:
+            made = entry.created_ns
+            uses = self.found.setdefault(origin(entry), _Uses(entry, made, entry.last_used_ns))
+            uses.first_ns = min(uses.first_ns, made)
+            uses.last_ns = max(uses.last_ns, entry.last_used_ns)
+            if not (entry.stays or entry.indivisible):
+                uses.entries += 1
+                uses.size_bytes += entry.size_bytes
+            yield entry
+
+    def samples(self) -> Iterator[CacheEntry]:
+        """An entry of each."""
+        return (uses.sample for uses in self.found.values())
+
+    def rebuilt(self) -> list[CacheEntry]:
+        """An entry of each origin where several toolchains built for one device, so that one at most is here:
+        what the drivers have to be asked about."""
+        devices: dict[frozenset[tuple[str, str]], list[CacheEntry]] = {}
+        for one, uses in self.found.items():
+            identity = frozenset(pair for pair in one.toolchain if pair[0] in one.toolchain_identity)
+            if identity:
+                devices.setdefault(identity, []).append(uses.sample)
+        return [entry for entries in devices.values() if len(entries) > 1 for entry in entries]
+
+    def stale(self, toolchains: Iterable[Toolchain], now_ns: int) -> Mapping[Origin, str]:
+        """The origins that nothing here reads again, each with the reason, a clause."""
+        here = tuple(toolchains)
+        told = ((one, self._why(one, uses, here, now_ns)) for one, uses in self.found.items())
+        return {one: why for one, why in told if why}
+
+    def summary(self, stale: Mapping[Origin, str]) -> Stale:
+        """How much that is, of what may be removed."""
+        uses = [self.found[one] for one in stale if self.found[one].entries]
+        why = dict.fromkeys(stale[one] for one in stale if self.found[one].entries)
+        return Stale(sum(one.entries for one in uses), sum(one.size_bytes for one in uses), tuple(why))
+
+    def _why(self, one: Origin, uses: _Uses, toolchains: tuple[Toolchain, ...], now_ns: int) -> str:
+        if one.toolchain_identity:
+            changed = is_stale(uses.sample, toolchains)
+            return "its device is here with another driver or toolchain" if changed else ""
+        if uses.last_ns >= now_ns - WEEK_NS:
+            return ""
+        unused = f"unused for {format_age(now_ns - uses.last_ns)}"
+        if one.gone:
+            return f"{one.gone} alone reads it and is not here, {unused}"
+        later = self._later(one, uses)
+        return f"of {one.producer}, {unused}, and {later} came since" if later else ""
+
+    def _later(self, one: Origin, uses: _Uses) -> str:
+        """Another version of what made some, that came after their last use."""
+        if not one.producer:
+            return ""
+        same = [(other, its) for other, its in self.found.items() if other.kind == one.kind]
+        others = [(its.first_ns, other.producer) for other, its in same if other.producer != one.producer]
+        last_ns = max(its.last_ns for other, its in same if other.producer == one.producer)
+        return max((two for two in others if two[0] > max(last_ns, uses.last_ns)), default=(0, ""))[1]
+
+
+def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
+    """Whether an entry's platform and device are here, but with another driver or toolchain."""
+    identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
+    same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
+    return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)

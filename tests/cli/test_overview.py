@@ -1,0 +1,118 @@
+"""``gpucache inspect`` at a glance: caches by size, and what nobody reads again, as evict finds it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucache.render import inspect as text
+from tests.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+DAY_NS = 86_400 * 10**9
+BUILD = """
+import sys, pyopencl as cl
+(device,) = [one for it in cl.get_platforms() for one in it.get_devices() if "Intel" in it.name][:1]
+cl.Program(cl.Context([device]), "__kernel void f(__global int *a) { *a = %s; }" % sys.argv[1]).build()
+"""
+
+
+def _age(folder: Path, days: int) -> None:
+    """Let everything in a folder be made and last used so many days ago."""
+    then = time.time_ns() - days * DAY_NS
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, ns=(then, then))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, vendors: Path, intel: str) -> Path:
+    """The cache folder of a user in which PyOpenCL built two programs for Intel's CPU runtime."""
+    folder = tmp_path_factory.mktemp("overview")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "OCL_ICD_VENDORS": str(vendors)}
+    for number in ("1", "2"):
+        command = [sys.executable, "-W", "ignore", "-c", BUILD, number]
+        subprocess.run(command, env=environment, check=True, timeout=PATIENCE_S, capture_output=True)
+    return folder / "pyopencl"
+
+
+@pytest.fixture
+def upgraded(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with what a Python left that nobody has any more; the folder of that."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    shutil.copytree(filled, tmp_path / "pyopencl")
+    (own,) = (tmp_path / "pyopencl").iterdir()
+    old = tmp_path / "pyopencl" / "pyopencl-compiler-cache-v2-py2.9.1.final.0"
+    shutil.copytree(own, old)
+    shutil.rmtree(next(one for one in old.iterdir() if one.is_dir()))
+    _age(old, 20)
+    return old
+
+
+def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Path) -> None:
+    """The document has its entries and bytes beside those of the cache that is in use."""
+    summary = run("--json", "inspect").document["summary"]
+    of = {one["role"]: one for one in summary["caches"] if one["cache"] == "pyopencl"}
+    gone, used = of.pop("Python 2.9.1"), next(iter(of.values()))
+    assert (gone["stale_entries"], used["stale_entries"]) == (1, 0)
+    assert gone["stale_bytes"] == gone["size_bytes"] == summary["total_stale_bytes"] > 0
+    assert gone["stale_why"] == ["Python 2.9.1 alone reads it and is not here, unused for 20 d"]
+    assert summary["total_bytes"] >= gone["size_bytes"] + used["size_bytes"]
+
+
+def test_inspect_ends_with_the_command_that_lists_the_same_entries(run: Run, upgraded: Path) -> None:
+    """What is promised is what the dry run of that command would free, entry by entry."""
+    told = run("--json", "inspect").document["summary"]
+    last = run("inspect").out.splitlines()[-1]
+    assert last.endswith(f"nobody will read again: '{text.EVICT_STALE}'")
+    answer = run("--json", *text.EVICT_STALE.split()[1:])
+    assert answer.document["summary"]["would_free_bytes"] == told["total_stale_bytes"]
+    assert [row["cache"] for row in answer.document["outcomes"]] == ["pyopencl"]
+    (left,) = (one.name for one in upgraded.iterdir() if one.is_dir())
+    assert answer.document["outcomes"][0]["key"] == left
+
+
+def test_without_anything_stale_nothing_is_said_of_it(run: Run, upgraded: Path) -> None:
+    """A cache that was used within a week is read by somebody, wherever that one is."""
+    _age(upgraded, 2)
+    answer = run("inspect")
+    assert "nobody" not in answer.out.lower()
+    assert run("--json", *text.EVICT_STALE.split()[1:]).document["outcomes"] == []
+
+
+def test_verify_tells_of_them_too(run: Run, upgraded: Path) -> None:
+    """An entry that evict --stale removes is a stale finding of verify."""
+    findings = run("--json", "verify", "--cache", f"pyopencl:{upgraded}").document["outcomes"]
+    assert "stale" in {one["kind"] for one in findings}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of so many columns is a pseudo-terminal")
+def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path) -> None:
+    """On a terminal places are cut in their middle; the largest comes first, dead ones by themselves."""
+    script = shutil.which("script")
+    if script is None:
+        pytest.skip("script(1) makes the terminal, and is not installed")
+    command = f"stty cols 80; {sys.executable} -m gpucache --root {root} inspect"
+    done = subprocess.run(
+        [script, "-qec", command, os.devnull],
+        env={**os.environ, "TERM": "xterm"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in done.stdout.splitlines()]
+    table = lines[next(at for at, line in enumerate(lines) if re.match("cache +entries", line)) :]
+    assert max(map(len, table)) <= 80
+    heading = next(at for at, line in enumerate(table) if line.startswith("Nobody reads these again"))
+    used, dead = "\n".join(table[:heading]), "\n".join(table[heading:])
+    assert used.index("pyopencl") < used.index("gpucache") and "2.9.1" not in used
+    assert "pyopencl (Python 2.9.1)" in dead and "\N{HORIZONTAL ELLIPSIS}" in dead
