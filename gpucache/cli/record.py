@@ -66,7 +66,7 @@ def record(folder: Path, digests_only: bool) -> None:
     with scratch("record") as place:
         environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: _PATIENCE_MS}
         opencl, nvrtc = OpenCLRecorder(recorded, Devices(), found), NVRTCRecorder(recorded)
-        ended = run_command(command, environ, found, [opencl, nvrtc])
+        ended = run_command(command, environ, found, lambda: [opencl, nvrtc])
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     _tell(
         untold,

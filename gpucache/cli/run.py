@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpucache.intercept.environment import Libraries
+    from gpucache.intercept.nvrtc_serving import NVRTCServing
+    from gpucache.intercept.serving import OpenCLServing
     from gpucache.model import CacheKey
     from gpucache.outcomes import Ended, Intercepted, RunSummary
     from gpucache.settings import Settings
@@ -50,11 +52,7 @@ def run(learn: bool, report: Path | None) -> None:
     its builds, and with --json the document stands there. The exit code is the command's own; if a
     signal ends it, this process ends by the same one.
     """
-    from gpucache.assembly import open_layers
     from gpucache.intercept.command import run_command
-    from gpucache.intercept.devices import Devices
-    from gpucache.intercept.nvrtc_serving import NVRTCServing
-    from gpucache.intercept.serving import OpenCLServing
     from gpucache.outcomes import summarise_run
 
     command = given().command
@@ -62,13 +60,35 @@ def run(learn: bool, report: Path | None) -> None:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
     settings = given().settings()
     found = libraries()
-    layers = open_layers(settings, command=Path(command[0]).name)
-    serving, nvrtc = OpenCLServing(layers, Devices(layers), found), NVRTCServing(layers)
-    ended = run_command(command, given().environment(), found, [serving, nvrtc])
-    outcomes = (*serving.finish(), *nvrtc.finish())
-    learned = _learned(settings, serving.noted) if learn or settings.learn else 0
+    served = _Served(settings, Path(command[0]).name, found)
+    ended = run_command(command, given().environment(), found, served.services)
+    outcomes = (*served.opencl.finish(), *served.nvrtc.finish())
+    learned = _learned(settings, served.opencl.noted) if learn or settings.learn else 0
     _tell(outcomes, summarise_run(command[0], ended, outcomes, learned), report)
     end_as(ended)
+
+
+class _Served:
+    """What answers the command, made once that has been started, as importing it takes a while."""
+
+    opencl: "OpenCLServing"
+    nvrtc: "NVRTCServing"
+
+    def __init__(self, settings: "Settings", command: str, libraries: "Libraries") -> None:
+        self._settings = settings
+        self._command = command
+        self._libraries = libraries
+
+    def services(self) -> "tuple[OpenCLServing, NVRTCServing]":
+        from gpucache.assembly import open_layers
+        from gpucache.intercept.devices import Devices
+        from gpucache.intercept.nvrtc_serving import NVRTCServing
+        from gpucache.intercept.serving import OpenCLServing
+
+        layers = open_layers(self._settings, command=self._command)
+        self.opencl = OpenCLServing(layers, Devices(layers), self._libraries)
+        self.nvrtc = NVRTCServing(layers)
+        return self.opencl, self.nvrtc
 
 
 def libraries() -> "Libraries":
@@ -108,18 +128,22 @@ def _learned(settings: "Settings", noted: "Collection[CacheKey]") -> int:
 
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
     """Say what became of the builds to stderr, and write the document where it is wanted."""
-    from gpucache.render.document import document
-    from gpucache.render.run import reasons, summary_line
+    if not (given().json or given().quiet):
+        from gpucache.render.run import reasons, summary_line
 
-    if given().json:
-        complain("".join(document("run", outcomes, summary)))
-    elif not given().quiet:
         for reason in reasons(outcomes, whole=given().whole):
             complain(f"gpucache: {reason}")
         complain(f"gpucache: {summary_line(summary)}")
+    if not (given().json or report):
+        return
+    from gpucache.render.document import document
+
+    text = "".join(document("run", outcomes, summary))
+    if given().json:
+        complain(text)
     if report is not None:
         try:
-            report.write_text("".join(document("run", outcomes, summary)) + "\n", encoding="ascii")
+            report.write_text(f"{text}\n", encoding="ascii")
         except OSError as error:
             complain(f"gpucache: {report} cannot be written ({error.strerror}); name another file")
 

@@ -9,18 +9,22 @@ Must not know what the command asks for: services do.
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from threading import Event
 from typing import Protocol
 
 from gpucache.errors import UsageError
 from gpucache.intercept.environment import Libraries, intercepted
-from gpucache.intercept.server import Handlers, serve
+from gpucache.intercept.server import Handler, Handlers, serve
+from gpucache.intercept.wire import Kind
 from gpucache.outcomes import Ended, Intercepted
 
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
+_MAKING_S = 3.0
+"""How long a question may wait until the services are made: less than the command's own time-out."""
 _BY_KERNEL = 0x80
 """``SI_KERNEL``: what the terminal sends, to every process in its foreground."""
 
@@ -34,7 +38,7 @@ class Service(Protocol):
         ...
 
     def begin(self) -> None:
-        """Called before the command starts; it waits for this."""
+        """Called when the command has been started; its questions wait for this."""
         ...
 
     def finish(self) -> Sequence[Intercepted]:
@@ -42,19 +46,56 @@ class Service(Protocol):
         ...
 
 
+class _Later(Mapping[Kind, Handler]):
+    """Handlers that are made while the command starts: whoever asks before waits for them."""
+
+    def __init__(self) -> None:
+        self._made = Event()
+        self._handlers: Handlers = {}
+
+    def fill(self, handlers: Handlers) -> None:
+        """Answer by some handlers from now on."""
+        self._handlers = handlers
+        self._made.set()
+
+    def __getitem__(self, kind: Kind) -> Handler:
+        self._made.wait(_MAKING_S)
+        return self._handlers[kind]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._handlers)
+
+    def __len__(self) -> int:
+        return len(self._handlers)
+
+
 def run_command(
-    argv: Sequence[str], environ: Mapping[str, str], libraries: Libraries, services: Sequence[Service]
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    libraries: Libraries,
+    services: Callable[[], Sequence[Service]],
 ) -> Ended:
-    """Run a command to its end while services answer it; raises UsageError if it cannot be started."""
+    """Run a command to its end while services answer it; raises UsageError if it cannot be started.
+
+    The services are made once the command has been started, as it takes some time to its first question.
+    What goes wrong with them is raised after its end.
+    """
     if sys.platform != "linux":
         raise UsageError(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
-    handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
-    with _held() as (numbers, mask), serve(handlers) as socket:  # threads inherit the mask of signals
-        for service in services:
-            service.begin()
+    later = _Later()
+    with _held() as (numbers, mask), serve(later) as socket:  # threads inherit the mask of signals
         pid = _start(argv, intercepted(environ, socket, libraries), mask)
+        try:
+            made = services()
+            for service in made:
+                service.begin()
+            later.fill({kind: handler for service in made for kind, handler in service.handlers.items()})
+        except Exception:
+            later.fill({})
+            _wait(pid, numbers)
+            raise
         return _wait(pid, numbers)
 
 

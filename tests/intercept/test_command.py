@@ -16,6 +16,11 @@ from pathlib import Path
 import pytest
 
 from gpucache.cli import main
+from gpucache.intercept.command import run_command
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.server import HEARD, Handlers
+from gpucache.intercept.wire import Kind
+from gpucache.outcomes import Ended, Intercepted
 from tests.intercept.conftest import Done
 from tests.patience import PATIENCE_S
 
@@ -212,3 +217,47 @@ def test_a_command_that_ignores_the_stop_goes_on(terminal: Terminal) -> None:
     terminal.expect("ready")
     terminal.type("\x1athere\n")
     terminal.expect("got there")
+
+
+class _Answers:
+    """A service that has heard everything."""
+
+    handlers: Handlers = {Kind.OTHER: lambda _: HEARD}
+
+    def begin(self) -> None: ...
+
+    def finish(self) -> tuple[Intercepted, ...]:
+        return ()
+
+
+_ASKS = f"""
+import os, sys
+from pathlib import Path
+from tests.intercept.client import ask
+Path(sys.argv[1]).write_text("started")
+sys.exit(ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.OTHER.value}, b"1").kind)
+"""
+
+
+def test_the_command_starts_before_what_answers_it(tmp_path: Path) -> None:
+    """Its first question waits until that is made, and is answered."""
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+
+    def services() -> list[_Answers]:
+        assert begun.read_text() == "started"
+        return [_Answers()]
+
+    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), services)
+    assert ended == Ended(Kind.OK.value)
+
+
+def test_a_command_ends_before_what_is_wrong_with_us_is_told(tmp_path: Path) -> None:
+    """It runs as without us."""
+
+    def services() -> list[_Answers]:
+        raise OSError("nothing can be opened")
+
+    with pytest.raises(OSError, match="nothing can be opened"):
+        run_command([sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), services)
+    assert (tmp_path / "ended").exists()
