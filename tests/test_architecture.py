@@ -6,7 +6,7 @@ intercept             what commands that nobody changed ask of their compilers, 
 assembly              puts concrete parts together, each when it is asked for
 bench                 measured starts
 engine                the verbs: lookup and explain, inspect, verify, evict
-  engine/warm           its plan, its run, the rounds of its workers, what a worker does
+  engine/warm           its plan, its run, the rounds of its workers, what a worker does; a command that warms
   engine/workers        processes that may crash: the pool, their start, their share of the machine
 store                 our own cache             caches     those of others
 backends              compilers                 probe      devices and compilers, asked in a child

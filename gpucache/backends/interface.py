@@ -41,9 +41,9 @@ class Compilation:
     lists_files: bool = False
     """Whether line options put into the artifact the path of each header that its code comes from."""
     differs: str = ""
-    """Why no two compilations of the same give the same bytes; empty where they can."""
+    """Why no two compilations of the same give the same bytes; empty if they can."""
     may_differ: str = ""
-    """Why two compilations of the same may give other bytes; empty where they do not."""
+    """Why two compilations of the same may give other bytes; empty if they do not."""
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
     file_names: tuple[str, ...] = ()

@@ -151,7 +151,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def _may_differ(implementation: str, *, debugged: bool) -> str:
-    """Why compiling the same again may give other bytes; empty where it does not."""
+    """Why compiling the same again may give other bytes; empty if it does not."""
     if implementation == INTEL:
         return "Intel numbers the programs of a process, and writes that down"
     return "debug information names the folder it was compiled in" if debugged else ""
