@@ -31,6 +31,7 @@ COMMAND_CAP = 1024
 _VERSION_KEY = "gpucache recording"
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FOUND = re.compile("[0-9a-f]{64}( in memory)?")
+_BACKENDS = {Language.OPENCL_C: "opencl", Language.CUDA_CPP: "cuda"}
 _NUMBER_CAP = 1 << 63
 _NAME_CAP = 255
 
@@ -113,6 +114,9 @@ def _read_build(fields: "_Fields") -> RecordedBuild:
     language = fields.text("language")
     if language not in list(Language):
         raise DamagedLineError(f"{language!r} is no language that is recorded")
+    backend, _, name = fields.text("target").partition(":")
+    if not name or backend != _BACKENDS[Language(language)]:
+        raise DamagedLineError(f"its target is none of {language}")
     if fields.text("artifact_kind") not in list(ArtifactKind):
         raise DamagedLineError("its kind of artifact is not known")
     return RecordedBuild(

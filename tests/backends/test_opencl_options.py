@@ -11,6 +11,7 @@ from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, plan, pyopencl_include_dirs
 from gpucache.errors import OptionError
 from gpucache.model import BuildRequest, Language, Program, Target, Toolchain
+from gpucache.native.build import file_name
 from gpucache.sources import Place
 
 _PROGRAM = Program("p.cl", Language.OPENCL_C, b"")
@@ -221,6 +222,23 @@ def test_variables_that_reach_the_compiler_are_keyed(implementation: str) -> Non
     environ = {name: f"value of {name}" for name in (*_IN[implementation], *_OUT[implementation], "PATH")}
     found = _plan(implementation=implementation, environ=environ).inputs.environment
     assert found == tuple((name, environ[name]) for name in sorted(_IN[implementation]))
+
+
+@pytest.mark.parametrize(
+    ("layers", "keyed"),
+    [
+        ("{ours}", ()),
+        ("{ours}:/theirs/a.so", (("OPENCL_LAYERS", "/theirs/a.so"),)),
+        ("/theirs/a.so:/theirs/b.so", (("OPENCL_LAYERS", "/theirs/a.so:/theirs/b.so"),)),
+    ],
+)
+def test_a_program_under_run_has_the_keys_that_it_has_without(
+    layers: str, keyed: tuple[tuple[str, str], ...]
+) -> None:
+    """The layer that gpucache itself puts into a command changes no binary; those of others may."""
+    ours = f"/some/where/{file_name('opencl_layer')}"
+    environ = {"OPENCL_LAYERS": layers.format(ours=ours)}
+    assert _plan(environ=environ).inputs.environment == keyed
 
 
 @pytest.mark.parametrize("variable", ["OCLBACKEND_PLUGINS", "CL_CONFIG_REPLACE_IR_BEFORE_OPTIMIZER"])

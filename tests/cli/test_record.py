@@ -145,6 +145,8 @@ def test_what_is_recorded_here_is_served_there(
     required = {**environment, "GPUCACHE_DIR": str(root), "GPUCACHE_REQUIRE": "1"}
     output = subprocess.check_output(library, cwd=elsewhere, env=required, text=True, timeout=PATIENCE_S)
     assert output == "192\n480\n"
+    inside = gpucache("--root", str(root), "run", "--", *library, cwd=elsewhere, GPUCACHE_REQUIRE="1")
+    assert inside.stdout == output, inside.stderr
     words = ("--root", str(root), "run", "--report", str(tmp_path / "report.json"))
     served = gpucache(*words, *app(platform, *options), cwd=elsewhere, PYOPENCL_NO_CACHE="1")
     assert (served.returncode, served.stdout) == (0, "192\n480\n"), served.stderr

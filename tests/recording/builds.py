@@ -14,16 +14,18 @@ SIZES = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
 HEADERS = st.builds(Header, PATHS, DIGESTS, st.integers(0, 9))
 INCLUDES = st.builds(Include, TEXTS, st.none() | DIGESTS | DIGESTS.map("{} in memory".format))
 BUILDS = st.builds(
-    RecordedBuild,
+    lambda language, name, **more: RecordedBuild(
+        language=language, target=f"{'cuda' if language is Language.CUDA_CPP else 'opencl'}:{name}", **more
+    ),
     program=TEXTS,
     language=st.sampled_from(Language),
+    name=NAMES,
     source=DIGESTS,
     options=st.lists(TEXTS, max_size=3).map(tuple),
     folders=st.lists(PATHS, max_size=3).map(tuple),
     headers=st.lists(HEADERS, max_size=3).map(tuple),
     includes=st.lists(INCLUDES, max_size=3).map(tuple),
     resolution=DIGESTS,
-    target=TEXTS,
     implementation=TEXTS,
     toolchain=PAIRS,
     identity=st.lists(TEXTS, max_size=2).map(tuple),

@@ -90,6 +90,10 @@ def test_a_changed_line_is_read_or_refused(data: st.DataObject) -> None:
         ("options", [""] * (lines.LIST_CAP + 1), "more than"),
         ("language", "fortran", "language"),
         ("toolchain", [["one"]], "pair"),
+        ("target", "opencl", "target"),
+        ("target", "cuda:sm_90", "target"),
+        ("artifact_kind", "exe", "kind"),
+        ("memory_headers", [["a.h", "nothing"]], "SHA-256"),
     ],
 )
 def test_a_field_that_does_not_fit_is_told(name: str, value: object, told: str) -> None:

@@ -4,8 +4,9 @@ Everything here is pure. This module must not import PyOpenCL, because plans are
 no GPU stack.
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -75,7 +76,8 @@ _ANY_RULE = SearchRule(
 # CL_ITT_CONFIG_*, CL_DISABLE_STACK_TRACE, LIBUNWIND_*, SYCL_CPU_* and DPCPP_CPU_* (how work is spread),
 # DISABLE_INFER_AS, ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and its like are in the strings of the libraries, and
 # nobody asks for them.
-_LAYERS_AND_LLVM = ("OPENCL_LAYERS", "LLVM_OVERRIDE_PRODUCER")
+_LAYERS, _OUR_LAYER = "OPENCL_LAYERS", "libgpucache_opencl_layer.so"
+_LAYERS_AND_LLVM = (_LAYERS, "LLVM_OVERRIDE_PRODUCER")
 _ENVIRONMENT = {
     POCL: (
         ("POCL_", "COMPILER_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", *_LAYERS_AND_LLVM),
@@ -91,7 +93,7 @@ _ENVIRONMENT = {
         r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)",
     ),
     NVIDIA: (
-        ("CUDA_", "NV_", "OPENCL_LAYERS"),
+        ("CUDA_", "NV_", _LAYERS),
         r"CUDA_(CACHE_\w+|VISIBLE_DEVICES|DEVICE_ORDER|LAUNCH_BLOCKING|PATH|HOME|ROOT|MODULE_\w+|MPS_\w+"
         r"|DEVICE_MAX_\w+|VERSION)|NV_\w*(VERSION|PACKAGE|LIB)\w*",
     ),
@@ -284,4 +286,13 @@ def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...
 def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     prefixes, harmless = _ENVIRONMENT.get(implementation, _ENVIRONMENT[OTHER])
     # What PYOPENCL_BUILD_OPTIONS adds is keyed as options, not by how it got there.
-    return environment(environ, prefixes, harmless)
+    found = environment(environ, prefixes, harmless)
+    return tuple(pair for name, value in found for pair in _without_our_layer(name, value))
+
+
+def _without_our_layer(name: str, value: str) -> Iterable[tuple[str, str]]:
+    """A variable as it is in a program that is not run by gpucache, whose layer changes no binary."""
+    if name != _LAYERS or _OUR_LAYER not in value:
+        yield name, value
+    elif others := [layer for layer in value.split(os.pathsep) if not layer.endswith(f"/{_OUR_LAYER}")]:
+        yield name, os.pathsep.join(others)
