@@ -112,6 +112,8 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
 
     places: dict[str, None] = {}
     for _, path, _ in closure.asked or ():
+        if not path:  # what stands for a build option, which is nowhere
+            continue
         places[path] = None
         above = os.path.dirname(path)  # noqa: PTH120
         while above not in places and above.startswith(searched):

@@ -455,3 +455,17 @@ def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: P
         os.utime(place, ns=(latest, latest))
     assert is_settled(closure, latest + hour)
     assert not is_settled(replace(closure, asked=None), latest + hour)
+
+
+def test_a_closure_with_build_options_is_settled_too(tmp_path: Path) -> None:
+    """An option that may make a constant of a path lies nowhere itself."""
+    (tmp_path / "a.h").write_text("int v = V;")
+    rule = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), names_sources=True)
+    defined = read_closure(
+        b"#include <a.h>",
+        rule=rule,
+        include_dirs=[str(tmp_path)],
+        cwd=None,
+        definitions=["V=sizeof(__FILE__)"],
+    )
+    assert is_settled(defined, tmp_path.stat().st_ctime_ns + 3600 * 10**9)
