@@ -277,6 +277,7 @@ class ForeignCache(Generic[T]):
             toolchain=look.toolchain,
             toolchain_identity=look.toolchain_identity,
             fields=look.fields,
+            compile_ns=look.compile_ns,
             damage=look.problem,
             stays=self._format.stays(item) or look.stays,
             indivisible=look.indivisible,

@@ -90,6 +90,8 @@ class Look:
     """What is wrong at a glance."""
     made_ns: int | None = None
     """When it was made; None for the time at which its first file was written."""
+    compile_ns: int | None = None
+    """What compiling it took; None where that is not stored."""
     used_ns: int | None = None
     """The last use as the owner keeps it; None for the time at which it was written."""
     stays: str = ""

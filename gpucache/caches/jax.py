@@ -105,15 +105,18 @@ class Jax(FilesFormat):
     def look(self, item: Files) -> Look:
         """The module's name, and how it is packed."""
         name, status = next(iter(item.seen.items()))
-        start = item.part(name, 0, len(ZSTD))
+        start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
         problem = None if packed else Problem(FindingKind.CORRUPT, f"it is neither zstd nor zlib; {_STAYS}")
+        with suppress(BrokenError):  # as where this Python does not read zstd
+            seconds = unpack(start, 4)
         uses = [int.from_bytes(item.part(beside, 0, 8), "little") for beside in item.names[1:]]
         return Look(
             program=name.rpartition("-")[0].rpartition("-")[0],
             kind="xla-executable" if packed else "",
             fields=(("packed by", packed),) if packed else (),
             problem=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
+            compile_ns=int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None,
             used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
             shows=bool(packed) or not start,
         )
@@ -146,15 +149,11 @@ class Jax(FilesFormat):
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - a look has it all
         """How long its compiling took; what the executable is, is not looked into."""
-        seconds = b""
-        with suppress(BrokenError):  # as where this Python does not read zstd
-            seconds = unpack(item.part(item.names[0], 0, _BEGINNING_BYTES), 4)
         fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
         unstored = KeyField("inputs of the key", "not stored by JAX")
-        compile_ns = int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None
-        return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), compile_ns)
+        return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), entry.compile_ns)
 
     def payload(self, item: Files) -> bytes:
         """The serialized executable, as JAX hands it to XLA."""

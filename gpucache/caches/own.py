@@ -254,6 +254,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         toolchain_identity=identity,
         payload_sha256=head.payload_sha256,
         fields=fields,
+        compile_ns=head.compile_ns,
         handle=scanned._replace(head=head._replace(toolchain=toolchain, toolchain_identity=identity)),
     )
 

@@ -36,7 +36,7 @@ NOTHING_ASKED = (
     "--max-size",
     metavar="S",
     type=Size(),
-    help="Bring a cache above this size, such as 2GiB, down to 80 % of it.",
+    help="Bring what is above this size, such as 2GiB, down to 80 % of it; of several caches, their sum.",
 )
 @click.option("--older-than", metavar="A", type=Age(), help="Entries not used for this long, such as 30d.")
 @click.option(
@@ -74,6 +74,8 @@ def evict(
 ) -> None:
     """Remove entries that every given filter selects, the least recently used first.
 
+    Over several caches --max-size bounds their sum: what was used least lately, is large and was quick
+    to compile, where its owner stores that, goes first, and what gpucache does not remove counts.
     Without any filter the limit of GPUCACHE_MAX_SIZE is applied, or a foreign cache's own. In the
     caches of others every removal keeps to their owner's rules and locks, and files that the
     owner would not name so are left. --dry-run says what a run would do, refusals included.
@@ -93,6 +95,7 @@ def evict(
         left = _left(plans) if everything else []
         given().document("evict", expected, plan.foreseen(left))
         given().show(tables.evict_plan(plan, whole=given().whole))
+        given().show(tables.evict_caches([(one.location(), own) for one, own in plans]))
         for sentence in left:
             given().say(sentence)
         finish(opened, ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
@@ -120,7 +123,7 @@ def evict(
 
 
 def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
-    from gpucache.engine.eviction_policy import plan
+    from gpucache.engine.eviction_policy import plan, plan_together
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
@@ -131,6 +134,9 @@ def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
     with found_or_unread(opened):
         _require_names(asked, every)
     toolchains = toolchains_for(every) if asked.stale else []
+    if asked.max_size_bytes is not None and len(scanned) > 1:
+        together = plan_together([entries for _, _, entries in scanned], asked, now_ns, toolchains)
+        return list(zip(opened.caches, together, strict=True))
     return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
 
 

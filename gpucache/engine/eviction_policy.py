@@ -6,7 +6,7 @@ removed, down to a low-water mark, so that eviction does not run again at the ne
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,10 @@ from gpucache.outcomes import ALL, CacheEntry, EvictPlan, Removal
 from gpucache.units import format_age, format_size
 
 LOW_WATER = 0.8
+TYPICAL_NS = 200 * 10**6
+"""What compiling an entry is taken to have cost where its owner does not store that."""
+_AT_ONCE_NS = 60 * 10**9
+"""Entries used within so long are equally in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,44 @@ class Limits:
 def plan(
     entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
 ) -> EvictPlan:
-    """The entries to remove, each with the rule that chose it, and what stays."""
+    """The entries of one cache to remove, each with the rule that chose it, and what stays."""
     everything = list(entries)
     chosen = _filtered(everything, limits, now_ns, tuple(toolchains))
     if limits.max_size_bytes is not None:
-        chosen = _to_low_water(everything, chosen, limits)
+        chosen = _to_low_water(everything, chosen, limits, lambda entry: entry.last_used_ns)
+    return _planned(everything, chosen)
+
+
+def plan_together(
+    caches: Sequence[Sequence[CacheEntry]], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
+) -> list[EvictPlan]:
+    """The same of several caches, in their order, which a size limit bounds together.
+
+    The least valuable entries go first, wherever they lie; what nothing removes stays as long as there is
+    anything else to remove.
+    """
+    here = tuple(toolchains)
+    found = [_filtered(list(entries), limits, now_ns, here) for entries in caches]
+    if limits.max_size_bytes is not None:
+        every = [entry for entries in caches for entry in entries]
+        some = [removal for chosen in found for removal in chosen]
+        places = {id(entry): number for number, entries in enumerate(caches) for entry in entries}
+        found = [[] for _ in caches]
+        for removal in _to_low_water(every, some, limits, lambda entry: worth(entry, now_ns)):
+            found[places[id(removal.entry)]].append(removal)
+    return [_planned(entries, chosen) for entries, chosen in zip(caches, found, strict=True)]
+
+
+def worth(entry: CacheEntry, now_ns: int) -> float:
+    """What keeping an entry is worth beside others: the time that its compiling took, for each byte on disk,
+    and less the longer ago it was used."""
+    compile_ns = TYPICAL_NS if entry.compile_ns is None else max(entry.compile_ns, 1)
+    return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
+
+
+def _planned(entries: Sequence[CacheEntry], chosen: Sequence[Removal]) -> EvictPlan:
     gone = {id(removal.entry) for removal in chosen}
-    kept = [entry for entry in everything if id(entry) not in gone]
+    kept = [entry for entry in entries if id(entry) not in gone]
     return EvictPlan(tuple(chosen), len(kept), sum(entry.size_bytes for entry in kept))
 
 
@@ -174,18 +209,28 @@ def _tests(
     return tests
 
 
-def _to_low_water(entries: list[CacheEntry], chosen: list[Removal], limits: Limits) -> list[Removal]:
-    """The least recently used of the chosen (or of all) entries, as many as the low-water mark needs."""
+def _to_low_water(
+    entries: Sequence[CacheEntry],
+    chosen: list[Removal],
+    limits: Limits,
+    value: Callable[[CacheEntry], float],
+) -> list[Removal]:
+    """The least valuable of the chosen (or of all) entries, as many as the low-water mark needs; those that
+    stay whatever is planned come last, so that the reasons are told where the limit cannot be met."""
     limit = limits.max_size_bytes or 0
     total = sum(entry.size_bytes for entry in entries)
     if total <= limit:
         return []
     rule = f"over {format_size(limit)}"
     pool = chosen if limits.filters else [Removal(entry, rule) for entry in entries]
+
+    def order(one: Removal) -> tuple[bool, float, str]:
+        return one.refused is not None, value(one.entry), one.entry.key
+
     removals = []
-    for removal in sorted(pool, key=lambda one: (one.entry.last_used_ns, one.entry.key)):
+    for removal in sorted(pool, key=order):
         if total <= limit * LOW_WATER:
             break
         removals.append(removal)
-        total -= removal.entry.size_bytes
+        total -= removal.entry.size_bytes if removal.refused is None else 0
     return removals

@@ -35,6 +35,8 @@ class CacheEntry:
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
+    compile_ns: int | None = None
+    """What compiling it took; None where that is not stored."""
     producer: str = ""
     """What made it, with its version, where no other version reads it and every use of it shows; else
     empty."""

@@ -12,6 +12,7 @@ from gpucache.outcomes import (
     EvictPlan,
     EvictSummary,
     Exported,
+    Location,
     Verdict,
     VerifySummary,
     WarmOutcome,
@@ -254,6 +255,34 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
         f"{expected.kept} would stay ({format_size(expected.kept_bytes)})",
         "bold",
     )
+
+
+def evict_caches(plans: Sequence[tuple[Location, EvictPlan]]) -> Iterator[Block]:
+    """What would go of each cache, where there are several, the most first."""
+    if len(plans) < 2:
+        return
+    grid = Grid(
+        (
+            Column("cache", whole=True),
+            Column("would go", numeric=True),
+            Column("freeing", numeric=True),
+            Column("would stay", numeric=True),
+            Column("place", place=True),
+        )
+    )
+    found = [(place, plan.foreseen(())) for place, plan in plans]
+    for place, one in sorted(found, key=lambda pair: (-pair[1].would_free_bytes, pair[0].cache)):
+        stay_bytes = one.kept_bytes - one.would_free_bytes
+        name = f"{place.cache} ({place.role})" if place.role else place.cache
+        grid.add(
+            name,
+            str(one.would_remove),
+            format_size(one.would_free_bytes),
+            f"{one.kept - one.would_remove} ({format_size(stay_bytes)})",
+            place.root,
+        )
+    yield ""
+    yield grid
 
 
 def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False) -> Iterator[Block]:

@@ -116,3 +116,19 @@ def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path)
     used, dead = "\n".join(table[:heading]), "\n".join(table[heading:])
     assert used.index("pyopencl") < used.index("gpucache") and "2.9.1" not in used
     assert "pyopencl (Python 2.9.1)" in dead and "\N{HORIZONTAL ELLIPSIS}" in dead
+
+
+def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -> None:
+    """The dry run says what goes of each cache, and a real one leaves no more than 80 % of the size."""
+    named = ("evict", "--cache", "pyopencl", "--cache", "gpucache")
+    everything = run("--json", *named, "--all", "--dry-run").document["summary"]
+    limit = everything["would_free_bytes"] - 1
+    asked = (*named, "--max-size", limit)
+    planned = run("--json", *asked, "--dry-run").document
+    of_each = run(*asked, "--dry-run").out.rpartition("would stay (")[2]
+    assert "pyopencl (Python 2.9.1)" in of_each and "gpucache" in of_each
+    answer = run("--json", *asked)
+    assert [row["key"] for row in answer.document["outcomes"]] == [row["key"] for row in planned["outcomes"]]
+    assert 0 < answer.document["summary"]["kept_bytes"] <= 0.8 * limit
+    # What was not used for twenty days is worth the least.
+    assert not any(one.is_dir() for one in upgraded.glob("*"))

@@ -14,7 +14,9 @@ from gpucache.engine.eviction_policy import (
     matches_program,
     matches_target,
     plan,
+    plan_together,
     superseded,
+    worth,
 )
 from gpucache.model import Toolchain
 from gpucache.outcomes import CacheEntry, EvictPlan, FindingKind, Problem
@@ -279,3 +281,48 @@ def test_a_plan_depends_on_nothing_else(
     assert freed + found.kept_bytes == sum(entry.size_bytes for entry in entries)
     if limits.max_size_bytes is not None and not limits.filters:
         assert found.kept_bytes <= limits.max_size_bytes
+
+
+def _caches() -> list[list[CacheEntry]]:
+    """Two caches of three entries of 100 bytes each, one used more lately than the other."""
+    days = {"a": 9, "b": 7, "c": 5, "d": 8, "e": 6, "f": 4}
+    entries = [_entry(key, last_used_ns=NOW_NS - used * DAY_NS) for key, used in days.items()]
+    return [entries[:3], entries[3:]]
+
+
+def test_a_limit_over_several_caches_bounds_their_sum() -> None:
+    """The least recently used go, from whichever cache, until 80 % of the limit is met by all together."""
+    plans = plan_together(_caches(), Limits(max_size_bytes=500), NOW_NS)
+    assert [_removed(one) for one in plans] == [["a"], ["d"]]
+    assert [(one.kept, one.kept_bytes) for one in plans] == [(2, 200), (2, 200)]
+    assert not any(one.removals for one in plan_together(_caches(), Limits(max_size_bytes=600), NOW_NS))
+
+
+def test_filters_hold_over_several_caches() -> None:
+    """Without a limit all that they choose goes; with one no more of that than is needed."""
+    old = Limits(older_than_ns=6 * DAY_NS)
+    assert [_removed(one) for one in plan_together(_caches(), old, NOW_NS)] == [["a", "b"], ["d"]]
+    bounded = replace(old, max_size_bytes=599)
+    assert [_removed(one) for one in plan_together(_caches(), bounded, NOW_NS)] == [["a"], ["d"]]
+
+
+def test_what_nothing_removes_counts_and_comes_last() -> None:
+    """An opaque cache's bytes are part of the sum; its reasons are told only where the rest does not do."""
+    removable, opaque = _caches()
+    opaque = [replace(entry, stays="remove it as a whole") for entry in opaque]
+    met = plan_together([removable, opaque], Limits(max_size_bytes=500), NOW_NS)
+    assert [_removed(one) for one in met] == [["a", "b"], []]
+    missed = plan_together([removable, opaque], Limits(max_size_bytes=300), NOW_NS)
+    assert [_removed(one) for one in missed] == [["a", "b", "c"], ["d", "e", "f"]]
+    assert [one.removed for one in missed[1].expected()] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"last_used_ns": NOW_NS - 2 * DAY_NS}, {"size_bytes": 1000}, {"compile_ns": 10**6}],
+    ids=["unused for longer", "larger", "quicker to build"],
+)
+def test_what_is_worth_less_goes_first(changes: dict[str, int]) -> None:
+    """Last use, size and the time of compiling each count where all else is the same."""
+    facts = {"last_used_ns": NOW_NS - DAY_NS, "size_bytes": 100, "compile_ns": 10**9}
+    assert worth(_entry("a", **{**facts, **changes}), NOW_NS) < worth(_entry("a", **facts), NOW_NS)
