@@ -101,7 +101,8 @@ sys.meta_path.insert(0, Strike())
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "rich"]
+    "module",
+    ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "gpucache.render.grid"],
 )
 @pytest.mark.parametrize("program", [["-m", "gpucache"], [str(Path(sys.executable).with_name("gpucache"))]])
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
