@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.peer import Answer, Keeper, Kind, Peer, always, devices_of, environment, frame
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.pocl import PLATFORM, need_pocl
 
 INTEL = "Intel(R) OpenCL"
@@ -194,6 +194,7 @@ def test_a_server_that_makes_no_sense_is_asked_once(run: Run, answer: Answer) ->
     bare = run("exit")
     with Peer(answer) as peer:
         assert run("exit", peer, GPUCACHE_RUN_TIMEOUT_MS="200") == bare
+        wait_until(lambda: bool(peer.heard))
     assert [kind for kind, _ in peer.heard] == [Kind.BUILD]
 
 
