@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def tell_damage(found: "RecordingFolder") -> None:
-    """Say what of a recording does not read, and is passed over."""
-    for one in found.damage[:_SHOWN]:
-        place = f"{one.file}, line {one.line}" if one.line else one.file
-        complain(f"gpucache: {place} of the recording is passed over: {one.why}")
-    if len(found.damage) > _SHOWN:
-        complain(f"gpucache: {len(found.damage) - _SHOWN} more lines of the recording are passed over")
-
-
 def show_recording(folder: Path) -> None:
     """Show what a recording holds; raises SourceError where it is none."""
     from gpucache.outcomes import summarise_recording
@@ -34,7 +25,10 @@ def show_recording(folder: Path) -> None:
     summary = summarise_recording(rows, found.damage)
     given().document("inspect", rows, summary)
     given().show(recording(rows, summary, whole=given().whole))
-    tell_damage(found)
+    for one in found.damage[:_SHOWN]:
+        complain(f"gpucache: {one.place} of the recording is passed over: {one.why}")
+    if len(found.damage) > _SHOWN:
+        complain(f"gpucache: {len(found.damage) - _SHOWN} more lines of the recording are passed over")
 
 
 def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "RecordedProgram":

@@ -12,7 +12,6 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine, machine_for
 from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile_option, source_options
 from gpucache.cli.programs import Named, read_programs
-from gpucache.cli.recordings import tell_damage
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
@@ -271,6 +270,7 @@ def _warm_recording(
     from gpucache.engine.warm.plan import plan_recorded
     from gpucache.host.scratch import scratch
     from gpucache.model import Target
+    from gpucache.outcomes import WarmOutcome, WarmResult
     from gpucache.recording.reading import read_recording
     from gpucache.recording.replay import replay
     from gpucache.units import format_count
@@ -281,11 +281,12 @@ def _warm_recording(
         )
     _require_root(run.settings, shared=run.shared, check=run.check)
     found = read_recording(folder)
-    tell_damage(found)
     rows = found.recording.rows()
     if failed := sum(seen.failed for _, seen in rows):
         told = format_count(failed, "recorded build", "recorded builds")
-        given().say(f"{told} failed in the program itself, and is left out; 'gpucache inspect' shows which.")
+        given().say(
+            f"{told} failed in the program itself, and is left out; 'inspect --recording' shows which."
+        )
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
     here = machine(profile, sorted(wanted & backends().keys()))
     with scratch("replay") as place:
@@ -293,7 +294,10 @@ def _warm_recording(
         items = plan_recorded(replayed, here.devices, targets, backends(), here.environment)
         if not run.check and any(item.request is not None for item in items):
             open_store(run.settings, shared=run.shared).prepare()
-        return _outcomes(run, items, here.environment)
+        outcomes = _outcomes(run, items, here.environment)
+    # Of what does not read nobody knows whether it is there.
+    unread = [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage]
+    return unread + outcomes
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:

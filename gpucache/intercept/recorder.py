@@ -31,10 +31,10 @@ from gpucache.recording.writing import Writer
 _PROBE_S = 60.0
 _SIZES_CAP = 4096
 """The most kernels and sizes that are written of one build by this process."""
-_NVRTC_REFUSALS = (5, 6)
-"""NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION, likewise."""
 _REFUSALS = (-11, -43)
 """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes tell nothing of the program."""
+_NVRTC_REFUSALS = (5, 6)
+"""NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION, likewise."""
 
 
 class Recorded:
@@ -42,7 +42,8 @@ class Recorded:
 
     def __init__(self, writer: Writer, command: Sequence[str]) -> None:
         self._writer = writer
-        self._command = shlex.join(command)[:COMMAND_CAP]
+        told = command if writer.keeps_sources else command[:1]  # arguments may be as secret as sources
+        self._command = shlex.join(told)[:COMMAND_CAP]
         self._lock = Lock()
         self._tokens = count(1)
         self._builds: dict[bytes, tuple[str, ...]] = {}

@@ -65,6 +65,11 @@ class PassedOver:
     """Counted from 1; 0 for the file itself."""
     why: str
 
+    @property
+    def place(self) -> str:
+        """The file, and the line in it, for people."""
+        return f"{self.file}, line {self.line}" if self.line else self.file
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingSummary:

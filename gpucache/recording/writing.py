@@ -28,6 +28,7 @@ class Writer:
         """Raises UsageError where the folder cannot be had, or others may read it."""
         self._folder = folder
         self.keeps_sources = sources
+        """Whether anything is written but names and digests."""
         self._name = f"{time.time_ns()}-{os.getpid()}-{token_hex(4)}.jsonl"
         self._lock = threading.Lock()
         self._written: dict[str, Seen] = {}

@@ -208,6 +208,8 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
     gpucache("record", "--digests-only", "-o", str(digests), *app("intel"), cwd=project)
     gpucache("record", "-o", str(whole), *app("intel"), cwd=project)
     assert not (digests / "blobs").exists()
+    [(_, seen)] = read_recording(digests).recording.rows()
+    assert (seen.first is not None and seen.first[1], seen.roots) == (sys.executable, frozenset())
     words = ("--root", str(tmp_path / "root"), "warm")
     assert gpucache(*words, "--check", "--recording", str(digests), cwd=tmp_path).returncode == 3
     assert gpucache(*words, "--recording", str(whole), cwd=tmp_path).returncode == 0

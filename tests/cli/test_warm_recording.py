@@ -228,12 +228,21 @@ def test_another_environment_is_told(
 def test_damage_is_told_and_passed_over(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """A half line is named with its file, and what reads is warmed."""
+    """A half line is a failure of its own with file and line, and what reads is asked about all the same."""
     recording = recorded(asked(intel, devices, project), tmp_path / "recording")
     (recording / "0.jsonl").write_bytes(b'{"gpucache recording": 1, "build"')
     answer = run("warm", "--check", "--recording", str(recording), "--json")
-    assert len(answer.document["outcomes"]) == 1
-    assert "0.jsonl, line 1" in answer.err
+    assert answer.code == 3
+    assert [(row["program"], row["result"]) for row in answer.document["outcomes"]] == [
+        ("0.jsonl, line 1", "failed"),
+        ("twice", "missing"),
+    ]
+
+
+def test_a_recording_that_does_not_read_at_all_stops_a_deployment(run: Run, tmp_path: Path) -> None:
+    """Nothing is known of what it asks for, so it is not all there."""
+    (tmp_path / "0.jsonl").write_text("half a line")
+    assert run("warm", "--check", "--recording", str(tmp_path)).code == 3
 
 
 @pytest.mark.parametrize(
