@@ -42,7 +42,8 @@ def run(learn: bool, report: Path | None) -> None:
     The command and all that it starts need no change. What is not there is compiled by the command
     itself, in its driver's own way, and kept for the next run; of a compiler that builds late (PoCL) only
     what was asked is noted, and built afterwards with --learn or by warm --misses. A program goes on as
-    without gpucache whatever goes wrong here, also if this process is killed.
+    without gpucache whatever goes wrong here, also if this process is killed; GPUCACHE_REQUIRE is for
+    programs that call the library, and makes no command fail.
 
     OpenCL is reached where the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 where glibc's linker
     loads them, from whatever place. Not reached are an NVRTC that is linked statically or lies under another

@@ -7,6 +7,7 @@ program's device is. Must not load a GPU stack: the probe's child does.
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -35,6 +36,9 @@ _LABELS = (
 _EARLY, _EARLY_FILE = "configuration at the start", "cl.cfg"
 """Read from the current directory by Intel's runtime when it is loaded."""
 _CPU = "CPU features"
+_VENDORS = "/etc/OpenCL/vendors"
+"""Where a loader looks for drivers that is told nothing."""
+_OF_THE_LOADER = re.compile(r"OCL_ICD_.*|OPENCL_VENDOR_PATH|LD_LIBRARY_PATH|\w+_DEVICES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +141,18 @@ def _configured(*folders: str) -> bool:
 
 
 def _memo() -> str:
-    return digest(f"OpenCL devices {__version__} {sys.prefix}".encode())
+    """Where devices are remembered: those of a loader that is told the same, as all of them name a target."""
+    told = sorted((name, value) for name, value in os.environ.items() if _OF_THE_LOADER.fullmatch(name))
+    return digest(repr(("OpenCL devices", __version__, sys.prefix, told)).encode())
 
 
 def _remember(memos: Memos, rows: Sequence[Device]) -> None:
     """Keep the rows whose drivers' files are known, with the state of the files and of their folders."""
     kept = [row for row in rows if row.files and row.toolchain and _EARLY not in dict(row.toolchain.fields)]
     paths = {path for row in kept for file in row.files for path in (file, os.path.dirname(file))}  # noqa: PTH120
-    states = {path: state for path in sorted(paths) if (state := _state(path)) is not None}
-    if kept and len(states) == len(paths):
+    paths |= {_VENDORS, os.environ.get("OCL_ICD_VENDORS", _VENDORS)}
+    states = {path: _state(path) for path in sorted(paths)}
+    if kept:
         document = {"rows": [device_to_json(row) for row in kept], "states": states}
         memos.remember(_memo(), json.dumps(document, separators=(",", ":")).encode())
 

@@ -257,6 +257,20 @@ def test_devices_are_remembered(rows: Sequence[Device]) -> None:
     assert again.match(_told(intel), str(Path.cwd())) == (intel.target, intel.toolchain)
 
 
+def test_devices_are_remembered_of_a_loader_that_is_told_the_same(
+    rows: Sequence[Device], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A target may have another name beside other drivers."""
+    memory, intel = Memory(), _row(rows, "intel")
+    Devices(memory, lambda: rows).match(_told(intel), str(Path.cwd()))
+    wait_until(lambda: bool(memory.kept))
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    again = Devices(memory, list)
+    again.begin()
+    with pytest.raises(TargetError):
+        again.match(_told(intel), str(Path.cwd()))
+
+
 def test_a_driver_that_changed_is_probed_again(rows: Sequence[Device], tmp_path: Path) -> None:
     """What was remembered counts only while every file of the driver is as it was."""
     memory = Memory()
