@@ -25,6 +25,16 @@ def found_caches(environ: Mapping[str, str]) -> list[Cache]:
     ]
 
 
+def every_cache(environ: Mapping[str, str]) -> list[Cache]:
+    """The cache of every place where programs look, there or not."""
+    return [
+        _opened(system, location)
+        for system in systems()
+        for location in system.locations(environ)
+        if location.root and location.enabled
+    ]
+
+
 def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:
     """Caches where systems, all or those named, keep them by default, which no program looks at now.
 

@@ -130,6 +130,18 @@ def open_others() -> "list[Cache]":
     return found_caches(os.environ)
 
 
+def open_everywhere() -> "list[Cache]":
+    """Our own cache, where it has a place, and every place where some system's programs keep theirs, there
+    or not."""
+    from gpucache.caches.opening import every_cache
+
+    try:
+        own = open_named(()).caches
+    except CacheUnusableError:
+        own = ()
+    return [*own, *every_cache(os.environ)]
+
+
 def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
     """Caches in default places that programs do not use, because a variable leads them elsewhere.
 

@@ -22,6 +22,7 @@ from gpucache.cli.parameters import (
 from gpucache.cli.programs import Named
 from gpucache.cli.recordings import show_recording
 from gpucache.cli.states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
+from gpucache.cli.watch import show_written
 from gpucache.cli.why import Asked, explain
 from gpucache.errors import FormatError, UsageError
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")
+@click.option("--watch", is_flag=True, help="Tell of every entry as it is written, anywhere, until Ctrl-C.")
 @click.option("--misses", is_flag=True, help="Show the last misses with their verdicts.")
 @click.option("--since", metavar="A", type=Age(), help="With --misses: only those of this long, such as 1h.")
 @click.option(
@@ -70,6 +72,7 @@ def inspect(
     what: tuple[str, ...],
     cache: tuple[str, ...],
     list_all: bool,
+    watch: bool,
     misses: bool,
     since: int | None,
     why: bool,
@@ -90,6 +93,9 @@ def inspect(
     Without arguments every cache has a line, the largest first, and what nobody here reads again is
     summed up, with the command that removes it. Drivers are asked only about devices that two toolchains
     built for; an owner may be installed elsewhere, so what was used within a week is never called stale.
+    --watch tells what is compiled here from now on, a line (with --json an object) for each entry: by the
+    system's notice of changed files, so not of what other machines write to a shared folder, and by whom
+    only where the program still has the file open.
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
     whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
     --local-size, --checks and --target as you would to warm: nothing is compiled, and exit 3 says that
@@ -99,6 +105,11 @@ def inspect(
     named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
     asked = Asked(what, targets, named, profile, wanted)
     _refuse_contradictions(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
+    if watch:
+        if any((why, list_all, misses, extract, what, targets, recording)):
+            raise UsageError("--watch tells of what is written from now on; leave all but --cache out")
+        show_written(cache)
+        return
     if recording is not None:
         if any((why, list_all, misses, extract, what, targets, cache)):
             raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")

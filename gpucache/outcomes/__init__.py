@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         EntryReport,
         Location,
         Stale,
+        Written,
     )
     from gpucache.outcomes.evictions import (
         ALL,
@@ -106,6 +107,7 @@ _HOMES = {
         "EntryReport",
         "Location",
         "Stale",
+        "Written",
     ],
     "outcomes.evictions": [
         "ALL",

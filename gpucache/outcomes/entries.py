@@ -92,6 +92,18 @@ class EntryReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """An entry that was just written, as ``inspect --watch`` saw it."""
+
+    entry: CacheEntry
+    root: str
+    when_ns: int
+    writers: tuple[tuple[str, str], ...] = ()
+    """The processes that had a file of it open for writing, by number, with their commands; empty where
+    nobody had by then, or where the system does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """Where a cache lives, which setting decided that, and what is wrong with the place."""
 

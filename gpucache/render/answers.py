@@ -174,6 +174,7 @@ ANSWERS = (
         "The last misses, newest first.",
         (Key("count", "number", "How many there are."),),
     ),
+    Answered("inspect --watch", "written entry", "Every entry as it is written: lines, and no document.", ()),
     Answered("inspect --recording DIR", "recorded build", "Every build that was recorded.", _RECORDED),
     Answered("inspect --why SOURCE", "answer", "Every program for every target.", _ASKED),
     Answered(

@@ -116,5 +116,10 @@ def _former(form: str) -> Callable[[Any], Any]:
     return lambda value: round(value, 3) if isinstance(value, float) else value
 
 
+def line_of(outcome: object) -> str:
+    """An outcome on a line of its own."""
+    return json.dumps(json_of(outcome), ensure_ascii=True)
+
+
 def _text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True)

@@ -5,8 +5,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpucache.model import Checks, KeyField
-from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport
-from gpucache.render.grid import SIZE, Block, Column, Grid, Pairs, digest, plain
+from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Written
+from gpucache.render.grid import SIZE, Block, Column, Grid, Line, Pairs, digest, plain
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size
 
 if TYPE_CHECKING:
@@ -99,6 +99,21 @@ def _overview(states: Sequence[CacheState]) -> Grid:
         stale = format_size(one.stale.size_bytes) if one.stale and one.stale.entries else ""
         grid.add(_name(one), str(one.entries), format_size(one.size_bytes), stale, limit, place.root)
     return grid
+
+
+def written(one: Written) -> Line:
+    """A line for an entry that was just written, with who wrote it where that is known."""
+    entry = one.entry
+    told = (
+        format_instant(one.when_ns),
+        entry.cache,
+        entry.program or entry.key[:12],
+        entry.target,
+        entry.artifact_kind,
+        format_size(entry.size_bytes),
+        *(f"by {command} ({process})" for process, command in one.writers),
+    )
+    return plain("  ".join(filter(None, told)))
 
 
 def _name(one: CacheState) -> str:

@@ -23,6 +23,7 @@ from gpucache.outcomes import (
     Verdict,
     WarmOutcome,
     WarmResult,
+    Written,
 )
 from gpucache.render.schema import Key, Record, one_of, within
 
@@ -137,6 +138,17 @@ RECORDS = (
             Key("log", "text", "What the compiler said."),
         ),
         WarmOutcome,
+    ),
+    Record(
+        "written entry",
+        "An entry that was just written; with --watch each is a line of its own.",
+        (
+            *within("entry", _ENTRY),
+            Key("root", "text", "Where its cache lies."),
+            Key("when", "text", "When that was seen, in UTC.", "when_ns"),
+            Key("writers", "table of text", "Who still had it open for writing: commands by process."),
+        ),
+        Written,
     ),
     Record("state", "A cache and its place.", STATE, CacheState),
     Record("entry", "An entry of a cache.", _ENTRY, CacheEntry),

@@ -1,0 +1,40 @@
+"""``gpucache inspect --watch``: a line for every entry that a program writes, as it is written."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.caches import open_everywhere, open_named
+from gpucache.cli.globals import given
+from gpucache.units import format_count
+
+if TYPE_CHECKING:
+    from gpucache.caches.interface import Cache
+
+
+def show_written(names: Sequence[str]) -> None:
+    """Tell of every entry that is written to the caches that are named, or to all, until an interrupt."""
+    from gpucache.engine.watch import watch
+    from gpucache.render import inspect as text
+
+    told = 0
+
+    def find() -> "Sequence[Cache]":
+        return open_named(names).caches if names else open_everywhere()
+
+    def started(caches: int) -> None:
+        given().say(f"watching {format_count(caches, 'cache')}; what is written is told until Ctrl-C")
+
+    try:
+        for one in watch(find, started):
+            told += 1
+            if given().json:
+                from gpucache.render.document import line_of
+
+                click.echo(line_of(one))
+            given().show([text.written(one)])
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{format_count(told, 'entry', 'entries')} were written") from None

@@ -1,0 +1,176 @@
+"""What is being compiled on this machine now: entries as programs write them, in all caches that are watched.
+
+The library ``watchfiles`` says where something was written (inotify on Linux), and the cache itself what is
+an entry there: it is scanned again, so that a burst of writes of one entry is one. A place that is not there
+yet is waited for. Who wrote is told only where a process still has a file of the entry open for writing. Must
+not know any system.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucache.caches.interface import Cache
+from gpucache.errors import GpucacheError, UsageError
+from gpucache.outcomes import CacheEntry, Written
+
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
+
+GROUPED_MS = 1600
+"""How long changes are gathered at most before they are told."""
+QUIET_MS = 50
+"""How long nothing has to change before they are told."""
+_MOST_LINKS = 65_536
+"""Open files of other processes that are looked at."""
+Seen = dict[str, tuple[int, int]]
+"""Size and time of writing of entries by key."""
+
+
+def watch(find: Callable[[], Sequence[Cache]], started: Callable[[int], None]) -> Iterator[Written]:
+    """Every entry that is written from now on, until an interrupt.
+
+    ``find`` gives the caches, there or not; it is asked again when a place has come. ``started`` is called
+    with their number once nothing that is written can be missed. Raises UsageError where the library is
+    missing or the system watches no more folders.
+    """
+    caches = list(find())
+    seen = {_place(cache): _look(cache) for cache in caches}
+    while True:
+        here = [cache for cache in caches if Path(cache.location().root).exists()]
+        awaited = {Path(cache.location().root) for cache in caches if cache not in here}
+        came = threading.Event()
+        with (
+            _watcher([cache.location().root for cache in here], recursive=True) as watcher,
+            _arrival(awaited, came),
+        ):
+            for cache in here:  # what was written before the watch began
+                yield from _written(cache, seen, ())
+            started(len(caches))
+            started = _nothing
+            while isinstance(changes := watcher.watch(GROUPED_MS, QUIET_MS, 0, came), set):
+                paths = [path for _, path in changes]
+                for cache in here:
+                    touched = [path for path in paths if Path(path).is_relative_to(cache.location().root)]
+                    if touched:
+                        yield from _written(cache, seen, touched)
+        if changes == "signal":
+            raise KeyboardInterrupt
+        caches = list(find())
+
+
+def _nothing(_: int) -> None:
+    """Told already."""
+
+
+def _place(cache: Cache) -> str:
+    return f"{cache.name}:{cache.location().root}"
+
+
+def _look(cache: Cache) -> Seen:
+    with suppress(GpucacheError):
+        return {entry.key: (entry.size_bytes, entry.created_ns) for entry in cache.scan()}
+    return {}
+
+
+def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> Iterator[Written]:
+    """The entries of a cache that are new or another since it was looked at."""
+    before, now = seen.get(_place(cache), {}), Seen()
+    found: list[CacheEntry] = []
+    with suppress(GpucacheError):
+        for entry in cache.scan():
+            now[entry.key] = entry.size_bytes, entry.created_ns
+            if before.get(entry.key) != now[entry.key]:
+                found.append(entry)
+    seen[_place(cache)] = now
+    opened = list(_opened(touched)) if found else []
+    for entry in found:
+        writers = dict.fromkeys(who for path, who in opened if Path(path).is_relative_to(entry.path))
+        yield Written(entry, cache.location().root, time.time_ns(), tuple(writers))
+
+
+def _opened(paths: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Which processes have some files open for writing; none where the system does not tell."""
+    wanted, looked = {os.path.realpath(path): path for path in paths}, 0
+    for process in _folders(Path("/proc")):
+        if not process.isdigit() or int(process) == os.getpid():
+            continue
+        for fd in _folders(Path("/proc", process, "fd")):
+            looked += 1
+            if looked > _MOST_LINKS:
+                return
+            with suppress(OSError, ValueError):
+                path = wanted.get(os.readlink(f"/proc/{process}/fd/{fd}"))  # noqa: PTH115 - no Path for each
+                if path is not None and _writes(process, fd):
+                    yield path, (process, _command(process))
+
+
+def _writes(process: str, fd: str) -> bool:
+    for line in Path("/proc", process, "fdinfo", fd).read_text("ascii").splitlines():
+        if line.startswith("flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False
+
+
+def _command(process: str) -> str:
+    """The program that a process runs, as its name says."""
+    return Path("/proc", process, "comm").read_text("utf-8", "replace").strip()
+
+
+def _folders(path: Path) -> Iterable[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208 - names alone
+    except OSError:
+        return ()
+
+
+@contextmanager
+def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]:
+    """The library's watch over some folders; raises UsageError."""
+    try:
+        from watchfiles._rust_notify import RustNotify
+    except ImportError:
+        raise UsageError(
+            "--watch needs the library watchfiles; install it by 'pip install gpucache[watch]'"
+        ) from None
+    try:
+        watcher = RustNotify(list(roots), False, False, 300, recursive, True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(
+            f"the system does not watch the folders ({error}); it watches a limited number of them, which "
+            "'sysctl fs.inotify.max_user_watches=1048576' raises, or name fewer caches by --cache"
+        ) from None
+    try:
+        yield watcher
+    finally:
+        watcher.close()
+
+
+@contextmanager
+def _arrival(places: Collection[Path], came: threading.Event) -> Iterator[None]:
+    """Set ``came`` once one of some places, or a folder above it, is there that was not."""
+    if not places:
+        yield
+        return
+    above = {place: next(one for one in place.parents if one.exists()) for place in places}
+    end = threading.Event()
+
+    def wait(watcher: "RustNotify") -> None:
+        awaited = {path / place.relative_to(path).parts[0] for place, path in above.items()}
+        while not any(one.exists() for one in awaited):
+            if not isinstance(watcher.watch(GROUPED_MS, QUIET_MS, 0, end), set):
+                return
+        came.set()
+
+    with _watcher(sorted({str(one) for one in above.values()}), recursive=False) as watcher:
+        thread = threading.Thread(target=wait, args=(watcher,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()

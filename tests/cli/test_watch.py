@@ -1,0 +1,184 @@
+"""``gpucache inspect --watch``: a line for each entry that a real program writes, as it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+pytest.importorskip("watchfiles", reason="the extra watch is not installed")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX end it"),
+    pytest.mark.slow,
+]
+BUILD = """
+import sys, pyopencl as cl
+(device,) = [one for it in cl.get_platforms() for one in it.get_devices() if "Intel" in it.name][:1]
+cl.Program(cl.Context([device]), "__kernel void %s(__global int *a) { *a = 1; }" % sys.argv[1]).build()
+"""
+HOLD = """
+import sys
+with open(sys.argv[1], "wb") as file:
+    file.write(bytes(4096)); file.flush(); print(flush=True); sys.stdin.read()
+"""
+
+
+class Watching:
+    """A running watch: it has begun, and what it says is read line by line."""
+
+    def __init__(self, environment: Mapping[str, str], *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpucache", *options, "inspect", "--watch"],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: queue.Queue[str] = queue.Queue()
+        assert self.process.stdout and self.process.stderr
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.began = "" if options else self.process.stderr.readline()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def close(self) -> None:
+        self.process.kill()
+        self._reader.join(PATIENCE_S)
+        with self.process:  # its pipes are closed
+            pass
+
+    def line(self, timeout_s: float = PATIENCE_S) -> str:
+        return self._lines.get(timeout=timeout_s)
+
+    def end(self, number: int) -> tuple[int, str]:
+        self.process.send_signal(number)
+        assert self.process.stderr
+        said = self.process.stderr.read()
+        return self.process.wait(PATIENCE_S), said
+
+
+Start = Callable[..., Watching]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, vendors: Path) -> Mapping[str, str]:
+    """A user without any cache yet."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GPUCACHE_")}
+    return {
+        **own,
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "OCL_ICD_VENDORS": str(vendors),
+        "CUPY_CACHE_DIR": str(tmp_path / "cupy"),
+    }
+
+
+@pytest.fixture
+def start(environment: Mapping[str, str]) -> Iterator[Start]:
+    started: list[Watching] = []
+
+    def begin(*options: str) -> Watching:
+        started.append(Watching(environment, *options))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.close()
+
+
+def _build(kernel: str, environment: Mapping[str, str]) -> None:
+    """Let PyOpenCL build a program on Intel's CPU runtime."""
+    command = [sys.executable, "-W", "ignore", "-c", BUILD, kernel]
+    subprocess.run(command, env=environment, check=True, timeout=PATIENCE_S, capture_output=True)
+
+
+def test_each_entry_is_a_line_as_it_is_written(
+    start: Start, environment: Mapping[str, str], intel: str
+) -> None:
+    """Of a cache whose folder comes later, too, and once however many files an entry has."""
+    watching = start()
+    assert watching.began.startswith("watching ")
+    for kernel in ("first", "second"):
+        _build(kernel, environment)
+        line = watching.line()
+        assert "pyopencl" in line and kernel in line
+    code, said = watching.end(signal.SIGINT)
+    assert (code, said.strip()) == (130, "gpucache: interrupted; 2 entries were written")
+
+
+def test_what_warm_writes_is_told(
+    start: Start, environment: Mapping[str, str], nvrtc: str, tmp_path: Path
+) -> None:
+    """Our own cache is one of those that are watched, and SIGTERM ends a watch like Ctrl-C."""
+    watching = start()
+    source = tmp_path / "one.cu"
+    source.write_text('extern "C" __global__ void one(int *a) { *a = 1; }\n', encoding="ascii")
+    command = [sys.executable, "-m", "gpucache", "warm", str(source), "--target", nvrtc]
+    subprocess.run(command, env=environment, check=True, timeout=PATIENCE_S, capture_output=True)
+    line = watching.line()
+    assert "gpucache" in line and "one.cu" in line and nvrtc in line
+    assert watching.end(signal.SIGTERM)[0] == 130
+
+
+def test_a_program_that_still_writes_is_named(
+    start: Start, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    """By its number and command, as it has the file open for writing."""
+    (tmp_path / "cupy").mkdir()
+    watching = start()
+    file = tmp_path / "cupy" / ("0" * 40 + ".cubin")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        line = watching.line()
+        assert f"({writer.pid})" in line and "cupy" in line
+        writer.communicate(timeout=PATIENCE_S)
+
+
+def test_with_json_each_entry_is_an_object_on_a_line(
+    start: Start, environment: Mapping[str, str], intel: str
+) -> None:
+    """With the keys of any entry; nobody is named who is done."""
+    watching, line = start("--json"), ""
+    for number in range(20):  # it does not say when it begins
+        _build(f"kernel{number}", environment)
+        with suppress(queue.Empty):
+            line = watching.line(timeout_s=3)
+            break
+    told = json.loads(line)
+    assert (told["cache"], told["target"], told["writers"]) == ("pyopencl", "Intel CPU", {})
+    assert told["root"].startswith(environment["XDG_CACHE_HOME"])
+    assert watching.end(signal.SIGINT)[0] == 130
+
+
+@pytest.mark.parametrize("more", [["saxpy.cl"], ["--list"], ["--misses"]])
+def test_other_questions_are_refused(run: Run, more: list[str]) -> None:
+    """They are about what is there, and a watch is about what comes."""
+    answer = run("inspect", "--watch", *more)
+    assert answer.code == 2 and "--watch tells of what is written from now on" in answer.err
+
+
+def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) -> None:
+    """What to install is said, and nothing else is broken by its absence."""
+    script = "import sys; sys.modules['watchfiles'] = None; from gpucache.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "inspect", "--watch"],
+        env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 2 and "pip install gpucache[watch]" in done.stderr
