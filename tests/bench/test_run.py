@@ -19,6 +19,7 @@ from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Miss, Sample, Verdict
+from tests.caches.mesa import build as mesa
 
 DEFAULT = Extent()
 BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), CacheKey("0" * 64))
@@ -42,9 +43,9 @@ class Starts:
 
     def sample(self, job: StartJob) -> Sample:
         self.asked.append(job)
-        folder = Path(dict(job.environment)["MESA_SHADER_CACHE_DIR"] or "")
-        if not (folder / "program").exists():
-            (folder / "program").write_bytes(b"compiled")
+        folder = Path(dict(job.environment)["MESA_SHADER_CACHE_DIR"] or "") / "mesa_shader_cache"
+        if not folder.exists():
+            mesa.put(folder)
         if job.arm in self.failing:
             return Sample(job.arm, error="no such device")
         return Sample(job.arm, (("compile", 80 if job.arm == Arm.COLD else 20),))

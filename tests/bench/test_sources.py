@@ -20,6 +20,7 @@ from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Arm, Built, Miss, Sample, Verdict
+from tests.caches.mesa import build as mesa
 from tests.caches.pocl import build
 
 DRIVERS = [name for name in SYSTEMS if load_system(name).driver]
@@ -102,13 +103,11 @@ def test_what_is_written_is_found_under_the_caches_name(start: Started) -> None:
     """A file below a variable's folder is that cache's entry, with its size."""
 
     def write(own: Mapping[str, str]) -> None:
-        program = Path(own["MESA_SHADER_CACHE_DIR"], "ab", "program")
-        program.parent.mkdir()
-        program.write_bytes(b"bitcode")
+        mesa.put(Path(own["MESA_SHADER_CACHE_DIR"], "mesa_shader_cache"))
 
     [found] = start(Arm.COLD, write).growth
     assert (found.cache, found.entries) == ("mesa", 1)
-    assert found.size_bytes and found.names[0].startswith("ab/program ")
+    assert found.size_bytes and found.names[0].startswith(mesa.key(0)[:2])
 
 
 def test_empty_and_touched_files_are_no_entries(start: Started) -> None:
