@@ -1,5 +1,6 @@
 /* Asks one question for each line of its input, each in a process of its own, and says what came of it.
    Usage: wire_program [FIELDS] */
+#define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,9 @@
 static void on_alarm(int number) { (void)number; }
 
 /* Signals that come all the time, as a profiler sends them, must not disturb an exchange. */
-static void begin_alarms(void) {
+static void alarm_every(int us) {
     struct sigaction action = {.sa_handler = on_alarm};
-    struct itimerval often = {{0, 1000}, {0, 1000}};
+    struct itimerval often = {{0, us}, {0, us}};
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &often, NULL);
 }
@@ -40,6 +41,7 @@ static void ask(size_t count) {
     if (count) fields[count - 1].size = 1 << 20;
     wire_begin();
     int answered = wire_ask(WIRE_BUILD, fields, count, &reply);
+    alarm_every(0); /* printing would be disturbed */
     if (answered) say(&reply);
     if (answered) wire_done(&reply);
     if (!answered) puts("none");
@@ -55,7 +57,7 @@ int main(int count, char **arguments) {
         fflush(stdout);
         pid_t child = fork();
         if (!child) {
-            if (*line == 'a') begin_alarms();
+            if (*line == 'a') alarm_every(1000);
             if (*line == 'c') close(0);
             ask(fields);
             fflush(stdout);
