@@ -1,7 +1,7 @@
 """The machine a command answers for: this one, or that of a device profile."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +19,15 @@ class Machine(NamedTuple):
     environment: Mapping[str, str]
 
 
-def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Machine:
-    """This machine, asked by all backends or by some of them, or that of a profile; raises UsageError."""
+def machine(
+    profile: Path | None,
+    backends: Sequence[str] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Machine:
+    """This machine, asked by all backends or by some of them, or that of a profile; raises UsageError.
+
+    ``meanwhile`` is called while the drivers of this machine are asked.
+    """
     if profile is not None:
         from gpucache.probe.profile import load_profile
 
@@ -28,7 +35,7 @@ def machine(profile: Path | None, backends: Sequence[str] | None = None) -> Mach
         return Machine(saved.devices, saved.environment)
     from gpucache.probe import ask
 
-    return Machine(tuple(ask(backends)), os.environ)
+    return Machine(tuple(ask(backends, meanwhile=meanwhile)), os.environ)
 
 
 def machine_for(
@@ -36,6 +43,7 @@ def machine_for(
     targets: Sequence[str],
     profile: Path | None = None,
     entries: "Iterable[CacheEntry]" = (),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Machine:
     """The machine to build programs for, or entries again; no driver of this one is asked without need."""
     from gpucache.assembly import backends
@@ -43,7 +51,7 @@ def machine_for(
 
     known = backends()
     named = {entry.target.partition(":")[0] for entry in entries} & known.keys()
-    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}))
+    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}), meanwhile)
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":

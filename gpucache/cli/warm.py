@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
     from gpucache.store.interface import MissedRequest
 
+_FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.render.tables")
+"""Imported while drivers are asked, which takes as long."""
 NEXT = (
     "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
     "'gpucache bench --example' times it."
@@ -172,7 +175,7 @@ def _warm_programs(
     from gpucache.units import format_list
 
     _require_root(run.settings, shared=run.shared, check=run.check)
-    here = machine_for(specs, targets, profile)
+    here = machine_for(specs, targets, profile, meanwhile=lambda: [*map(import_module, _FOR_A_RUN)])
     items = plan(specs, targets, here.devices)
     if not run.check and any(item.request is not None for item in items):
         open_store(run.settings, shared=run.shared).prepare()
@@ -188,7 +191,6 @@ def _warm_programs(
 
 def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
     """Raise UsageError for what does not go together with --misses."""
-
     if named._replace(local_sizes=()).anything:
         raise UsageError(
             "--misses builds what programs asked for, as they asked; leave sources and build options out"

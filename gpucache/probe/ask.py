@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from gpucache.backends.registry import backend_names
@@ -33,14 +33,19 @@ def ask(
     *,
     timeout_s: float = TIMEOUT_S,
     command: Sequence[str] = _COMMAND,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[Device]:
-    """Every row of the named backends, or of all; never raises for what a driver does."""
+    """Every row of the named backends, or of all; never raises for what a driver does.
+
+    ``meanwhile`` is called once while the drivers think.
+    """
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
         folder = _folder(ends) if names else ""
         with _undisturbed():
             asked = [(name, _start([*command, name, folder], ends)) for name in names]
         end_s = time.monotonic() + timeout_s
+        meanwhile()
         return [device for name, child in asked for device in _answer(name, child, timeout_s, end_s)]
 
 

@@ -113,7 +113,10 @@ def probed(monkeypatch: pytest.MonkeyPatch, vendors: Path, devices: Sequence[Dev
 
 
 def _remembering(devices: Sequence[Device]) -> Callable[..., list[Device]]:
-    def remembered(backends: Sequence[str] | None = None) -> list[Device]:
+    def remembered(
+        backends: Sequence[str] | None = None, meanwhile: Callable[[], object] = lambda: None
+    ) -> list[Device]:
+        meanwhile()
         return [device for device in devices if backends is None or device.backend in backends]
 
     return remembered

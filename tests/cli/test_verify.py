@@ -58,7 +58,7 @@ def test_drivers_are_asked_where_an_entry_names_one(
     """No driver is asked for nothing, and those alone whose entries are there."""
     asked: list[Sequence[str] | None] = []
 
-    def ask(backends: Sequence[str] | None = None) -> list[Device]:
+    def ask(backends: Sequence[str] | None = None, **_: object) -> list[Device]:
         asked.append(backends)
         return []
 

@@ -72,7 +72,7 @@ def test_only_the_drivers_that_a_question_is_about_are_asked(
     """For a source they are those of its language, for a program those of its entries."""
     asked: list[Sequence[str] | None] = []
 
-    def ask(backends: Sequence[str] | None = None) -> list[Device]:
+    def ask(backends: Sequence[str] | None = None, **_: object) -> list[Device]:
         asked.append(backends)
         return [device for device in devices if backends is None or device.backend in backends]
 

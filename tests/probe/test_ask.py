@@ -1,6 +1,7 @@
 """The probe: a child that fails in any way is a row with its error, and real compilers are found."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -251,3 +252,13 @@ def test_the_probe_does_not_import_from_the_current_directory(
     monkeypatch.chdir(tmp_path)
     (row,) = ask(["metal"])
     assert "no backend is named 'metal'" in row.detail
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+def test_something_else_is_done_while_drivers_think(tmp_path: Path) -> None:
+    """The function that is given is called when the children are started and none is waited for yet."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = f"print(open({str(pipe)!r}).read())"  # waits for whoever writes
+    rows = ask(["a"], command=_child(code), meanwhile=lambda: pipe.write_text('{"devices": []}'))
+    assert rows == []
