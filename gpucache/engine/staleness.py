@@ -47,6 +47,16 @@ def origin(entry: CacheEntry) -> Origin:
     return Origin(entry.producer, entry.gone, entry.toolchain, entry.toolchain_identity)
 
 
+def _is_alike(entry: CacheEntry, other: CacheEntry) -> bool:
+    """Whether two entries are seen at once to have one origin; equal tuples that are two do not count."""
+    return (
+        entry.toolchain is other.toolchain
+        and entry.toolchain_identity is other.toolchain_identity
+        and entry.producer == other.producer
+        and entry.gone == other.gone
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Origins:
     """The origins of a cache's entries, with a few numbers of each, so that any number of entries fits."""
@@ -55,9 +65,12 @@ class Origins:
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and counts them."""
+        uses = None
         for entry in entries:
             made = entry.created_ns
-            uses = self.found.setdefault(origin(entry), _Uses(entry, made, entry.last_used_ns))
+            # Neighbours mostly share a toolchain, the same tuple, which is then not hashed again.
+            if uses is None or not _is_alike(entry, uses.sample):
+                uses = self.found.setdefault(origin(entry), _Uses(entry, made, entry.last_used_ns))
             uses.first_ns = min(uses.first_ns, made)
             uses.last_ns = max(uses.last_ns, entry.last_used_ns)
             if not (entry.stays or entry.indivisible):
