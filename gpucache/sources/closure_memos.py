@@ -111,8 +111,9 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
         return newest[path]
 
     places: dict[str, None] = {}
-    for _, path, _ in closure.asked or ():
-        if not path:  # what stands for a build option, which is nowhere
+    for question, path, _ in closure.asked or ():
+        # A build option is nowhere. Where links lead is seen by what is looked for there.
+        if not path or question == "real":
             continue
         places[path] = None
         above = os.path.dirname(path)  # noqa: PTH120
