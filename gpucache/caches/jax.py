@@ -149,8 +149,9 @@ class Jax(FilesFormat):
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - a look has it all
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """How long its compiling took; what the executable is, is not looked into."""
+        item.again()
         fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
         unstored = KeyField("inputs of the key", "not stored by JAX")
         return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), entry.compile_ns)
