@@ -21,7 +21,7 @@ _PATIENCE_MS = "60000"
 """How long a build may wait to be written down: with hundreds of headers that can take seconds."""
 
 
-@click.command()
+@click.command(options_metavar="[OPTIONS] -- COMMAND...")
 @click.option(
     "-o",
     "--output",
@@ -77,11 +77,12 @@ def record(folder: Path, digests_only: bool) -> None:
             builds=recorded.builds,
             unrecorded=sum(one.builds for one in untold),
         ),
+        sources=not digests_only,
     )
     end_as(ended)
 
 
-def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary") -> None:
+def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: bool) -> None:
     """Say what was recorded and what was not to stderr, as standard output is the command's."""
     from gpucache.render.document import document
     from gpucache.render.recordings import recorded_line, unrecorded
@@ -91,4 +92,4 @@ def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary") -> None:
     elif not given().quiet:
         for sentence in unrecorded(untold, whole=given().whole):
             complain(f"gpucache: {sentence}")
-        complain(f"gpucache: {recorded_line(summary)}")
+        complain(f"gpucache: {recorded_line(summary, sources=sources)}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 
-@click.command()
+@click.command(options_metavar="[OPTIONS] -- COMMAND...")
 @click.option(
     "--learn",
     is_flag=True,

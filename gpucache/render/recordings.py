@@ -52,13 +52,15 @@ def recording(
     yield plain(f"\n{_sentence(summary)}", "bold")
 
 
-def recorded_line(summary: RecordSummary) -> str:
-    """What was recorded, in one line."""
+def recorded_line(summary: RecordSummary, *, sources: bool = True) -> str:
+    """What was recorded, in one line, and what can be done with it, with the sources or without."""
     if not summary.builds and not summary.unrecorded:
         return "nothing was recorded: no OpenCL or NVRTC build was asked for here"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
     left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
-    return f"{told}{left}; 'gpucache warm --recording {summary.recording}' builds what is there"
+    warm = f"gpucache warm --recording {summary.recording}"
+    use = f"'{warm}' builds what is there" if sources else f"'{warm} --check' says what is lacking"
+    return f"{told}{left}; {use}"
 
 
 def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
