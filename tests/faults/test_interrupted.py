@@ -13,10 +13,11 @@ from tests.patience import PATIENCE_S
 
 _STRUCK_AT_ENTRY = """
 import sys
+import gpucache.caches.own
+import gpucache.store.removal
 from gpucache.cli import main
-from gpucache.store import DirectoryStore
 
-real, asked = getattr(DirectoryStore, {method!r}), []
+real, asked = {owner}.{function}, []
 
 def struck(*arguments):
     asked.append(arguments)
@@ -24,26 +25,38 @@ def struck(*arguments):
         raise KeyboardInterrupt
     return real(*arguments)
 
-setattr(DirectoryStore, {method!r}, struck)
+{owner}.{function} = struck
 sys.exit(main(sys.argv[1:]))
 """
 
 
 @pytest.mark.parametrize(
-    ("method", "words", "told", "left"),
+    ("owner", "function", "words", "told", "left"),
     [
-        ("remove", ["evict", "--all", "--yes"], "2 of 4 were removed, and the rest stays", 2),
-        ("check", ["verify"], "2 of 4 were checked", 4),
+        (
+            "gpucache.store.removal.Removal",
+            "_removed",
+            ["evict", "--all", "--yes"],
+            "2 of 4 were removed, and the rest stays",
+            2,
+        ),
+        ("gpucache.caches.own", "_judged", ["verify"], "2 of 4 were checked", 4),
     ],
 )
 def test_an_interrupt_says_how_far_it_came(
-    tmp_path: Path, make_entry: Callable[..., Entry], method: str, words: list[str], told: str, left: int
+    tmp_path: Path,
+    make_entry: Callable[..., Entry],
+    owner: str,
+    function: str,
+    words: list[str],
+    told: str,
+    left: int,
 ) -> None:
     """What was done stays done, and the next run goes on."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     for seed in "abcd":
         store.publish(make_entry(seed))
-    script = _STRUCK_AT_ENTRY.format(method=method)
+    script = _STRUCK_AT_ENTRY.format(owner=owner, function=function)
     done = subprocess.run(
         [sys.executable, "-c", script, "--root", store.root, *words],
         capture_output=True,

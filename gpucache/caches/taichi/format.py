@@ -98,6 +98,8 @@ class Taichi(FilesFormat):
     def payload(self, item: Files) -> bytes:
         """The code: LLVM's intermediate representation, or what Taichi makes for the architecture."""
         data = item.read(item.names[0], _MOST_BYTES)
+        if len(data) < _HEAD.size:
+            raise FormatError(f"{item.path} ends in the middle of its head")
         return data[_HEAD.size + _HEAD.unpack_from(data)[2] : -_DIGITS]
 
     def remove(self, item: Files) -> Kept | None:

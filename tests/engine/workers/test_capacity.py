@@ -192,5 +192,5 @@ def test_a_queue_that_moves_is_waited_for() -> None:
                 take_all()
 
         take_all()
-        with turns(1, 1.0, change_hands):
+        with turns(1, 5.0, change_hands):
             assert calls > 5
