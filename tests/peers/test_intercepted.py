@@ -44,7 +44,7 @@ import numpy as np
 from silx.opencl import sift
 image = np.zeros((128, 128), np.float32)
 image[40:80, 30:90] = 1
-print(len(sift.SiftPlan(template=image, devicetype="CPU").keypoints(image)))
+print(len(sift.SiftPlan(template=image, platformid=0, deviceid=0).keypoints(image)))
 """
 _SASMODELS = """
 import numpy as np
