@@ -50,14 +50,18 @@ def test_a_binary_of_the_older_format_is_not_judged(tmp_path: Path) -> None:
     assert not cache.check(entry).findings and entry.damage is None
 
 
-def test_the_lock_of_the_driver_is_respected(tmp_path: Path) -> None:
-    """It is waited for, and what it guards stays."""
+def test_a_held_lock_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver's lock guards stays, and the second entry does not wait as the first did."""
     fcntl = pytest.importorskip("fcntl")
-    path = put(tmp_path)
+    paths = [put(tmp_path, number) for number in range(2)]
+    pauses: list[float] = []
+    monkeypatch.setattr("gpucache.caches.files.time.sleep", pauses.append)
     cache = opened(SYSTEM, tmp_path)
-    (entry,) = cache.scan()
-    with pytest.MonkeyPatch.context() as patch, (tmp_path / "config.file").open() as file:
-        patch.setattr("gpucache.caches.intel_neo._PATIENCE_S", 0)
+    first, second = cache.scan()
+    with (tmp_path / "config.file").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        kept = cache.remove(entry, "test")
-    assert kept is not None and "lock is held" in kept.reason and path.exists()
+        kept = cache.remove(first, "test")
+        waited = len(pauses)
+        assert kept is not None and "lock is held" in kept.reason and waited
+        assert cache.remove(second, "test") is not None and len(pauses) == waited
+    assert all(path.exists() for path in paths)
