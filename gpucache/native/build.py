@@ -24,6 +24,8 @@ _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthrea
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
 _GLIBC = (2, 17)
 """The oldest that ziglang builds for; what ``cc`` builds needs the one of this machine."""
+_ZIGLANG_MACHINES = ("x86_64", "aarch64")
+"""Where PyPI has wheels of ziglang and there are GPUs; it is not asked for anywhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,28 @@ def find_compiler() -> Compiler | None:
     if sys.platform != "linux":
         return None
     own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    if "CC" in os.environ or shutil.which("cc"):
+    if _has_compiler():
         return Compiler(tuple(shlex.split(os.environ.get("CC", "cc"))), own)
-    if importlib.util.find_spec("ziglang") is None:
+    if importlib.util.find_spec("ziglang") is None or not _has_glibc():
         return None
     target = f"{platform.machine()}-linux-gnu.{_GLIBC[0]}.{_GLIBC[1]}"
     # It brings the C library's headers; of the system's only those that it has not are wanted.
     command = (sys.executable, "-m", "ziglang", "cc", "-target", target, "-idirafter", "/usr/include")
     return Compiler(command, f"manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{platform.machine()}")
+
+
+def requirements() -> list[str]:
+    """What pip shall install before it makes a wheel: a compiler from PyPI, where there is none here."""
+    wanted = sys.platform == "linux" and _has_glibc() and not _has_compiler()
+    return ["ziglang>=0.13"] if wanted and platform.machine() in _ZIGLANG_MACHINES else []
+
+
+def _has_compiler() -> bool:
+    return "CC" in os.environ or shutil.which("cc") is not None
+
+
+def _has_glibc() -> bool:
+    return platform.libc_ver()[0] == "glibc"
 
 
 def build(compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> dict[str, str]:

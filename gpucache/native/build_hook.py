@@ -25,9 +25,17 @@ def _load(path: Path) -> ModuleType:
 class NativeLibraries(BuildHookInterface):  # type: ignore[misc]
     """Adds the libraries to a wheel, which is then for this platform alone."""
 
+    def _native(self) -> ModuleType:
+        return _load(Path(self.root, "gpucache", "native", "build.py"))
+
+    def dependencies(self) -> list[str]:
+        """What the frontend shall install first."""
+        wanted: list[str] = self._native().requirements()
+        return wanted
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - Hatchling's
         """Compile, and name the files and the platform."""
-        native = _load(Path(self.root, "gpucache", "native", "build.py"))
+        native = self._native()
         compiler = native.find_compiler()
         problems = native.build(compiler, native.BUILT) if compiler else {}
         for name, problem in problems.items():

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -67,6 +68,29 @@ def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert build.find_compiler() is None
+
+
+@pytest.mark.parametrize(
+    ("has_cc", "machine", "libc", "asked"),
+    [
+        (False, "x86_64", "glibc", True),
+        (False, "aarch64", "glibc", True),
+        (True, "x86_64", "glibc", False),
+        (False, "x86_64", "musl", False),
+        (False, "sparc64", "glibc", False),
+    ],
+)
+def test_a_build_asks_for_ziglang_where_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_cc: bool, machine: str, libc: str, asked: bool
+) -> None:
+    """Without a compiler, on machines that PyPI has it for and whose C library it builds for."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if has_cc:
+        (tmp_path / "cc").touch(mode=0o755)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
+    assert [name.partition(">")[0] for name in build.requirements()] == (["ziglang"] if asked else [])
 
 
 def test_a_library_that_is_not_built_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
