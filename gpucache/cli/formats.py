@@ -38,7 +38,8 @@ name_expressions = ["scale<float>"]
 """
 """A manifest as people write them."""
 _WHAT_A_DOCUMENT_IS = (
-    "With --json, a verb answers with one JSON document on standard output, also where it could not run. "
+    "With --json, a verb answers with one JSON document on standard output, also where it could not run; "
+    "'inspect --watch' with an object on each line, of which the last says what ended it. "
     "Names are in snake_case and end in their units: _ms is milliseconds, _ns nanoseconds, _bytes bytes. "
     "Every key is always there; what is not known is null, or empty text. A byte of a file name that is not "
     "UTF-8 is escaped as an unpaired surrogate.",

@@ -67,6 +67,17 @@ def refusal() -> OSError | None:
     return refused
 
 
+def unread() -> bool:
+    """Whether stdout is a pipe whose reader has gone; Windows tells that only where something is written."""
+    if sys.platform == "win32":
+        return False
+    import select
+
+    asked = select.poll()
+    asked.register(1, 0)
+    return any(events & select.POLLERR for _, events in asked.poll(0))
+
+
 def give_up() -> None:
     """Throw away what stdout still holds and what is written to it later."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

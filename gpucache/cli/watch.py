@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.cli import streams
 from gpucache.cli.caches import open_everywhere, open_named
 from gpucache.cli.globals import given
 from gpucache.units import format_count
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_written(names: Sequence[str]) -> None:
-    """Tell of every entry that is written to the caches that are named, or to all, until an interrupt."""
+    """Tell of what is written to the caches that are named, or to all, until an interrupt or unread."""
     from gpucache.engine.watch import watch
     from gpucache.render import inspect as text
 
@@ -28,7 +29,7 @@ def show_written(names: Sequence[str]) -> None:
         given().say(f"watching {format_count(caches, 'cache')}; what is written is told until Ctrl-C")
 
     try:
-        for one in watch(find, started):
+        for one in watch(find, started, streams.unread):
             told += 1
             if given().json:
                 from gpucache.render.document import line_of

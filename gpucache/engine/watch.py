@@ -31,8 +31,22 @@ Seen = dict[str, tuple[int, int]]
 """Size and time of writing of entries by key."""
 
 
-def watch(find: Callable[[], Sequence[Cache]], started: Callable[[int], None]) -> Iterator[Written]:
-    """Every entry that is written from now on, until an interrupt.
+class _End(threading.Event):
+    """That places are to be looked for again, or that nobody is told any more."""
+
+    def __init__(self, unread: Callable[[], bool]) -> None:
+        super().__init__()
+        self._unread = unread
+
+    def is_set(self) -> bool:
+        """Asked by the library every time that it looks for changes."""
+        return super().is_set() or self._unread()
+
+
+def watch(
+    find: Callable[[], Sequence[Cache]], started: Callable[[int], None], unread: Callable[[], bool]
+) -> Iterator[Written]:
+    """Every entry that is written from now on, until an interrupt or until it is ``unread``.
 
     ``find`` gives the caches, there or not; it is asked again when a place has come. ``started`` is called
     with their number once nothing that is written can be missed. Raises UsageError where the library is
@@ -43,7 +57,7 @@ def watch(find: Callable[[], Sequence[Cache]], started: Callable[[int], None]) -
     while True:
         here = [cache for cache in caches if Path(cache.location().root).exists()]
         awaited = {Path(cache.location().root) for cache in caches if cache not in here}
-        came = threading.Event()
+        came = _End(unread)
         with (
             _watcher([cache.location().root for cache in here], recursive=True) as watcher,
             _arrival(awaited, came),
@@ -60,6 +74,8 @@ def watch(find: Callable[[], Sequence[Cache]], started: Callable[[int], None]) -
                         yield from _written(cache, seen, touched)
         if changes == "signal":
             raise KeyboardInterrupt
+        if unread():
+            return
         caches = list(find())
 
 

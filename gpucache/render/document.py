@@ -41,9 +41,9 @@ def document(command: str, outcomes: Iterable[object], summary: object) -> Itera
 
 
 def error_document(command: str, message: str, exit_code: int) -> str:
-    """The document of a command that could not run."""
+    """The document of a command that could not run, on one line, as outcomes may stand on lines before it."""
     error = {"message": message, "exit_code": exit_code}
-    return _text({"schema": SCHEMA, "command": command, "outcomes": [], "summary": {}, "error": error})
+    return json.dumps({"schema": SCHEMA, "command": command, "outcomes": [], "summary": {}, "error": error})
 
 
 def json_of(value: Any) -> Any:

@@ -66,6 +66,12 @@ class Watching:
     def line(self, timeout_s: float = PATIENCE_S) -> str:
         return self._lines.get(timeout=timeout_s)
 
+    def rest(self) -> Iterator[str]:
+        """Every line that was not asked for, once the watch has ended."""
+        self._reader.join(PATIENCE_S)
+        while not self._lines.empty():
+            yield self._lines.get()
+
     def end(self, number: int) -> tuple[int, str]:
         self.process.send_signal(number)
         assert self.process.stderr
@@ -154,7 +160,7 @@ def test_a_program_that_still_writes_is_named(
 def test_with_json_each_entry_is_an_object_on_a_line(
     start: Start, environment: Mapping[str, str], intel: str
 ) -> None:
-    """With the keys of any entry; nobody is named who is done."""
+    """With the keys of any entry; nobody is named who is done. What ends the watch is such a line, too."""
     watching, line = start("--json"), ""
     for number in range(20):  # it does not say when it begins
         _build(f"kernel{number}", environment)
@@ -165,6 +171,21 @@ def test_with_json_each_entry_is_an_object_on_a_line(
     assert (told["cache"], told["target"], told["writers"]) == ("pyopencl", "Intel CPU", {})
     assert told["root"].startswith(environment["XDG_CACHE_HOME"])
     assert watching.end(signal.SIGINT)[0] == 130
+    *more, last = map(json.loads, watching.rest())
+    assert all(one["cache"] == "pyopencl" for one in more)
+    assert last["error"]["message"].startswith("interrupted; ")
+
+
+def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> None:
+    """It does not wait for another entry, of which nobody would hear; nothing is wrong."""
+    command = [sys.executable, "-m", "gpucache", "inspect", "--watch"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout and watching.stderr
+        assert watching.stderr.readline().startswith("watching ")
+        watching.stdout.close()
+        assert (watching.wait(PATIENCE_S), watching.stderr.read()) == (0, "")
 
 
 @pytest.mark.parametrize("more", [["saxpy.cl"], ["--list"], ["--misses"]])
