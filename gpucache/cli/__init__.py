@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gpucache.host import interrupts
 
         interrupts.ignore()
+        gc.freeze()  # nor is it looked for at the end, when all of it goes: that took another tenth
         if code == ExitCode.INTERRUPTED:
             _leave(code)
     return code

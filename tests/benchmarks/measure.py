@@ -145,15 +145,18 @@ def each(actions: Sequence[Callable[[], object]]) -> Side:
 def process(
     command: Sequence[str | Path], *, before: Callable[[], object] | None = None, **environment: str
 ) -> Side:
-    """A whole process; what it prints is read and thrown away. ``before`` is not counted."""
+    """A whole process; what it prints is read and thrown away. ``before`` is not counted.
+
+    Python keeps the bytecode of its modules, as it does where a package is installed.
+    """
+    kept = {**os.environ, **environment}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def side() -> Sample:
         if before is not None:
             before()
         began = time.perf_counter_ns()
-        with subprocess.Popen(
-            command, cwd=CHECKOUT, env={**os.environ, **environment}, stdout=subprocess.PIPE
-        ) as child:
+        with subprocess.Popen(command, cwd=CHECKOUT, env=kept, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             while child.stdout.read(1 << 20):
                 pass

@@ -103,6 +103,14 @@ def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: py
     assert (code, modules & slow) == (0, set())
 
 
+def test_no_garbage_is_looked_for_at_the_end() -> None:
+    """What the command made goes with its process: Python's last search for garbage finds nothing to read."""
+    child = "import atexit, gc, gpucache.cli as it; atexit.register(lambda: print(len(gc.get_objects())))"
+    command = [sys.executable, "-c", f"{child}; it.main()", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert int(done.stdout.splitlines()[-1]) < 1000
+
+
 @pytest.mark.parametrize("line", COMPLETED)
 def test_completion_loads_no_gpu_stack(mixed: Filled, tmp_path: Path, line: str) -> None:
     """A key press neither probes nor loads what tables and workers need."""
