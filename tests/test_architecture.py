@@ -292,6 +292,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl"}),
     "triton": frozenset({"caches.inductor"}),
+    # It tells the caches of others where they lie.
+    "vllm": frozenset({"caches.deep_gemm"}),
     "futhark": frozenset({"cli.usage"}),
     "rocfft": frozenset({"cli.usage"}),
 }

@@ -196,20 +196,23 @@ class Format(ABC, Generic[T]):
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """Where programs look in an environment, in their order, there or not."""
         found = cls.place.find(environ)
-        if found is None:
-            return
-        named, decided_by = found
-        root = places.absolute(named)
-        off = cls.place.why_off(environ)
-        told = (off, *cls.variables(environ), cls.place.relative(named, decided_by), *cls.at_place(root))
-        yield Location(
-            cls.name,
-            str(root),
-            decided_by,
-            enabled=not off and (not cls.place.opt_in or places.is_folder(root)),
-            limit_bytes=cls.limit_bytes(environ),
-            problems=tuple(filter(None, told)),
-        )
+        for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
+            root = places.absolute(named)
+            off = cls.place.why_off(environ)
+            told = (
+                off,
+                *cls.variables(environ),
+                cls.place.relative(named, decided_by),
+                *cls.at_place(root),
+            )
+            yield Location(
+                cls.name,
+                str(root),
+                decided_by,
+                enabled=not off and (not cls.place.opt_in or places.is_folder(root)),
+                limit_bytes=cls.limit_bytes(environ),
+                problems=tuple(filter(None, told)),
+            )
 
     @classmethod
     def opened(cls, location: Location) -> Location:

@@ -86,6 +86,8 @@ class Place:
     """What puts the cache elsewhere, as a clause: the remedy of whatever is wrong with the place."""
     nowhere: str
     """Why an environment can lack a place, and what to set; a clause."""
+    also: tuple[Var | Home, ...] = ()
+    """Where programs above the owner put it: each is a cache beside the first where a folder is there."""
     off: Mapping[str, Collection[str]] = field(default_factory=dict)
     """By variable the values, in lower case, with which programs use no cache."""
     along: tuple[tuple[str, str], ...] = ()
@@ -106,6 +108,14 @@ class Place:
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place as the environment names it, maybe a relative one, and what decided it; None for none."""
         return next(filter(None, (way.find(environ) for way in self.ways)), None)
+
+    def beside(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+        """Every other place that is there, and what decided it."""
+        seen = {absolute(found[0]) for found in (self.find(environ),) if found is not None}
+        for named, decided_by in filter(None, (way.find(environ) for way in self.also)):
+            if absolute(named) not in seen and is_folder(named):
+                seen.add(absolute(named))
+                yield named, decided_by
 
     def why_off(self, environ: Mapping[str, str]) -> str:
         """Why programs use no cache, as a sentence; empty where they use it."""

@@ -37,6 +37,7 @@ SYSTEMS = {
     "miopen": "gpucache.caches.miopen",
     "inductor": "gpucache.caches.inductor",
     "vllm": "gpucache.caches.vllm",
+    "deep-gemm": "gpucache.caches.deep_gemm",
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",
     "taichi": "gpucache.caches.taichi",

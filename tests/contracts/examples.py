@@ -29,6 +29,7 @@ from tests.caches.amd_comgr import build as amd_comgr
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
+from tests.caches.deep_gemm import build as deep_gemm
 from tests.caches.futhark import build as futhark
 from tests.caches.hashcat import build as hashcat
 from tests.caches.inductor import build as inductor
@@ -241,6 +242,7 @@ EXAMPLES: Mapping[str, Example] = {
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
+    "deep-gemm": Example(deep_gemm.put, lambda _: deep_gemm.CUBIN),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
     "warp": Example(warp.put, lambda _: PTX),
     "hashcat": Example(hashcat.put, lambda _: PTX),

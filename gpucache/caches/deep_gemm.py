@@ -1,0 +1,126 @@
+"""DeepGEMM's cache: a folder for each kernel, with its CUDA source and the cubin made of that.
+
+Source: DeepGEMM of June 2026, ``csrc/jit/compiler.hpp`` and ``csrc/jit/kernel_runtime.hpp``, and 1.0,
+``deep_gemm/jit/compiler.py``; it compiles for the GPU at hand alone, and no cache that it wrote was at hand.
+``cache/kernel.NAME.DIGITS/`` holds ``kernel.cu`` and ``kernel.cubin``, and what variables ask for beside
+them; 1.0 had a library, ``kernel.so``, and ``kernel.args``. The digits are a hash of name, compiler, options
+and source, of which only the source is kept. A folder is made below ``tmp/`` and renamed; no lock is taken,
+nothing has a checksum, and nothing is ever removed. A folder without source or cubin ends every program that
+asks for its kernel, and so does a cubin that the driver does not load.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.tally import listed
+from gpucache.keys import digest
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_FOLDER = r"cache/kernel\.\w+\.([0-9a-f]{32}|[0-9a-f]{12})"
+_NEEDED = (("kernel.cu", "kernel.cubin"), ("kernel.cu", "kernel.so", "kernel.args"))
+"""What a folder has to hold, today and in 1.0."""
+_SOURCE_BYTES = 16 << 20
+_STARTS = (b"// Includes' hash value", b"\x7fELF")
+
+
+class DeepGemm(BinaryFormat):
+    """The matrix products that DeepGEMM compiled, for itself and for servers of language models above it."""
+
+    name = "deep-gemm"
+    title = "DeepGEMM kernel cache"
+    owner = "DeepGEMM"
+    place = Place(
+        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
+        also=(
+            Var("VLLM_CACHE_ROOT", "deep_gemm"),
+            Home(".cache/vllm/deep_gemm"),
+            Var("SGLANG_DG_CACHE_DIR"),
+            Home(".cache/deep_gemm"),
+            Home(".cache/sglang/deep_gemm"),
+        ),
+        move="set DG_JIT_CACHE_DIR",
+        nowhere="DeepGEMM names no place without a home folder; set DG_JIT_CACHE_DIR",
+        opt_in=True,
+    )
+    layout = Layout(
+        [rf"{_FOLDER}/kernel\.(?:cubin|so)", rf"{_FOLDER}/kernel\.(?:cu|args|ptx|sass)"],
+        left=[
+            Left(r"tmp/\d+(?:-[0-9a-f]{8}){3}/kernel\.(?:cubin|cu)", HOUR_NS),
+            Left(r"tmp/(?:nvcc|file)\.tmp\.[0-9a-f-]{36}\.[0-9a-f]{12}.*", HOUR_NS),
+        ],
+        signs=[_FOLDER, "tmp/.+-.+"],
+    )
+    folders_removed = 1
+    wanted = {"key": "the hex digits at the end of a folder's name, or the first of them"}
+    opaque = (
+        "an entry keeps its source, but neither the compiler nor the options that are in the key as well; "
+        "compare the sources of two entries, or set DG_JIT_DEBUG=1"
+    )
+    tracing = {"DG_JIT_DEBUG": "1"}
+    served = "DeepGEMM would load it"
+    key_digits = 32
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
+    consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
+
+    def look(self, item: Files) -> Look:
+        """Kernel and architecture."""
+        name = item.parts[-1].split(".")[1]
+        if problem := _missing(item):
+            return Look(program=name, problem=problem, used_ns=item.used_ns, shows=False)
+        return replace(super().look(item), program=name, used_ns=item.used_ns)
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The binary, and whether all is there."""
+        if problem := _missing(item):
+            yield problem
+        else:
+            yield from super().check(item)
+
+    def stays(self, item: Files) -> str:
+        """That what else lies in the folder would keep it, without a kernel in it."""
+        with item.open() as folder:
+            others = listed(found.name for found in folder.entries() if found.name not in item.seen)
+        if not others:
+            return ""
+        return (
+            f"its folder holds {others} as well and would stay without a kernel, at which DeepGEMM ends "
+            "every program that asks for it; move that elsewhere"
+        )
+
+    def is_left(self, start: bytes) -> bool:
+        """A source as DeepGEMM writes it, or a binary."""
+        return start.startswith(_STARTS)
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """A digest of the source, which two entries of a kernel differ by, or else by what is not kept."""
+        source = digest(item.read("kernel.cu", _SOURCE_BYTES)) if "kernel.cu" in item.seen else "it is gone"
+        fields = (
+            KeyField("key", entry.key),
+            KeyField("kernel", entry.program),
+            KeyField("SHA-256 of the source", source),
+            KeyField("compiler and options", "not stored by DeepGEMM"),
+        )
+        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
+
+
+def _missing(item: Files) -> Problem | None:
+    """What a folder lacks that every one of DeepGEMM's has."""
+    needed = _NEEDED["kernel.so" in item.seen or "kernel.args" in item.seen]
+    gone = next((name for name in needed if name not in item.seen), "")
+    if not gone:
+        return None
+    detail = (
+        f"{gone} is gone, at which DeepGEMM ends the program at every start ('Corrupted JIT cache directory')"
+    )
+    return Problem(FindingKind.TRUNCATED, detail)
+
+
+SYSTEM = ForeignSystem(DeepGemm)
