@@ -8,14 +8,12 @@ are written aside and renamed, and nothing is ever removed. Numba unpickles what
 only listed. Without the variable files lie in ``__pycache__`` beside each source, where nobody lists them.
 """
 
-import io
-import pickletools
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from pathlib import Path
 
-from gpucache.caches import interpreters
+from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
@@ -98,9 +96,9 @@ class Numba(FilesFormat):
             return
         index, *versions = item.names
         for name in versions:
-            if name.endswith(".nbc") and (wrong := _pickled(item.read(name, _LARGEST_BYTES), 1)[1]):
+            if name.endswith(".nbc") and (wrong := pickles.texts(item.read(name, _LARGEST_BYTES), 1)[1]):
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_FAILS}")
-        texts, wrong = _pickled(item.read(index, _LARGEST_BYTES), 2)
+        texts, wrong = pickles.texts(item.read(index, _LARGEST_BYTES), 2)
         if wrong:
             yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
         gone = sorted(one for one in texts if one.endswith(".nbc") and one not in item.seen)
@@ -117,22 +115,8 @@ class Numba(FilesFormat):
 
 def _version(start: bytes) -> str | None:
     """Numba's version from the first pickle of an index; None where that is none."""
-    texts, _ = _pickled(start, 1)
+    texts, _ = pickles.texts(start, 1)
     return texts[0] if len(texts) == 1 and re.fullmatch(r"\d[\w.+!-]*", texts[0]) else None
-
-
-def _pickled(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:
-    """The texts in so many pickles, one behind the other, and why the bytes are not those and no more."""
-    texts: list[str] = []
-    stream = io.BytesIO(data)
-    try:
-        for _ in range(pickles):
-            texts += [value for _, value, _ in pickletools.genops(stream) if isinstance(value, str)]
-    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
-        if stream.tell() >= len(data):
-            return texts, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
-        return texts, Problem(FindingKind.CORRUPT, f"is no pickle ({error})")
-    return texts, None
 
 
 SYSTEM = ForeignSystem(Numba)

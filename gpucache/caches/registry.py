@@ -42,6 +42,7 @@ SYSTEMS = {
     "warp": "gpucache.caches.warp",
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
+    "pytools": "gpucache.caches.pytools",
 }
 """Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
 NAMES = (OWN, *SYSTEMS)

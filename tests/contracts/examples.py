@@ -40,6 +40,7 @@ from tests.caches.numba import build as numba
 from tests.caches.opened import PTX
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
+from tests.caches.pytools import build as pytools
 from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
@@ -247,5 +248,6 @@ EXAMPLES: Mapping[str, Example] = {
     "warp": Example(warp.put, lambda _: PTX),
     "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
+    "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

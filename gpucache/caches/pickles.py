@@ -1,0 +1,20 @@
+"""What pickles hold, told from their opcodes alone: nothing in them is looked up, made or called."""
+
+import io
+import pickletools
+
+from gpucache.outcomes import FindingKind, Problem
+
+
+def texts(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:
+    """The texts in so many pickles, one behind the other, and why the bytes do not begin with those."""
+    found: list[str] = []
+    stream = io.BytesIO(data)
+    try:
+        for _ in range(pickles):
+            found += [value for _, value, _ in pickletools.genops(stream) if isinstance(value, str)]
+    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
+        if stream.tell() >= len(data):
+            return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
+        return found, Problem(FindingKind.CORRUPT, f"is no pickle ({error})")
+    return found, None

@@ -1,0 +1,33 @@
+"""pytools' dictionaries for tests: databases as it makes them, with pickles of texts."""
+
+import pickle
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+PYTHON = "3.11.7"
+
+
+def content(number: int = 0) -> bytes:
+    """A database with two rows."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE dict (keyhash TEXT NOT NULL PRIMARY KEY, key_value TEXT NOT NULL)")
+        rows = [(f"{row:032x}", pickle.dumps((row, f"code {number}"))) for row in range(2)]
+        with database:
+            database.executemany("INSERT INTO dict VALUES (?, ?)", rows)
+        return database.serialize()
+
+
+def put(root: Path, number: int = 0, python: str = PYTHON) -> Path:
+    """Lay a dictionary; its file."""
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / f"pdict-v5-pyopencl-invoker-cache-v{number}-nano-{python}.final.0.sqlite"
+    path.write_bytes(content(number))
+    path.chmod(0o600)
+    return path
+
+
+def cut_row(path: Path) -> None:
+    """Cut the pickle of one row."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE dict SET key_value = substr(key_value, 1, 20) WHERE rowid = 1")

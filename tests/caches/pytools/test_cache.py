@@ -1,0 +1,86 @@
+"""Databases laid as pytools makes them, and what is said of those that are damaged or in use."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pytools import SYSTEM
+from gpucache.outcomes import FindingKind
+from tests.caches.opened import kinds, only, opened
+from tests.caches.pytools.build import content, cut_row, put
+
+
+def test_a_dictionary_says_its_name_its_python_and_how_many_rows_it_has(tmp_path: Path) -> None:
+    """Keys and values are pickles, which stay as they are."""
+    put(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    assert (entry.program, entry.fields) == ("pyopencl-invoker-cache-v0-nano", (("python", "3.11.7"),))
+    assert not cache.check(entry).findings and cache.extract(entry) == content()
+    assert dict(cache.report(entry).payload)["rows"] == "2"
+
+
+def test_a_dictionary_of_a_python_that_is_not_here_is_out_of_reach(tmp_path: Path) -> None:
+    """No other Python opens its file."""
+    put(tmp_path, python="3.99.1")
+    assert only(opened(SYSTEM, tmp_path)).gone == "Python 3.99.1"
+
+
+def _garble(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:4096] + b"?" * 100 + path.read_bytes()[4196:])
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "words"),
+    [
+        (lambda path: path.write_bytes(b"garbage"), FindingKind.MISLABELLED, "no database"),
+        (lambda path: os.truncate(path, 5000), FindingKind.CORRUPT, "malformed"),
+        (lambda path: os.truncate(path, path.stat().st_size - 1), FindingKind.TRUNCATED, "last pages"),
+        (_garble, FindingKind.CORRUPT, "Page 2"),
+        (cut_row, FindingKind.TRUNCATED, "a row ends in the middle"),
+    ],
+)
+def test_damage_is_reported_with_what_comes_of_it_and_repaired(
+    damage: Callable[[Path], object], kind: FindingKind, words: str, tmp_path: Path
+) -> None:
+    """The file goes, so that pytools makes it anew; an empty one it fills."""
+    path, other = put(tmp_path), put(tmp_path, 1)
+    damage(path)
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = (one for one in cache.scan() if one.path == str(path))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and words in checked.findings[0].detail
+    assert cache.repair(checked, entry).findings[0].repaired and not path.exists()
+    other.write_bytes(b"")
+    assert not cache.check(only(cache)).findings
+
+
+def test_a_database_with_a_log_is_not_judged_and_goes_with_it(tmp_path: Path) -> None:
+    """What lies in the log is worked in by whoever opens it next; alone it is thrown away."""
+    path = put(tmp_path)
+    log = Path(f"{path}-journal")
+    log.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
+    cache = opened(SYSTEM, tmp_path)
+    (note,) = cache.check(only(cache)).notes
+    assert "has a log" in note
+    assert cache.remove(only(cache), "--all") is None and not list(tmp_path.iterdir())
+    log.write_bytes(b"\0")
+    assert kinds(cache.check(only(cache))) == [FindingKind.ORPHAN]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
+def test_a_dictionary_that_a_program_has_open_stays(tmp_path: Path) -> None:
+    """Its next store would fail; once the program ended the file goes."""
+    path = put(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    with closing(sqlite3.connect(path)) as program:
+        program.execute("SELECT * FROM dict")
+        kept = cache.remove(only(cache), "--all")
+        assert kept is not None and "end it first" in kept.reason
+        program.execute("DELETE FROM dict")
+    assert cache.remove(only(cache), "--all") is None and not path.exists()

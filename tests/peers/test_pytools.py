@@ -1,0 +1,84 @@
+"""pytools' own dictionaries, and what pytools does with damage, after a repair and while one is open."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.pytools import SYSTEM
+from gpucache.outcomes import FindingKind, Location
+from tests.caches.opened import kinds, only
+from tests.caches.pytools.build import cut_row
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("pytools") is None, reason="pytools is not installed"
+)
+
+_PROGRAM = """
+from pytools.persistent_dict import NoSuchEntryError, WriteOncePersistentDict
+
+known = WriteOncePersistentDict("peer-v1", safe_sync=False)
+try:
+    print("found" if known["key"] == "code" else "wrong")
+except NoSuchEntryError:
+    known["key"] = "code"
+    print("stored", flush=True)
+input()
+"""
+
+
+def _run(home: Path) -> str:
+    """Whether a program finds its key, stores it, or fails."""
+    environ = {**os.environ, "XDG_CACHE_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environ, input="\n", capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() if done.returncode == 0 else "failed"
+
+
+def _middle_overwritten(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + bytes(200) + data[4296:])
+
+
+def _pages_cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("damage", [_middle_overwritten, _pages_cut, cut_row])
+def test_a_damaged_dictionary_fails_programs_until_a_repair(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """As the finding says; what pytools wrote was sound, and it stores again after the removal."""
+    assert (_run(tmp_path), _run(tmp_path)) == ("stored", "found")
+    (location,) = SYSTEM.locations({"XDG_CACHE_HOME": str(tmp_path)})
+    cache = SYSTEM.open(location)
+    entry = only(cache)
+    assert entry.program == "peer-v1" and not cache.check(entry).findings
+    damage(Path(entry.path))
+    assert _run(tmp_path) == "failed"
+    entry = only(cache)
+    checked = cache.check(entry)
+    assert kinds(checked)[0] in (FindingKind.CORRUPT, FindingKind.TRUNCATED)
+    assert cache.repair(checked, entry).findings[0].repaired
+    assert (_run(tmp_path), _run(tmp_path)) == ("stored", "found")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
+def test_a_dictionary_that_a_program_has_open_goes_once_it_ended(tmp_path: Path) -> None:
+    """A removal before that would make the next store of the program fail."""
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _PROGRAM], env=environ, stdin=pipe, stdout=pipe) as program:
+        assert program.stdout and program.stdout.readline() == b"stored\n"
+        cache = SYSTEM.open(Location("pytools", str(tmp_path / "pytools"), "--cache", enabled=True))
+        kept = cache.remove(only(cache), "--all")
+        assert kept is not None and "end it first" in kept.reason
+        program.communicate(b"\n", timeout=120)
+    assert cache.remove(only(cache), "--all") is None
+    assert _run(tmp_path) == "stored"
