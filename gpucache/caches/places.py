@@ -95,7 +95,7 @@ class Place:
     turn_on: tuple[tuple[str, str], ...] = ()
     """Variables that are set with it where programs keep nothing as their environment is."""
     leaf: str = ""
-    """The last part of a redirected place; the system's name where it is empty."""
+    """The last part of a redirected place; where it is empty the system's name, or what its owner adds."""
     lacking: str = ""
     """What no variable redirects, as a sentence; empty where all is redirected."""
     makes: bool = True
@@ -140,7 +140,7 @@ class Place:
         first = next((way for way in self.ways if isinstance(way, Var)), None)
         if first is None:
             return Isolation(lacking=self.lacking)
-        place = folder if first.below else folder / (self.leaf or name)
+        place = folder / (self.leaf or ("" if first.below else name))
         return Isolation(((first.name, str(place)), *self.along), self.lacking, self.turn_on)
 
 

@@ -33,6 +33,7 @@ SYSTEMS = {
     "triton": "gpucache.caches.triton",
     "intel-neo": "gpucache.caches.intel_neo",
     "mesa": "gpucache.caches.mesa",
+    "nvidia-gl": "gpucache.caches.nvidia_gl",
     "amd-comgr": "gpucache.caches.amd_comgr",
     "miopen": "gpucache.caches.miopen",
     "inductor": "gpucache.caches.inductor",
