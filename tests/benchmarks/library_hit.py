@@ -4,6 +4,7 @@ Nothing is kept in memory where it is not said, so that each hit is read from di
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests import pocl
 from tests.benchmarks.measure import Comparison, Effort, Sample, Side, calls, compare, each
 
 _CUDA = 'extern "C" __global__ void scale(float *x, float a) { x[threadIdx.x] *= a; }\n'
@@ -25,7 +27,7 @@ _INTEL = "Intel(R) OpenCL"
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """CUDA without includes, a cache behind cuda.core, and OpenCL on Intel's CPU runtime."""
+    """CUDA without includes, a cache behind cuda.core, and OpenCL on the CPU runtimes of Intel and PoCL."""
     with _stable_place() as place:
         try:
             import cuda.core  # noqa: F401
@@ -48,7 +50,8 @@ def _stable_place() -> Iterator[Path]:
             vendors.mkdir()
             library = Path(sys.prefix, "lib", "libintelocl.so")
             (vendors / "intel.icd").write_text(f"{library}\n")
-            settings["OCL_ICD_VENDORS"] = str(vendors)
+            pocl.name_pocl(vendors)
+            settings |= {"OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": f"{folder}/pocl"}
         with patch.dict(os.environ, settings), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Intel's compiler always says something
             yield Path(folder)
@@ -120,14 +123,62 @@ def _opencl(place: Path, effort: Effort) -> Iterator[Comparison]:
     try:
         import pyopencl as cl
 
-        found = next(each for each in cl.get_platforms() if each.name == _INTEL)
-    except (ImportError, StopIteration, cl.Error) as error:
-        yield Comparison("A hit of an OpenCL program", (), {_INTEL: str(error) or "it is not installed"})
+        platforms = {each.name: each for each in reversed(cl.get_platforms())}  # the first of a name counts
+    except (ImportError, cl.Error) as error:
+        yield Comparison("A hit of an OpenCL program", (), {"PyOpenCL": str(error)})
         return
-    context = cl.Context(found.get_devices()[:1])
-    examples = files("gpucache") / "examples"
-    for title, source in (("one kernel", _OPENCL), ("fft.cl", (examples / "fft.cl").read_text())):
-        yield _opencl_of(title, source, context, place, effort)
+    if _INTEL in platforms:
+        context = cl.Context(platforms[_INTEL].get_devices()[:1])
+        fft = (files("gpucache") / "examples" / "fft.cl").read_text()
+        for title, source in (("one kernel", _OPENCL), ("fft.cl", fft)):
+            yield _opencl_of(title, source, context, place, effort)
+    else:
+        yield Comparison("A hit of an OpenCL program", (), {_INTEL: "it is not installed"})
+    if pocl.PLATFORM in platforms:
+        yield _pocl(cl.Context(platforms[pocl.PLATFORM].get_devices()[:1]), place, effort)
+    else:
+        yield Comparison("A hit of an OpenCL program", (), {pocl.PLATFORM: "it is not installed"})
+
+
+def _pocl(context: Any, place: Path, effort: Effort) -> Comparison:
+    """With the first launch, for which PoCL compiles, and in which its own cache of kernels hits."""
+    import numpy as np
+    import pyopencl as cl
+
+    from gpucache.opencl import build_program
+
+    source = place / "scale.cl"
+    source.write_text(_OPENCL)
+    warm = [
+        sys.executable,
+        "-m",
+        "gpucache",
+        "warm",
+        str(source),
+        "--target",
+        "opencl:pocl",
+        "--local-size",
+        "64",
+    ]
+    subprocess.run(warm, check=True, capture_output=True)
+    queue = cl.CommandQueue(context)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * 64)
+    programs = {
+        "build_program": lambda: build_program(context, _OPENCL, local_sizes=[64]),
+        "PoCL's own cache": lambda: cl.Program(context, _OPENCL).build(cache_dir=False),
+    }
+
+    def launched(program: Callable[[], Any]) -> None:
+        program().scale(queue, (64,), (64,), buffer, np.float32(1)).wait()
+
+    return compare(
+        "A hit of an OpenCL program with its first launch, on PoCL",
+        {
+            name: calls(_warm(partial(launched, program)), effort.calls(20))
+            for name, program in programs.items()
+        },
+        effort.rounds,
+    )
 
 
 def _opencl_of(title: str, source: str, context: Any, place: Path, effort: Effort) -> Comparison:
