@@ -6,6 +6,8 @@
     |   +-- ManifestError         2  the warm list does not read; names line and field
     |   +-- SourceError           2  a source or folder that cannot be read
     |   +-- OptionError           2  a build option gpucache must refuse
+    |   +-- CommandError        126  a command that cannot be started; codes as in shells
+    |       +-- CommandNotFoundError  127  one that is not there
     +-- CompileError              3  the compiler refused; carries its log
     +-- KernelCheckError          3  a check inside a kernel failed; names kernel, work-item, file and line
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
@@ -34,6 +36,8 @@ class ExitCode(IntEnum):
     FINDINGS = 3, "findings, failures, or with --check misses"
     NOTHING_ATTEMPTED = 4, "nothing could be attempted: no usable device, compiler or process"
     CACHE_UNUSABLE = 5, "the cache cannot be used"
+    NOT_EXECUTABLE = 126, "the command after '--' cannot be executed"
+    NOT_FOUND = 127, "the command after '--' is not there"
     INTERRUPTED = 130, "interrupted"
 
     def __new__(cls, code: int, meaning: str) -> "ExitCode":
@@ -75,6 +79,27 @@ class SourceError(UsageError):
 
 class OptionError(UsageError):
     """A build option with side effects, or one that cannot be keyed."""
+
+
+class CommandError(UsageError):
+    """A command of somebody else's that cannot be started."""
+
+    exit_code = ExitCode.NOT_EXECUTABLE
+
+    @classmethod
+    def of(cls, name: str, error: OSError | ValueError) -> "CommandError":
+        """What is said of a command by what the system said of it."""
+        why = error.strerror if isinstance(error, OSError) else error
+        told = f"the command {name!r} cannot be started ({why}); check its name"
+        if isinstance(error, FileNotFoundError):
+            return CommandNotFoundError(told)
+        return cls(f"{told}, and that it is a program that you may execute")
+
+
+class CommandNotFoundError(CommandError):
+    """A command that is not there."""
+
+    exit_code = ExitCode.NOT_FOUND
 
 
 class CompileError(GpucacheError):

@@ -29,7 +29,7 @@ def run_bench(
     """The cases of a plan one by one, each in a folder of its own that goes afterwards.
 
     An interrupt ends the measuring: the case at hand comes to what its whole pairs say, the rest to
-    nothing. Raises UsageError for a command that cannot be started.
+    nothing. Raises CommandError for a command that cannot be started.
     """
     interrupted = False
     for planned in plan:

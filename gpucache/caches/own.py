@@ -29,7 +29,7 @@ from gpucache.outcomes import (
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
-from gpucache.units import format_age, format_size
+from gpucache.units import format_age, format_count, format_size
 
 if TYPE_CHECKING:
     from gpucache.outcomes import Kept, Reach
@@ -160,7 +160,8 @@ class OwnCache:
         swept = self._store.sweep(max_size_bytes)
         what = "what stopped processes left" + ("" if max_size_bytes is None else ", and the oldest records")
         freed = format_size(swept.freed_bytes)
-        return f"{swept.files} files beside the entries went too, {freed}: {what}." if swept.files else ""
+        files = format_count(swept.files, "file")
+        return f"{files} beside the entries went too, {freed}: {what}." if swept.files else ""
 
     def finish_removals(self) -> Sequence[str]:
         """Nothing: a removal leaves nothing behind."""

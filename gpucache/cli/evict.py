@@ -15,6 +15,7 @@ from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field
 from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
+from gpucache.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,7 +197,8 @@ def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
         raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
     for cache, own in plans:
         if own.removals:
-            complain(f"{cache.name} in {cache.location().root}: {len(own.removals)} entries")
+            entries = format_count(len(own.removals), "entry", "entries")
+            complain(f"{cache.name} in {cache.location().root}: {entries}")
     for sentence in _left(plans):
         complain(sentence)
     click.confirm("Remove all of these?", abort=True, err=True)

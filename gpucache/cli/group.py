@@ -23,6 +23,8 @@ VERBS = {
     "export": "Write a cache file of another system.",
 }
 """Every verb with its help in one line, in the order in which they are used."""
+COMMANDED = ("run", "record", "warm", "bench")
+"""Those that run a command after ``--``; the first two end as it does."""
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from gpucache.cli import roff
+from gpucache.cli.group import COMMANDED
 from gpucache.cli.usage import EXAMPLES, WORDS, Example
 from gpucache.errors import ExitCode
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
@@ -82,7 +83,7 @@ def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
         *_words(str(context.info_name)),
         *_examples(EXAMPLES.get(str(context.info_name), ())),
         roff.heading("EXIT STATUS"),
-        *roff.listing((str(code.value), code.meaning) for code in ExitCode),
+        *_exit_codes(context),
         *_surroundings(context),
         *roff.see_also([page for page in every if page[0] != name]),
     ]
@@ -116,6 +117,21 @@ def _examples(examples: Sequence[Example]) -> Iterator[str]:
     for number, one in enumerate(examples):
         yield from ((".PP",) if number else ())
         yield from (roff.filled(one.wish), *roff.verbatim(one.command))
+
+
+def _exit_codes(context: click.Context) -> Iterator[str]:
+    """What the process says of the whole, and what it says of a command that could not be started."""
+    codes = list(ExitCode)
+    if context.info_name in COMMANDED[:2]:
+        yield roff.filled(
+            "That of the command; if a signal ended it, this process ends by the same one. Where nothing was "
+            "started:"
+        )
+        of_verbs = (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.INTERRUPTED)
+        codes = [code for code in codes if code not in of_verbs]
+    elif context.parent is not None and context.info_name not in COMMANDED:
+        codes = [code for code in codes if code not in (ExitCode.NOT_EXECUTABLE, ExitCode.NOT_FOUND)]
+    yield from roff.listing((str(code.value), code.meaning) for code in codes)
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:

@@ -14,11 +14,10 @@ import click
 from gpucache import __version__
 from gpucache.cli import streams
 from gpucache.cli.globals import Globals
-from gpucache.cli.group import COMPLETE, VERBS, gpucache
+from gpucache.cli.group import COMMANDED, COMPLETE, VERBS, gpucache
 from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, os_errors
 
-COMMANDED = ("run", "record", "warm", "bench")
 _VERBS = f"{', '.join(COMMANDED[:-1])} and {COMMANDED[-1]}"
 NO_COMMAND = f"only {_VERBS} run a command, so nothing may follow '--' here"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache run -- ./app'"

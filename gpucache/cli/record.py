@@ -9,7 +9,7 @@ import click
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.run import end_as, libraries
 from gpucache.cli.streams import complain
-from gpucache.errors import UsageError
+from gpucache.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,24 +49,29 @@ def record(folder: Path, digests_only: bool) -> None:
     Standard output, input and terminal are the command's, and so is the exit code.
     """
     from gpucache.caches.known_caches import KnownCaches
-    from gpucache.host.scratch import scratch
+    from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
     from gpucache.intercept.environment import TIMEOUT
     from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
     from gpucache.outcomes import RecordSummary, Unrecorded
-    from gpucache.recording.writing import Writer
+    from gpucache.recording.writing import BLOBS, Writer
 
     command = given().command
     if not command:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache record -o DIR -- ./app'")
     found = libraries()
+    new = absent(folder.absolute() / BLOBS)
     writer = Writer(folder.absolute(), sources=not digests_only)
     recorded = Recorded(writer, command)
     with scratch("record") as place:
         environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: _PATIENCE_MS}
         opencl, nvrtc = OpenCLRecorder(recorded, Devices(), found), NVRTCRecorder(recorded)
-        ended = run_command(command, environ, found, lambda: [opencl, nvrtc])
+        try:
+            ended = run_command(command, environ, found, lambda: [opencl, nvrtc])
+        except CommandError:
+            remove_empty(new)
+            raise
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     _tell(
         untold,
@@ -84,6 +89,7 @@ def record(folder: Path, digests_only: bool) -> None:
 
 def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: bool) -> None:
     """Say what was recorded and what was not to stderr, as standard output is the command's."""
+    from gpucache.intercept.environment import SOCKET
     from gpucache.render.document import document
     from gpucache.render.recordings import recorded_line, unrecorded
 
@@ -92,4 +98,4 @@ def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: 
     elif not given().quiet:
         for sentence in unrecorded(untold, whole=given().whole):
             complain(f"gpucache: {sentence}")
-        complain(f"gpucache: {recorded_line(summary, sources=sources)}")
+        complain(f"gpucache: {recorded_line(summary, sources=sources, inner=SOCKET in os.environ)}")

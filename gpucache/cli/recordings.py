@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given
 from gpucache.cli.streams import complain
+from gpucache.units import format_count
 
 if TYPE_CHECKING:
     from gpucache.outcomes import RecordedProgram
@@ -28,7 +29,8 @@ def show_recording(folder: Path) -> None:
     for one in found.damage[:_SHOWN]:
         complain(f"gpucache: {one.place} of the recording is passed over: {one.why}")
     if len(found.damage) > _SHOWN:
-        complain(f"gpucache: {len(found.damage) - _SHOWN} more lines of the recording are passed over")
+        more = format_count(len(found.damage) - _SHOWN, "more line is", "more lines are")
+        complain(f"gpucache: {more} passed over")
 
 
 def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "RecordedProgram":

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--learn",
     is_flag=True,
-    help="Build afterwards what a late compiler left, for the local sizes that were launched.",
+    help="Build afterwards what a late compiler left, for the local sizes that were launched. All kernels "
+    "are built, which can take as long as several plain starts.",
 )
 @click.option(
     "--report",
@@ -64,8 +65,9 @@ def run(learn: bool, report: Path | None) -> None:
     served = _Served(settings, Path(command[0]).name, found)
     ended = run_command(command, given().environment(), found, served.services)
     outcomes = (*served.opencl.finish(), *served.nvrtc.finish())
-    learned = _learned(settings, served.opencl.noted) if learn or settings.learn else 0
-    _tell(outcomes, summarise_run(command[0], ended, outcomes, learned), report)
+    noted = served.opencl.noted
+    learned = _learned(settings, noted) if noted and (learn or settings.learn) else 0
+    _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
 
 
@@ -113,9 +115,10 @@ def _learned(settings: "Settings", noted: "Collection[CacheKey]") -> int:
     """Build what the command left to be built later; how many were."""
     from gpucache.cli.warm import warm_noted
     from gpucache.outcomes import WarmResult
+    from gpucache.render.run import learning_line
 
-    if not noted:
-        return 0
+    if not (given().json or given().quiet):
+        complain(f"gpucache: {learning_line(len(noted))}")
     try:
         outcomes = warm_noted(settings, noted)
     except GpucacheError as error:
@@ -130,11 +133,12 @@ def _learned(settings: "Settings", noted: "Collection[CacheKey]") -> int:
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
     """Say what became of the builds to stderr, and write the document where it is wanted."""
     if not (given().json or given().quiet):
+        from gpucache.intercept.environment import SOCKET
         from gpucache.render.run import reasons, summary_line
 
         for reason in reasons(outcomes, whole=given().whole):
             complain(f"gpucache: {reason}")
-        complain(f"gpucache: {summary_line(summary)}")
+        complain(f"gpucache: {summary_line(summary, inner=SOCKET in os.environ)}")
     if not (given().json or report):
         return
     from gpucache.render.document import document

@@ -19,16 +19,27 @@ def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import summarise_settle
+    from gpucache.host.scratch import absent, remove_empty
     from gpucache.render import bench as text
 
     around = KnownCaches(given().environment())
-    runs, proof = _run(around, timeout, into)
-    warmed = around.used(into.absolute()) if into is not None else ()
-    written = proof.off if into is None else {one.cache for run in runs for one in run.growth}
-    summary = summarise_settle(runs, warmed, around.notes(written), proof)
-    if into is not None:
-        _write(into / ENVIRONMENT_FILE, warmed)
-        around.remove_unused(into.absolute())
+    new = absent(into.absolute()) if into is not None else ()
+    try:
+        runs, proof = _run(around, timeout, into)
+        written = {one.cache for run in runs for one in run.growth}
+        notes = around.notes(proof.off if into is None else written)
+        warmed: tuple[tuple[str, str], ...] = ()
+        if into is not None and runs[-1].error:
+            if written:
+                notes = (*notes, f"what it cached is left below {into}; no {ENVIRONMENT_FILE} was written")
+        elif into is not None:
+            warmed = around.used(into.absolute())
+            _write(into / ENVIRONMENT_FILE, warmed)
+    finally:
+        if into is not None:
+            around.remove_unused(into.absolute())
+            remove_empty(new)
+    summary = summarise_settle(runs, warmed, notes, proof)
     given().document("warm", runs, summary)
     given().show(text.settle(runs, summary))
     leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)

@@ -38,4 +38,4 @@ def show_written(names: Sequence[str]) -> None:
             given().show([text.written(one)])
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{format_count(told, 'entry', 'entries')} were written") from None
+        raise KeyboardInterrupt(f"{format_count(told, 'entry was', 'entries were')} written") from None

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO
 
-from gpucache.errors import UsageError
+from gpucache.errors import CommandError
 from gpucache.host.interrupts import held
 from gpucache.host.process_groups import exit_pipe, kill_on_exit
 
@@ -38,7 +38,7 @@ class CommandRun:
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: float) -> CommandRun:
-    """Run a command to its end; raises UsageError if it cannot be started."""
+    """Run a command to its end; raises CommandError if it cannot be started."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
         with ExitStack() as ends:
@@ -76,8 +76,7 @@ def _start(
             pass_fds=() if line is None else (line,),
         )
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"the command {argv[0]!r} cannot be started ({why}); check its name") from None
+        raise CommandError.of(argv[0], error) from None
     ends.callback(_end, process)
     if line is not None:
         kill_on_exit(line, process.pid)

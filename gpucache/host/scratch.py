@@ -3,7 +3,8 @@
 A process removes its own folders at its end. One that is killed cannot, so each process removes the abandoned
 folders of its user before it makes its first own one. A process locks its folder, and makes an empty file in
 it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. Without such
-locks (Windows, some network file systems) nothing is removed. Must not know what is kept in a folder.
+locks (Windows, some network file systems) nothing is removed. A folder that somebody named, and that was made
+for a command which then failed, is removed as well. Must not know what is kept in a folder.
 """
 
 import os
@@ -11,7 +12,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,18 @@ def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+def absent(folder: Path) -> tuple[Path, ...]:
+    """A folder and those above it that are not there; the deepest first."""
+    return tuple(place for place in (folder, *folder.parents) if not os.path.lexists(place))
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, one after another, in which nothing lies; raises nothing."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @cache

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Protocol
 
-from gpucache.errors import UsageError
+from gpucache.errors import CommandError, UsageError
 from gpucache.intercept.environment import Libraries, intercepted
 from gpucache.intercept.server import Handler, Handlers, serve
 from gpucache.intercept.wire import Kind
@@ -75,7 +75,7 @@ def run_command(
     libraries: Libraries,
     services: Callable[[], Sequence[Service]],
 ) -> Ended:
-    """Run a command to its end while services answer it; raises UsageError if it cannot be started.
+    """Run a command to its end while services answer it; raises CommandError if it cannot be started.
 
     The services are made once the command has been started, as it takes some time to its first question.
     What goes wrong with them is raised after its end.
@@ -117,8 +117,7 @@ def _start(argv: Sequence[str], environ: Mapping[str, str], mask: frozenset[int]
     try:
         return os.posix_spawnp(argv[0], list(argv), environ, setsigmask=mask, setsigdef=defaults)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"the command {argv[0]!r} cannot be started ({why}); check its name") from None
+        raise CommandError.of(argv[0], error) from None
 
 
 def _wait(pid: int, numbers: frozenset[signal.Signals]) -> Ended:

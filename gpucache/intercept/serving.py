@@ -141,6 +141,7 @@ class OpenCLServing:
             key=str(hits[0].key),
             build_ns=time.perf_counter_ns() - started,
             saved_ns=max(hit.head.compile_ns for hit in hits),
+            all_kernels=known.late,
         )
         return Reply(Kind.HIT, (self._remember(known), *parts))
 
@@ -173,7 +174,7 @@ class OpenCLServing:
     def _reject(self, fields: Fields) -> Reply:
         token, one = self._known(fields)
         one.rejected = f"the driver refused the binary with {fields.number()}"
-        one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0)
+        one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0, all_kernels=False)
         one.wanted = self._wants(one)
         return Reply(Kind.MISS, (token, number(one.wanted)))
 

@@ -32,6 +32,8 @@ class Intercepted:
     """How long the command waited for it."""
     saved_ns: int = 0
     """Of a hit how long its compile took when it was built."""
+    all_kernels: bool = False
+    """Of a hit whether that compiled all of its kernels, as is done ahead for compilers that build late."""
     verdict: Verdict | None = None
     """Why it missed."""
     reason: str = ""
@@ -64,12 +66,16 @@ class RunSummary:
     build_ns: int
     """How long the command waited for all of its builds."""
     saved_ns: int
+    ahead_ns: int
+    """What of ``saved_ns`` went into compiling all kernels ahead; the command alone compiles what it uses."""
+    wanted: int = 0
+    """How many programs were noted to be built later, or once more for other local sizes."""
     learned: int = 0
-    """How many of those noted were built after the command's end."""
+    """How many of these were built after the command's end."""
 
 
 def summarise_run(
-    command: str, ended: Ended, outcomes: Sequence[Intercepted], learned: int = 0
+    command: str, ended: Ended, outcomes: Sequence[Intercepted], wanted: int = 0, learned: int = 0
 ) -> RunSummary:
     """The summary of a run of a command."""
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
@@ -86,5 +92,7 @@ def summarise_run(
         passed=count[RunResult.PASSED],
         build_ns=sum(one.build_ns for one in outcomes),
         saved_ns=sum(one.saved_ns for one in outcomes),
+        ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
+        wanted=wanted,
         learned=learned,
     )

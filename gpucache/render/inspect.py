@@ -28,11 +28,12 @@ def state(one: CacheState) -> Iterator[Block]:
     limit = f" of {format_size(place.limit_bytes)}" if place.limit_bytes is not None else ", no limit"
     rows = [
         ("cache", f"{place.root} (decided by {place.decided_by})"),
-        ("size", f"{format_size(one.size_bytes)}{limit}, in {one.files} files"),
+        ("size", f"{format_size(one.size_bytes)}{limit}, in {format_count(one.files, 'file')}"),
     ]
     if one.beside_bytes:
         rows.append(("beside", f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
-    rows.append(("entries", f"{one.entries} of {one.programs} programs, {one.damaged} unreadable"))
+    programs = format_count(one.programs, "program")
+    rows.append(("entries", f"{one.entries} of {programs}, {one.damaged} unreadable"))
     yield Pairs(rows)
     for problem in place.problems:
         yield plain(f"wrong with the place: {problem}", "yellow")
@@ -48,7 +49,7 @@ def foreign_state(
     rows = [
         ("cache", f"{_name(one)}: {place.root} (decided by {place.decided_by}{used})"),
         ("size", f"{format_size(one.size_bytes)}{limit}"),
-        ("entries", f"{one.entries} of {one.programs} programs, {one.damaged} damaged"),
+        ("entries", f"{one.entries} of {format_count(one.programs, 'program')}, {one.damaged} damaged"),
     ]
     if redirect:
         rows.append(("redirect", " ".join(f"{name}={value}" for name, value in redirect)))
@@ -229,7 +230,7 @@ def report(one: EntryReport, *, whole: bool) -> "Iterator[RenderableType]":
     yield _pairs([(field.label, field.value if digests else digest(field.value)) for field in shown])
     hidden = len(one.key_fields) - len(shown)
     if hidden:
-        yield plain(f"and {hidden} more headers; -v shows them", "dim")
+        yield plain(f"and {format_count(hidden, 'more header')}; -v shows them", "dim")
     if one.build_log:
         yield plain("\nBuild log", "bold")
         yield plain(one.build_log)
@@ -297,8 +298,13 @@ def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Blo
     if records:
         yield plain("\nLast processes", "bold")
     for record in records:
-        counts = f"{record.get('hits')} hits, {record.get('misses')} misses"
+        counts = f"{_count(record, 'hits', 'hit')}, {_count(record, 'misses', 'miss', 'misses')}"
         yield plain(f"{_ago(record, now_ns):>10}  {record.get('command')}: {counts}")
+
+
+def _count(record: Mapping[str, object], name: str, one: str, many: str = "") -> str:
+    number = record.get(name)
+    return format_count(number, one, many) if isinstance(number, int) else f"? {many or one + 's'}"
 
 
 def _ago(record: Mapping[str, object], now_ns: int) -> str:

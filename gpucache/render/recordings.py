@@ -6,6 +6,7 @@ from rich.console import RenderableType
 
 from gpucache.outcomes import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.render.grid import Column, Grid, plain
+from gpucache.render.run import INNER
 from gpucache.units import format_count, format_duration, format_instant
 
 _DIGITS = 12
@@ -52,15 +53,16 @@ def recording(
     yield plain(f"\n{_sentence(summary)}", "bold")
 
 
-def recorded_line(summary: RecordSummary, *, sources: bool = True) -> str:
-    """What was recorded, in one line, and what can be done with it, with the sources or without."""
+def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool = False) -> str:
+    """What was recorded, in one line, and what can be done with it; ``inner`` for a record within a run."""
+    outer = f"; {INNER}" if inner else ""
     if not summary.builds and not summary.unrecorded:
-        return "nothing was recorded: no OpenCL or NVRTC build was asked for here"
+        return f"nothing was recorded: no OpenCL or NVRTC build was asked for here{outer}"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
     left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
     warm = f"gpucache warm --recording {summary.recording}"
     use = f"'{warm}' builds what is there" if sources else f"'{warm} --check' says what is lacking"
-    return f"{told}{left}; {use}"
+    return f"{told}{left}; {use}{outer}"
 
 
 def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
@@ -68,7 +70,7 @@ def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
     for row in rows if whole else rows[:_REASONS]:
         yield f"not recorded ({row.builds}): {row.reason}"
     if not whole and len(rows) > _REASONS:
-        yield f"{len(rows) - _REASONS} more reasons; -v tells them"
+        yield f"{format_count(len(rows) - _REASONS, 'more reason')}; -v tells them"
 
 
 def _took(row: RecordedProgram) -> str:

@@ -8,29 +8,46 @@ from collections.abc import Iterator, Sequence
 from gpucache.outcomes import Intercepted, RunResult, RunSummary
 from gpucache.units import format_count, format_duration
 
+INNER = "an outer 'gpucache run' was not asked"
 _REASONS = 3
 """The most reasons that are told unless everything is."""
 
 
-def summary_line(summary: RunSummary) -> str:
-    """Builds, hits, misses and the time in builds, in one line."""
+def summary_line(summary: RunSummary, *, inner: bool = False) -> str:
+    """Builds, hits, misses and the time in builds, in one line; ``inner`` for a run within a run."""
+    told = "; ".join(_parts(summary))
+    return f"{told}; {INNER}" if inner else told
+
+
+def learning_line(noted: int) -> str:
+    """What --learn is about to do, and that it takes a while."""
+    return (
+        f"building {format_count(noted, 'program')} with all kernels for the next run; "
+        "this can take as long as several plain starts"
+    )
+
+
+def _parts(summary: RunSummary) -> Iterator[str]:
     if not summary.builds and not summary.passed:
-        return "no OpenCL or NVRTC build was asked for here"
-    parts = [
+        yield "no OpenCL or NVRTC build was asked for here"
+        return
+    yield (
         f"{format_count(summary.builds, 'build')}: {format_count(summary.hits, 'hit')}, "
-        f"{format_count(summary.misses, 'miss', 'misses')}; {format_duration(summary.build_ns)} in builds"
-    ]
-    if summary.saved_ns:
-        parts.append(f"the hits took {format_duration(summary.saved_ns)} to build")
+        f"{format_count(summary.misses, 'miss', 'misses')}"
+    )
+    yield f"{format_duration(summary.build_ns)} in builds"
+    if plain_ns := summary.saved_ns - summary.ahead_ns:
+        yield f"the hits took {format_duration(plain_ns)} to build"
+    if summary.ahead_ns:
+        yield f"all kernels of the hits were built ahead in {format_duration(summary.ahead_ns)}"
     if summary.learned:
-        parts.append(f"{summary.learned} of {summary.noted} built for the next run")
-    elif summary.noted:
-        parts.append(f"'gpucache warm --misses' builds {summary.noted} for the next run")
+        yield f"{summary.learned} of {summary.wanted} built for the next run"
+    elif summary.wanted:
+        yield f"'gpucache warm --misses' builds {summary.wanted} for the next run"
     if summary.failed:
-        parts.append(f"{summary.failed} did not compile")
+        yield f"{summary.failed} did not compile"
     if summary.passed:
-        parts.append(f"{summary.passed} not served")
-    return "; ".join(parts)
+        yield f"{summary.passed} not served"
 
 
 def reasons(outcomes: Sequence[Intercepted], *, whole: bool) -> Iterator[str]:
@@ -45,7 +62,7 @@ def reasons(outcomes: Sequence[Intercepted], *, whole: bool) -> Iterator[str]:
     told = tuple(dict.fromkeys(f"not {_done(one)}: {one.reason}" for one in untold))
     yield from told[:_REASONS]
     if len(told) > _REASONS:
-        yield f"{len(told) - _REASONS} more reasons; -v tells them"
+        yield f"{format_count(len(told) - _REASONS, 'more reason')}; -v tells them"
 
 
 def _done(one: Intercepted) -> str:

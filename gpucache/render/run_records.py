@@ -14,6 +14,11 @@ RECORDS = (
             Key("key", "text or null", "The cache key; null where none could be made."),
             Key("build_ms", "number", "How long the command waited for it."),
             Key("saved_ms", "number", "Of a hit, how long compiling took when it was built."),
+            Key(
+                "all_kernels",
+                "true or false",
+                "Of a hit, whether that compiled all of its kernels, as it is done for late compilers.",
+            ),
             Key("verdict", "text or null", f"Why it was not found: {one_of(Verdict)}."),
             Key("reason", "text", "The same as a sentence, or why it was not kept or served."),
         ),
@@ -33,5 +38,11 @@ SUMMARY = (
     ),
     Key("build_ms", "number", "How long the command waited for all of them."),
     Key("saved_ms", "number", "How long compiling the hits took when they were built."),
-    Key("learned", "number", "Builds that were made after its end."),
+    Key(
+        "ahead_ms",
+        "number",
+        "What of saved_ms went into compiling all kernels, of which a command alone compiles those it uses.",
+    ),
+    Key("wanted", "number", "Programs noted to be built later, or once more for other local sizes."),
+    Key("learned", "number", "How many of these were built after its end."),
 )

@@ -112,7 +112,8 @@ def _beginning(log: str, *, whole: bool) -> str:
     lines = log.splitlines()
     if whole or len(lines) <= LOG_LINES:
         return log
-    return "\n".join([*lines[:LOG_LINES], f"... and {len(lines) - LOG_LINES} more lines; -v shows them"])
+    more = format_count(len(lines) - LOG_LINES, "more line")
+    return "\n".join([*lines[:LOG_LINES], f"... and {more}; -v shows them"])
 
 
 def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]:

@@ -329,7 +329,6 @@ def test_the_document_goes_to_standard_error(gpucache: Gpucache, tmp_path: Path)
         (("record", "-o", "new"), "no command is named"),
         (("record", "--", "true"), "-o"),
         (("record", "-o", "open", "--", "true"), "chmod 700"),
-        (("record", "-o", "new", "--", "gpucache-no-such-command"), "cannot be started"),
     ],
 )
 def test_what_cannot_be_meant_is_told(
@@ -341,3 +340,13 @@ def test_what_cannot_be_meant_is_told(
     assert done.returncode == 2
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_command_that_cannot_be_started_leaves_no_recording(gpucache: Gpucache, tmp_path: Path) -> None:
+    """The exit code is that of a shell, and no folder is left that was not there."""
+    (tmp_path / "old").mkdir(mode=0o700)
+    for folder in ("new/one", "old"):
+        done = gpucache("record", "-o", folder, "--", "gpucache-no-such-command", cwd=tmp_path)
+        assert done.returncode == 127
+        assert "cannot be started" in done.stderr and done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["old"]

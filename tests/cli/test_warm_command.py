@@ -90,3 +90,26 @@ def test_a_root_that_a_command_would_not_find_is_refused(run: Run, words: tuple[
     answer = run(*words, "--", sys.executable, "-c", "")
     assert (answer.code, answer.out) == (2, "")
     assert "leave --root out" in answer.err and answer.err.count("\n") == 1
+
+
+_KEEPS_AND_FAILS = f"{_KEEPS}raise SystemExit(3)"
+
+
+@pytest.mark.parametrize(
+    "command", [("gpucache-no-such-command",), (sys.executable, "-c", "raise SystemExit(3)")]
+)
+def test_a_command_that_fails_leaves_no_folder(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """What was made for it goes, and nobody is told of an environment."""
+    answer = run("warm", "--into", tmp_path / "a" / "b", "--", *command, at=None)
+    assert answer.code == (127 if len(command) == 1 else 3)
+    assert "Programs find" not in answer.out and list(tmp_path.iterdir()) == []
+
+
+def test_what_a_failing_command_cached_stays(run: Run, tmp_path: Path) -> None:
+    """It may have compiled for long, so it is left for the next try; programs are told of no environment."""
+    into = tmp_path / "into"
+    answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS_AND_FAILS, at=None)
+    assert answer.code == 3
+    assert f"what it cached is left below {into}; no gpucache.env was written" in answer.out
+    assert "Programs find" not in answer.out
+    assert [str(path.relative_to(into)) for path in into.rglob("*")] == ["vllm", "vllm/kernel"]

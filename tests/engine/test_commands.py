@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.engine.commands import run_command, run_prepare
-from gpucache.errors import UsageError
+from gpucache.errors import CommandError
 from tests.patience import PATIENCE_S, wait_until
 
 _ENVIRON = {**os.environ, "WORD": "found"}
@@ -90,11 +90,12 @@ def _is_gone(pid: int) -> bool:
         os.close(handle)
 
 
-@pytest.mark.parametrize("argv", [("no-such-command",), ("/",), ("a\0b",)])
-def test_a_command_that_cannot_be_started_is_a_usage_error(argv: tuple[str, ...]) -> None:
-    """The name is told with what is wrong about it."""
-    with pytest.raises(UsageError, match="cannot be started"):
+@pytest.mark.parametrize(("argv", "code"), [(("no-such-command",), 127), (("/",), 126), (("a\0b",), 126)])
+def test_a_command_that_cannot_be_started_is_told(argv: tuple[str, ...], code: int) -> None:
+    """The name is told with what is wrong about it, and the exit code is that of a shell."""
+    with pytest.raises(CommandError, match="cannot be started") as raised:
         run_command(argv, _ENVIRON, PATIENCE_S)
+    assert raised.value.exit_code == code
 
 
 def test_a_preparation_that_fails_is_told() -> None:

@@ -72,15 +72,19 @@ def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProces
     assert (document["command"], document["outcomes"]) == ("run", [])
     assert document["summary"] == {
         "command": "sh", "exit_code": 3, "signal": 0, "builds": 0, "hits": 0, "misses": 0, "kept": 0,
-        "noted": 0, "failed": 0, "passed": 0, "build_ms": 0, "saved_ms": 0, "learned": 0,
+        "noted": 0, "failed": 0, "passed": 0, "build_ms": 0, "saved_ms": 0, "ahead_ms": 0,
+        "wanted": 0, "learned": 0,
     }  # fmt: skip
 
 
 def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
-    """With the usual exit code for a wrong command line."""
+    """With the exit codes of a shell: one of a name that is not there, another of no program."""
     done = run("/nowhere/app")
-    assert done.code == 2
-    assert "'/nowhere/app' cannot be started (No such file or directory); check its name" in done.err
+    assert done.code == 127
+    assert "'/nowhere/app' cannot be started (No such file or directory); check its name\n" in done.err
+    done = run(Path(__file__).parent)
+    assert done.code == 126
+    assert "(Permission denied); check its name, and that it is a program that you may execute" in done.err
 
 
 def test_a_command_has_to_be_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:

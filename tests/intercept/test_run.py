@@ -121,8 +121,10 @@ def test_a_late_compiler_is_learned_from(program: Program, gpucache: Call) -> No
     assert (missed.results, missed.report["summary"]["learned"]) == (["noted"], 0)
     learned = program(PLATFORM, 2, learn=True)
     assert (learned.results, learned.report["summary"]["learned"]) == (["noted"], 1)
+    assert "gpucache: building 1 program with all kernels for the next run; " in learned.err
     hit = program(PLATFORM, 2)
     assert (hit.results, hit.out) == (["hit"], missed.out)
+    assert "all kernels of the hits were built ahead in " in hit.err
     (entry,) = json.loads(gpucache("inspect", "scale", "--json").stdout)["outcomes"]
     assert entry["local_sizes"] == ["16"]
 
@@ -135,6 +137,7 @@ def test_a_new_local_size_is_learned(program: Program, gpucache: Call, source: P
     gpucache("warm", source, "-D", "FACTOR=2", "--target", pocl, "--local-size", "32")
     learned = program(PLATFORM, 2, learn=True)
     assert (learned.results, learned.report["summary"]["learned"]) == (["hit"], 1)
+    assert "; 1 of 1 built for the next run" in learned.err
     (entry,) = json.loads(gpucache("inspect", "scale", "--json").stdout)["outcomes"]
     assert sorted(entry["local_sizes"]) == ["16", "32"]
 
@@ -210,4 +213,7 @@ def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment
     inner = [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2"]
     assert run(*inner).results == []
     done = run(*inner)
-    assert done.results == [] and "1 build: 1 hit" in done.err
+    assert done.results == []
+    [inner_line, outer_line] = done.err.splitlines()
+    assert "1 build: 1 hit" in inner_line and inner_line.endswith("an outer 'gpucache run' was not asked")
+    assert outer_line == "gpucache: no OpenCL or NVRTC build was asked for here"

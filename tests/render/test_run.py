@@ -1,11 +1,14 @@
 """The line at the end of ``gpucache run``, and the reasons before it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpucache.outcomes import Ended, Intercepted, RunResult, summarise_run
 from gpucache.render.run import reasons, summary_line
 
 HIT = Intercepted("scale", "opencl:intel/cpu", RunResult.HIT, "0" * 64, 4_000_000, 2_000_000_000)
+AHEAD = replace(HIT, target="opencl:pocl/cpu", saved_ns=36_000_000_000, all_kernels=True)
 KEPT = Intercepted("blur", "opencl:intel/cpu", RunResult.KEPT, "1" * 64, 96_000_000, reason="never built")
 NOTED = Intercepted("sort", "opencl:pocl/cpu", RunResult.NOTED, "2" * 64, 100_000_000, reason="never built")
 LEFT = Intercepted("fft", "opencl:intel/cpu", RunResult.LEFT, reason="the disk is full")
@@ -14,31 +17,48 @@ PASSED = Intercepted("", "", RunResult.PASSED, reason="clCompileProgram is not s
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "learned", "line"),
+    ("outcomes", "wanted", "learned", "line"),
     [
-        ([], 0, "no OpenCL or NVRTC build was asked for here"),
-        ([KEPT], 0, "1 build: 0 hits, 1 miss; 96 ms in builds"),
+        ([], 0, 0, "no OpenCL or NVRTC build was asked for here"),
+        ([KEPT], 0, 0, "1 build: 0 hits, 1 miss; 96 ms in builds"),
         (
             [HIT, KEPT],
+            0,
             0,
             "2 builds: 1 hit, 1 miss; 100 ms in builds; the hits took 2.00 s to build",
         ),
         (
+            [AHEAD],
+            0,
+            0,
+            "1 build: 1 hit, 0 misses; 4.0 ms in builds; all kernels of the hits were built ahead in 36.00 s",
+        ),
+        (
             [NOTED],
+            1,
             0,
             "1 build: 0 hits, 1 miss; 100 ms in builds; 'gpucache warm --misses' builds 1 for the next run",
         ),
-        ([NOTED], 1, "1 build: 0 hits, 1 miss; 100 ms in builds; 1 of 1 built for the next run"),
+        ([NOTED], 1, 1, "1 build: 0 hits, 1 miss; 100 ms in builds; 1 of 1 built for the next run"),
+        ([replace(AHEAD, saved_ns=0)], 1, 1, "1 build: 1 hit, 0 misses; 4.0 ms in builds; "
+         "1 of 1 built for the next run"),
         (
             [FAILED, PASSED],
+            0,
             0,
             "1 build: 0 hits, 1 miss; 0.0 ms in builds; 1 did not compile; 1 not served",
         ),
     ],
-)
-def test_a_run_is_told_in_one_line(outcomes: list[Intercepted], learned: int, line: str) -> None:
-    """What is nothing is not told."""
-    assert summary_line(summarise_run("app", Ended(0), outcomes, learned)) == line
+)  # fmt: skip
+def test_a_run_is_told_in_one_line(outcomes: list[Intercepted], wanted: int, learned: int, line: str) -> None:
+    """What is nothing is not told; what was built ahead is no time that the command would have taken."""
+    assert summary_line(summarise_run("app", Ended(0), outcomes, wanted, learned)) == line
+
+
+def test_a_run_within_a_run_says_that_the_outer_one_was_not_asked() -> None:
+    """Else its builds would seem to be lost, as the outer run counts none."""
+    line = summary_line(summarise_run("app", Ended(0), [KEPT]), inner=True)
+    assert line.endswith("; an outer 'gpucache run' was not asked")
 
 
 def test_a_reason_is_told_once() -> None:

@@ -88,7 +88,7 @@ def warm_command(
     There is one more run. If caches were moved, it is traced. If the user's own caches gained nothing, it has
     empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
     is an empty folder of ours; ``progress`` is called with the number of each run that begins. Raises
-    UsageError for a command that cannot be started, OSError for a folder that cannot be made.
+    CommandError for a command that cannot be started, OSError for a folder that cannot be made.
     """
     environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
     private = into is not None
