@@ -5,15 +5,18 @@ counts: first the schema, then label and value of every field in order. Framing 
 moving between fields. What enters: language, digest of the source (CR LF taken as LF), the include
 closure (name as spelled with digest, names that resolved nowhere, and a digest of how names resolved),
 canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
-fields, environment variables that reach the compiler, and name expressions. A located key adds the
-directories and file name that the compiler could have written into its output. Local sizes are no part
-of a key: an artifact that is compiled for more of them serves a request that names fewer, so its head
-says for which.
-(Entries of gpucache 0.1 with local sizes among their fields are sound, and no longer asked for.)
+fields, environment variables that reach the compiler, name expressions, and, where a program calls
+its compiler itself, the last part of the name that it gives its source, as symbols have it. A located
+key adds the directories and file name that the compiler could have written into its output. Local sizes
+are no part of a key: an artifact that is compiled for more of them serves a request that names fewer, so
+its head says for which.
+(Entries of gpucache 0.1 with local sizes among their fields, or for such a program without the name of
+its source, are sound, and no longer asked for.)
 
 Must not know what a field means to a compiler: backends say which fields there are.
 """
 
+import posixpath
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +27,10 @@ SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
 SEARCHED = "searched directory"
 """The label of a place that a located artifact may hold."""
+FOLDER = "current directory"
+"""The label of the directory in which a program was that a located artifact may name."""
+SOURCE_NAME = "name of the source"
+"""The label of what a program calls its source where it calls its compiler itself."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _INCLUDE, _VARIABLE = "include ", "environment "
@@ -43,6 +50,8 @@ class KeyInputs:
     """Directories as the compiler is given them, for the located key."""
     file_name: str = ""
     """The name the compiler is given for the source, for the located key."""
+    folder: str = ""
+    """The current directory where the compiler may write it, for the located key."""
 
 
 def digest(data: bytes) -> str:
@@ -75,7 +84,8 @@ def key_fields(
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
     """The portable fields and the places that a located artifact may hold."""
     places = [KeyField(SEARCHED, place) for place in inputs.locations]
-    return (*fields, *places, KeyField("file name", inputs.file_name))
+    folder = [KeyField(FOLDER, inputs.folder)] if inputs.folder else []
+    return (*fields, *places, KeyField("file name", inputs.file_name), *folder)
 
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
@@ -108,6 +118,8 @@ def _pairs(
         yield f"{_VARIABLE}{name}", value
     for expression in request.name_expressions:
         yield "name expression", expression
+    if request.asked is not None:
+        yield SOURCE_NAME, posixpath.basename(request.asked.file_name)
 
 
 def header_of(label: str) -> str | None:

@@ -46,9 +46,9 @@ class Compilation:
     """Why two compilations of the same may give other bytes; empty if they do not."""
     linked_later: bool = False
     """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
-    file_names: tuple[str, ...] = ()
-    """Texts that are in the artifact or the log if the source's name was written there; none if that name is
-    always the same."""
+    source_path: str = ""
+    """What the source is called if that leads through folders, which are in the artifact or the log if the
+    whole name was written there; empty if the key has all of the name, or if it is always the same."""
 
 
 @dataclass(frozen=True, slots=True)

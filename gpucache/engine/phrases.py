@@ -7,7 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucache.keys import NOT_FOUND, RESOLUTION, SEARCHED, Difference, header_of, variable_of
+from gpucache.keys import (
+    FOLDER,
+    NOT_FOUND,
+    RESOLUTION,
+    SEARCHED,
+    SOURCE_NAME,
+    Difference,
+    header_of,
+    variable_of,
+)
 
 # Differences that make it another program or another machine weigh most. An update of a driver changes
 # several fields at once, so each of these weighs little.
@@ -25,6 +34,7 @@ _WEIGHTS = {
     "local size": 0,
     "name expression": 4,
     "checks": 4,
+    SOURCE_NAME: 3,
 }
 _OTHER = 2
 _VERSIONS = {
@@ -113,7 +123,21 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
     elif item.label in ("device name", "platform name"):
         yield f"another {item.label.removesuffix(' name')}: {_arrow(item)}"
     else:
-        yield f"{item.label} {_arrow(item)}"
+        yield _named(item) or f"{item.label} {_arrow(item)}"
+
+
+def _named(item: Difference) -> str:
+    """The difference of a name or folder that a program chose; empty for any other."""
+    if item.label == SOURCE_NAME and item.left is None:
+        return (
+            "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
+            "it is compiled once more"
+        )
+    if item.label == SOURCE_NAME:
+        return f"the program calls its source {item.right}, which it called {item.left}"
+    if item.label == FOLDER and item.left is not None:
+        return f"it holds the current directory, which was {item.left}"
+    return ""
 
 
 def _header(name: str, item: Difference, shadows: Mapping[str, str]) -> str:

@@ -144,7 +144,7 @@ def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> 
 
     A header outside of them all, as ``../config.h`` may be, can have been found through any of them.
     """
-    places = {place: _below(place) for place in compilation.inputs.locations}
+    places = {place: _below(place, request.cwd) for place in compilation.inputs.locations}
     strays = [file for file in closure.files if not file.startswith((*places.values(),))]
     if strays and request.searches_cwd:
         here = os.path.realpath(request.cwd)
@@ -157,8 +157,8 @@ def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> 
     )
 
 
-def _below(place: str) -> str:
-    return os.path.normpath(place).rstrip("/") + "/"
+def _below(place: str, cwd: str = "/") -> str:
+    return os.path.normpath(os.path.join(cwd, place)).rstrip("/") + "/"  # noqa: PTH118
 
 
 def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | None = None) -> Closure:
@@ -206,23 +206,41 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 
     ``said`` are other texts that a program may see: the log, and the lowered names.
     """
-    compilation = prepared.compilation
+    compilation, request, files = prepared.compilation, prepared.request, prepared.closure.files
     if compilation.holds_paths or prepared.closure.tells_places:
         return True
-    if compilation.file_names and prepared.closure.tells_name:
+    if compilation.source_path and prepared.closure.tells_name:
         return True
-    searched = (item.value for item in prepared.located if item.label == SEARCHED)
-    spelled = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
-    places = [place.encode(errors="surrogateescape") for place in spelled]
-    kind = prepared.request.artifact_kind
+    searched = [item.value for item in prepared.located if item.label == SEARCHED]
+    paths = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
+    places = [os.fsencode(place) for path in paths for place in _spelled(path, request.cwd, files)]
+    kind = request.artifact_kind
     if kind is ArtifactKind.LTOIR:  # it holds paths of headers that declare functions, in an encoding
         return any(include.digest is not None for include in prepared.closure.includes)
     told = payload
-    if compilation.file_names:
-        places += map(os.fsencode, compilation.file_names)
+    if request.asked is not None:
+        searched_below = tuple(map(_below, compilation.include_dirs))
+        beside = [file for file in files if not file.startswith(searched_below)]
+        home = os.path.dirname(request.asked.file_name)  # noqa: PTH120 - as the program spells it
+        names = [*_spelled(home, request.cwd, beside), compilation.source_path]
+        places += [os.fsencode(name) for name in names if name]
         told += b"\0".join(text.encode(errors="surrogateescape") for text in said)
     if compilation.lists_files:
-        places += [os.fsencode(os.path.basename(file)) for file in prepared.closure.files]  # noqa: PTH119
+        places += [os.fsencode(os.path.basename(file)) for file in files]  # noqa: PTH119
     if kind is ArtifactKind.PTX:  # it writes strings as numbers: {47, 116, 109, 112}
         places += [", ".join(map(str, place)).encode() for place in places]
     return any(place in told for place in places)
+
+
+def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
+    """How the paths of some headers begin that were found through a directory.
+
+    A relative one may be as short as ``.``, so what follows it is needed to tell it from other bytes.
+    """
+    if os.path.isabs(path) and path != "/":  # noqa: PTH117
+        yield path
+        return
+    below = _below(path, cwd)
+    for file in files:
+        if file.startswith(below):
+            yield os.path.join(path, file.removeprefix(below).partition("/")[0])  # noqa: PTH118

@@ -1,6 +1,7 @@
 """A compile that a program asks NVRTC for itself, kept as it was asked for under a key that covers it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,20 +124,88 @@ def test_headers_in_memory_count_by_name_and_content() -> None:
     assert names == {"m.h", "x.h"}
 
 
-def test_the_name_counts_where_it_can_be_seen() -> None:
-    """The key knows the name only where it is in what came out: in a symbol, a constant, or the log."""
-    plain = _prepared(_request(name="place/show.cu"))
-    assert plain.key == _key(name="other.cu")
-    assert plain.located_key != _prepared(_request(name="other.cu")).located_key
-    assert not holds_paths(plain, b"compiled", ("",))
-    for payload, said in ((b"_7_show_cu_", ""), (b"_INTERNAL_", ""), (b"", "place/show.cu(1): warning")):
-        assert holds_paths(plain, payload, (said,))
+def test_the_last_part_of_the_name_counts() -> None:
+    """Symbols hold it; the folders before it count only where they are in what came out, or in the log."""
+    one, other = _prepared(_request(name="place/show.cu")), _prepared(_request(name="/elsewhere/show.cu"))
+    assert one.key == other.key != _key(name="other.cu")
+    assert one.located_key != other.located_key
+    assert not holds_paths(one, b"_7_show_cu_ _INTERNAL_", ("show.cu(1): warning",))
+    assert holds_paths(one, b"", ("place/show.cu(1): warning",))
+    assert holds_paths(one, b"place/show.cu")
 
 
-@pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "-rdc=true", "--optix-ir"])
-def test_what_hides_the_name_is_tied_to_it(option: str) -> None:
-    """Debug information and what is linked later hold the name, some of it enciphered."""
+def test_a_name_without_folders_binds_to_no_place() -> None:
+    """All of it is in the key, wherever it shows."""
+    prepared = _prepared(_request(b"__device__ int a[sizeof(__FILE__)];", name="show.cu"))
+    assert not holds_paths(prepared, b"_7_show_cu_", ("show.cu(1): warning",))
+
+
+def test_a_header_beside_the_source_is_a_place(tmp_path: Path) -> None:
+    """NVRTC spells its path after the source's name, so it tells one folder of the source from another."""
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "value.h").write_text("#define VALUE 7\n")
+    for name, path in (("show.cu", b"value.h"), ("sub/show.cu", b"sub/value.h")):
+        prepared = _prepared(_request(_VALUE, name, cwd=str(tmp_path)))
+        assert holds_paths(prepared, b"at " + path)
+        assert not holds_paths(prepared, b"at value.cu")
+
+
+def test_a_constant_of_a_name_with_folders_is_tied_to_it() -> None:
+    """How long the whole name is may be in what came out, where nobody can find it."""
+    source = b"__device__ int a[sizeof(__FILE__)];"
+    assert holds_paths(_prepared(_request(source, name="place/show.cu")), b"")
+
+
+@pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "--optix-ir"])
+def test_what_holds_or_hides_places_is_tied_to_them(option: str) -> None:
+    """Line and debug information hold full paths, and what is enciphered may."""
     assert holds_paths(_prepared(_request(options=("-arch=sm_90", option))), b"")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("arch", ["-arch=sm_90", "-arch=compute_90"])
+@pytest.mark.parametrize("option", ["-std=c++17", "-rdc=true"])
+def test_a_name_in_symbols_is_no_place(tmp_path: Path, option: str, arch: str) -> None:
+    """Kernels in an unnamed namespace have it, as CUB's do: the bytes and the key are the same anywhere."""
+    source = b"""#include "value.h"
+        namespace { template <class T> __global__ void show(T *out) { *out = bump(); } }"""
+    # Without a function for other files NVRTC would put the time into the symbols.
+    text = """__device__ int known() { return 1; }
+        namespace { __device__ int count; __device__ int bump() { return count++; } }"""
+    found = []
+    for place in (tmp_path / "a", tmp_path / "other" / "deep"):
+        (place / "inc").mkdir(parents=True)
+        (place / "inc" / "value.h").write_text(text)
+        options = (arch, option, "-Iinc")
+        request = _request(source, options=options, name_expressions=("show<int>",), cwd=str(place))
+        prepared, artifact = _prepared(request), _compile(request)
+        lowered = artifact.lowered_names["show<int>"]
+        assert "show_cu" in lowered
+        assert not holds_paths(prepared, artifact.payload, (artifact.build_log, lowered))
+        found.append((prepared.key, artifact.payload, lowered))
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("spelled", ["inc", ".", "{cwd}/inc"])
+def test_a_path_is_found_as_it_is_spelled(tmp_path: Path, spelled: str) -> None:
+    """NVRTC writes a header's path as the program spells its folder, so another spelling is another place."""
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "value.h").write_text("__device__ const char where[] = __FILE__;\n")
+    (tmp_path / "value.h").symlink_to("inc/value.h")
+    source = b'#include <value.h>\nextern "C" __global__ void show(char *out) { *out = where[*out]; }'
+    keys, folder = set(), spelled.format(cwd=tmp_path)
+    for one in (folder, f"{tmp_path}/./inc"):
+        prepared = _prepared(_request(source, options=("-arch=sm_90", f"-I{one}"), cwd=str(tmp_path)))
+        keys.add(prepared.located_key)
+    assert len(keys) == 2
+    request = _request(source, options=("-arch=sm_90", f"-I{folder}"), cwd=str(tmp_path))
+    prepared, payload = _prepared(request), _compile(request).payload
+    assert f"{folder}/value.h\0".encode() in payload
+    unsaid = replace(prepared, closure=replace(prepared.closure, tells_places=False))
+    assert holds_paths(unsaid, payload)
+    assert not holds_paths(unsaid, b"a . b / inc")
 
 
 @pytest.mark.usefixtures("installed")

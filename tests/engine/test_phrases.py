@@ -40,6 +40,22 @@ _OLD, _NEW = "0" * 64, "1" * 64
             None,
             ["an older gpucache had local sizes in the key, which no longer belong there"],
         ),
+        (
+            "name of the source",
+            None,
+            "a.cu",
+            [
+                "it was kept by an older gpucache, whose keys lack the name that the program gives its "
+                "source; it is compiled once more"
+            ],
+        ),
+        (
+            "name of the source",
+            "a.cu",
+            "b.cu",
+            ["the program calls its source b.cu, which it called a.cu"],
+        ),
+        ("current directory", "/a", "/b", ["it holds the current directory, which was /a"]),
         ("name expression", None, "f<int>", ["name expression none -> f<int>"]),
     ],
 )

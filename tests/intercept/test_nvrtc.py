@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from threading import Event
@@ -14,17 +15,21 @@ import pytest
 
 from gpucache.assembly import open_layers
 from gpucache.backends.cuda import BACKEND, asked, nvrtc
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.explain import explain
+from gpucache.engine.layers import NoEntry
+from gpucache.engine.lookup import publish
+from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import NoDeviceError
 from gpucache.intercept import nvrtc_serving
 from gpucache.intercept.file_names import read_name
 from gpucache.intercept.nvrtc import Call, prepare_call
 from gpucache.intercept.nvrtc_serving import NVRTCServing
 from gpucache.intercept.wire import Fields, Kind
+from gpucache.keys import SOURCE_NAME, cache_key
 from gpucache.model import ArtifactKind
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
-from gpucache.outcomes import Intercepted, RunResult
+from gpucache.outcomes import Intercepted, Miss, RunResult, Verdict
 from gpucache.settings import Settings
 from tests.patience import PATIENCE_S
 
@@ -226,6 +231,29 @@ def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
     assert program.tell(token, cubin, b"said\xff\0twice").result is RunResult.KEPT
     again = _Program(tmp_path / "root", tmp_path)
     assert again.ask() == (Kind.HIT, (b"", b"said\xff\0twice", b"1", b"cubin", cubin, b"0"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
+    """Its keys lacked the name of the source: the miss after an upgrade says so, and that it passes."""
+    layers = open_layers(Settings(root=tmp_path / "root", root_origin="test"), command="test")
+    source = b'extern "C" __global__ void show(int *out) { *out = 7; }'
+    request = asked.request(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
+    now = prepare(BACKEND, request, nvrtc.toolchain(request.target), {})
+    fields = tuple(field for field in now.fields if field.label != SOURCE_NAME)
+    before = replace(now, fields=fields, key=cache_key(fields))
+    assert layers.target is not None
+    publish(
+        layers,
+        layers.target,
+        before,
+        BACKEND.compile(request, now.compilation),
+        Miss(Verdict.NEVER_BUILT, ""),
+    )
+    miss = explain(layers, now, NoEntry())
+    assert miss.verdict is Verdict.KEY_CHANGED
+    assert "an older gpucache" in miss.detail
+    assert "compiled once more" in miss.detail
 
 
 @pytest.mark.usefixtures("installed")

@@ -2,8 +2,9 @@
 
 Such a compile gives the program what NVRTC would have given, its log included. So it is planned with the
 program's own options, and with the name that the program gave its source: NVRTC looks for quoted headers
-beside that name, and writes it into symbols and messages. Its key names the architecture among the options,
-which no other plan does. Everything here is pure; this module must not import cuda.
+beside that name, and writes its last part into symbols and all of it into messages. Its key names the
+architecture among the options, and the last part of the name, which no other plan does. Everything here is
+pure; this module must not import cuda.
 """
 
 # Paths are text as programs give it, and are not normalised.
@@ -116,10 +117,11 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     options: list[str] = []
     written: list[str] = []
     dirs: list[str] = []
+    """As the program spells them, since ``__FILE__`` is spelled like that."""
     forced: list[str] = []
     for flag, value, tokens in read(trimmed(split(request.options)), SPELLINGS):
         if flag == "-I":
-            dirs.append(absolute(value, request.cwd))
+            dirs.append(value)
             continue
         if flag == "-include":
             forced.append(value)
@@ -131,49 +133,38 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         refuse_side_effects((option,))
         options.append(option)
         written += tokens
-    dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
-    include_dirs = tuple(dict.fromkeys(dirs))
+    spelled = tuple(dict.fromkeys((*dirs, *request.include_dirs)))
     if not any(option.startswith("-arch=") for option in options):
         options.insert(0, f"-arch={request.target.name}")
     enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
     linked = enciphered or any(map(LINKED.fullmatch, options))
     lined, debugged = (any(map(form.fullmatch, options)) for form in (_LINES, DEBUG))
+    hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
     if asked.made_up and (debugged or (lined and linked)):
         raise OptionError(
             "its debug information tells of a file that is another in each run, so it is not kept"
         )
-    here = name = os.path.join(request.cwd, asked.file_name)
-    if debugged or enciphered:  # these hold the current directory, whatever the name
-        name = f"{asked.file_name} in {request.cwd}"
-    elif not lined:
-        name = asked.file_name
+    # Line information holds full paths; debug information and what is enciphered the directory in any case.
+    tells_folder = hidden or (lined and not all(map(os.path.isabs, (asked.file_name, *spelled))))
     rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
     return Compilation(
         inputs=KeyInputs(
             options=tuple(options),
             toolchain=toolchain,
             environment=reaching(environ),
-            locations=include_dirs,
-            file_name=name,
+            locations=spelled,
+            file_name=asked.file_name,
+            folder=request.cwd if tells_folder else "",
         ),
-        rule=replace(rule, home=os.path.dirname(here)),
-        include_dirs=include_dirs,
-        command=(*(f"-I{directory}" for directory in include_dirs), *written),
+        rule=replace(rule, home=os.path.dirname(os.path.join(request.cwd, asked.file_name))),
+        include_dirs=tuple(dict.fromkeys(absolute(directory, request.cwd) for directory in spelled)),
+        command=(*(f"-I{directory}" for directory in spelled), *written),
         options=tuple(written),
         forced_includes=tuple(forced),
-        holds_paths=debugged or lined or linked,
+        holds_paths=hidden or lined,
         lists_files=lined,
         linked_later=linked,
-        file_names=_spellings(asked.file_name),
-    )
-
-
-def _spellings(name: str) -> tuple[str, ...]:
-    """What of a source's name NVRTC writes: into messages, constants and symbols."""
-    last = os.path.basename(name)  # noqa: PTH119
-    # A symbol that holds the name begins so, whatever is left of the name.
-    return tuple(
-        filter(None, (name, last, re.sub(r"[^A-Za-z0-9_]", "_", last), "_INTERNAL_", "_GLOBAL__N__"))
+        source_path=asked.file_name if os.path.dirname(asked.file_name) else "",
     )
 
 
