@@ -34,16 +34,12 @@ class Library:
 
     sources: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    header: str | None = None
-    """A header that is not of the C library, so that its absence can be told."""
     needs: str = ""
     """The name of a library that the loader shall be asked for; there is none of this name to link with."""
 
 
 LIBRARIES: Mapping[str, Library] = {
-    "opencl_layer": Library(
-        ("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", "wire.c"), header="CL/cl_layer.h"
-    ),
+    "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", "wire.c")),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
     **{
         f"nvrtc_{major}": Library(
@@ -84,8 +80,7 @@ def find_compiler() -> Compiler | None:
     if importlib.util.find_spec("ziglang") is None or not _has_glibc():
         return None
     target = f"{platform.machine()}-linux-gnu.{_GLIBC[0]}.{_GLIBC[1]}"
-    # It brings the C library's headers; of the system's only those that it has not are wanted.
-    command = (sys.executable, "-m", "ziglang", "cc", "-target", target, "-idirafter", "/usr/include")
+    command = (sys.executable, "-m", "ziglang", "cc", "-target", target)
     return Compiler(command, f"manylinux_{_GLIBC[0]}_{_GLIBC[1]}_{platform.machine()}")
 
 
@@ -128,8 +123,6 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
         problem = problem or _run(compiler, [*arguments, *_LINKING, "-ldl", "-o", str(made)])
         if not problem:
             made.replace(folder / made.name)
-    if library.header and library.header in problem:
-        return f"there is no <{library.header}> (opencl-c-headers of Debian, opencl-headers of Fedora)"
     return problem
 
 

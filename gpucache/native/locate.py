@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpucache.errors import NoDeviceError
-from gpucache.native.build import BUILT, LIBRARIES, file_name
+from gpucache.native.build import BUILT, file_name
 
 _GLIBC: Mapping[str, tuple[int, int]] = {"nvrtc_audit": (2, 35)}
 """The oldest glibc that a library is for: older ones slow every call of a program that is audited."""
@@ -22,10 +22,9 @@ def locate(library: str) -> Path:
         return path
     if sys.platform != "linux":
         raise NoDeviceError(f"{path.name} exists for Linux only; run the command there")
-    header = LIBRARIES[library].header
     raise NoDeviceError(
-        f"{path.name} is not built; install gpucache's wheel for this platform, or a C compiler"
-        f"{f' and <{header}>' if header else ''}, then run python -m gpucache.native.build"
+        f"{path.name} is not built; install gpucache's wheel for this platform, or a C compiler, "
+        "then run python -m gpucache.native.build"
     )
 
 

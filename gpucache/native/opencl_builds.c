@@ -310,7 +310,7 @@ struct report {
     char *token; /* NULL where nobody wants to hear of the build */
     bool wanted; /* the binaries too */
     struct timespec start;
-    void(CL_CALLBACK *notify)(cl_program, void *);
+    cl_program_notify notify;
     void *data;
 };
 
@@ -338,7 +338,7 @@ static void end_build_once(struct report *report) {
 }
 
 /* Stands in for the command's callback, so that the end of a build is seen that returns before it is done. */
-static void CL_CALLBACK on_built(cl_program handle, void *data) {
+static void on_built(cl_program handle, void *data) {
     struct report *report = data;
     cl_int code = CL_SUCCESS;
     for (cl_uint i = 0; i < report->build.count; i++) {

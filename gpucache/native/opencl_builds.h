@@ -9,7 +9,7 @@ struct asked {
     cl_uint count;
     const cl_device_id *devices;
     const char *options;
-    void(CL_CALLBACK *notify)(cl_program, void *);
+    cl_program_notify notify;
     void *data;
 };
 
@@ -35,7 +35,7 @@ bool has_begun(cl_int code);
 /* The program of a twin built from source; NULL where that fails. */
 cl_program model_of(cl_program handle, struct twin *twin);
 
-typedef cl_int(CL_API_CALL *get_info)(void *, cl_uint, size_t, void *, size_t *);
+typedef cl_int (*get_info)(void *, cl_uint, size_t, void *, size_t *);
 
 /* A text that a driver answers with, to be freed; NULL if it does not. */
 char *info_text(get_info get, void *of, cl_uint name);

@@ -5,12 +5,9 @@
 #ifndef GPUCACHE_OPENCL_HANDLES_H
 #define GPUCACHE_OPENCL_HANDLES_H
 
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl_layer.h>
+#include "opencl_abi.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define MAX_DEVICES 64 /* of a program, one bit each; programs with more are not served */
 

@@ -18,12 +18,11 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-typedef void(CL_CALLBACK *notify_program)(cl_program, void *);
 
 /* ---- What is served ---- */
 
-static cl_int CL_API_CALL build_program(cl_program handle, cl_uint count, const cl_device_id *devices,
-                                        const char *options, notify_program notify, void *data) {
+static cl_int build_program(cl_program handle, cl_uint count, const cl_device_id *devices,
+                            const char *options, cl_program_notify notify, void *data) {
     struct asked asked = {count, devices, options, notify, data};
     struct program *program = begin_build(handle);
     if (!program) return pass_on(handle, &asked);
@@ -36,28 +35,28 @@ static cl_int CL_API_CALL build_program(cl_program handle, cl_uint count, const 
 
 /* ---- What is counted ---- */
 
-static cl_program CL_API_CALL create_program_with_source(cl_context context, cl_uint count,
-                                                         const char **strings, const size_t *lengths,
-                                                         cl_int *error) {
+static cl_program create_program_with_source(cl_context context, cl_uint count,
+                                             const char **strings, const size_t *lengths,
+                                             cl_int *error) {
     cl_program handle = below.clCreateProgramWithSource(context, count, strings, lengths, error);
     if (handle && wire_asks()) remember_program(handle);
     return handle;
 }
 
-static cl_int CL_API_CALL retain_program(cl_program handle) {
+static cl_int retain_program(cl_program handle) {
     cl_int code = below.clRetainProgram(handle);
     if (code == CL_SUCCESS) program_retained(handle);
     return code;
 }
 
-static cl_int CL_API_CALL release_program(cl_program handle) {
+static cl_int release_program(cl_program handle) {
     struct program *unused = program_released(handle);
     cl_int code = below.clReleaseProgram(handle);
     forget_program(unused);
     return code;
 }
 
-static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *error) {
+static cl_kernel create_kernel(cl_program program, const char *name, cl_int *error) {
     struct twin *twin = borrow_twin(program);
     cl_kernel kernel = below.clCreateKernel(twin ? twin->handle : program, name, error);
     give_back(twin);
@@ -65,8 +64,8 @@ static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name,
     return kernel;
 }
 
-static cl_int CL_API_CALL create_kernels_in_program(cl_program program, cl_uint room, cl_kernel *made,
-                                                    cl_uint *count) {
+static cl_int create_kernels_in_program(cl_program program, cl_uint room, cl_kernel *made,
+                                        cl_uint *count) {
     struct twin *twin = borrow_twin(program);
     cl_uint found = 0;
     cl_int code = below.clCreateKernelsInProgram(twin ? twin->handle : program, room, made, &found);
@@ -77,19 +76,19 @@ static cl_int CL_API_CALL create_kernels_in_program(cl_program program, cl_uint 
     return code;
 }
 
-static cl_kernel CL_API_CALL clone_kernel(cl_kernel source, cl_int *error) {
+static cl_kernel clone_kernel(cl_kernel source, cl_int *error) {
     cl_kernel kernel = below.clCloneKernel(source, error);
     if (kernel) remember_clone(kernel, source);
     return kernel;
 }
 
-static cl_int CL_API_CALL retain_kernel(cl_kernel handle) {
+static cl_int retain_kernel(cl_kernel handle) {
     cl_int code = below.clRetainKernel(handle);
     if (code == CL_SUCCESS) kernel_retained(handle);
     return code;
 }
 
-static cl_int CL_API_CALL release_kernel(cl_kernel handle) {
+static cl_int release_kernel(cl_kernel handle) {
     struct program *unused = kernel_released(handle);
     cl_int code = below.clReleaseKernel(handle);
     forget_program(unused);
@@ -136,8 +135,8 @@ static cl_int reference_count(cl_program program, const struct twin *twin, size_
     return answer(&count, sizeof count, room, to, size_ret);
 }
 
-static cl_int CL_API_CALL get_program_info(cl_program program, cl_program_info name, size_t room, void *to,
-                                           size_t *size_ret) {
+static cl_int get_program_info(cl_program program, cl_program_info name, size_t room, void *to,
+                               size_t *size_ret) {
     struct twin *twin = borrow_twin(program);
     cl_int code;
     switch (twin ? name : 0) {
@@ -166,9 +165,9 @@ static cl_uint place_in_build(const struct twin *twin, cl_device_id device) {
     return twin->count;
 }
 
-static cl_int CL_API_CALL get_program_build_info(cl_program program, cl_device_id device,
-                                                 cl_program_build_info name, size_t room, void *to,
-                                                 size_t *size_ret) {
+static cl_int get_program_build_info(cl_program program, cl_device_id device,
+                                     cl_program_build_info name, size_t room, void *to,
+                                     size_t *size_ret) {
     struct twin *twin = borrow_twin(program);
     cl_uint i = twin ? place_in_build(twin, device) : 0;
     cl_int code;
@@ -206,8 +205,8 @@ static cl_kernel kernel_of_model(cl_kernel handle) {
 }
 
 /* Binaries of Intel's runtime say nothing about arguments. Who asks all the same pays for a compile. */
-static cl_int CL_API_CALL get_kernel_arg_info(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,
-                                              size_t room, void *to, size_t *size_ret) {
+static cl_int get_kernel_arg_info(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,
+                                  size_t room, void *to, size_t *size_ret) {
     cl_int code = below.clGetKernelArgInfo(handle, index, name, room, to, size_ret);
     cl_kernel model = code == CL_KERNEL_ARG_INFO_NOT_AVAILABLE ? kernel_of_model(handle) : NULL;
     if (!model) return code;
@@ -216,8 +215,8 @@ static cl_int CL_API_CALL get_kernel_arg_info(cl_kernel handle, cl_uint index, c
     return code;
 }
 
-static cl_int CL_API_CALL get_kernel_info(cl_kernel handle, cl_kernel_info name, size_t room, void *to,
-                                          size_t *size_ret) {
+static cl_int get_kernel_info(cl_kernel handle, cl_kernel_info name, size_t room, void *to,
+                              size_t *size_ret) {
     bool lacks = name == CL_KERNEL_ATTRIBUTES && lacks_attributes(handle);
     cl_kernel model = lacks ? kernel_of_model(handle) : NULL;
     cl_int code = below.clGetKernelInfo(model ? model : handle, name, room, to, size_ret);
@@ -230,8 +229,8 @@ static cl_int CL_API_CALL get_kernel_info(cl_kernel handle, cl_kernel_info name,
 
 /* Constants are for programs made from IL, which are never served. PoCL refuses all others only once they are
    built, and aborts before. */
-static cl_int CL_API_CALL set_specialization_constant(cl_program program, cl_uint id, size_t size,
-                                                      const void *value) {
+static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t size,
+                                          const void *value) {
     struct twin *twin = borrow_twin(program);
     cl_int code = below.clSetProgramSpecializationConstant(twin ? twin->handle : program, id, size, value);
     give_back(twin);
@@ -260,10 +259,10 @@ static void tell_launched(const char *token, const char *name, const struct loca
 }
 
 /* The kernel's name is asked before the launch, because another thread may release the kernel afterwards. */
-static cl_int CL_API_CALL enqueue_nd_range_kernel(cl_command_queue queue, cl_kernel kernel,
-                                                  cl_uint dimensions, const size_t *offset,
-                                                  const size_t *global, const size_t *local, cl_uint count,
-                                                  const cl_event *wait, cl_event *event) {
+static cl_int enqueue_nd_range_kernel(cl_command_queue queue, cl_kernel kernel,
+                                      cl_uint dimensions, const size_t *offset,
+                                      const size_t *global, const size_t *local, cl_uint count,
+                                      const cl_event *wait, cl_event *event) {
     struct local_size size = {.dimensions = local && dimensions <= 3 ? dimensions : 0};
     for (cl_uint i = 0; i < size.dimensions; i++) size.of[i] = local[i];
     struct program *program = wire_asks() ? program_to_tell(kernel, &size) : NULL;
@@ -279,25 +278,25 @@ static cl_int CL_API_CALL enqueue_nd_range_kernel(cl_command_queue queue, cl_ker
     return code;
 }
 
-static cl_program CL_API_CALL create_program_with_binary(cl_context context, cl_uint count,
-                                                         const cl_device_id *devices, const size_t *lengths,
-                                                         const unsigned char **given, cl_int *status,
-                                                         cl_int *error) {
+static cl_program create_program_with_binary(cl_context context, cl_uint count,
+                                             const cl_device_id *devices, const size_t *lengths,
+                                             const unsigned char **given, cl_int *status,
+                                             cl_int *error) {
     tell_other("clCreateProgramWithBinary", NULL, NULL);
     return below.clCreateProgramWithBinary(context, count, devices, lengths, given, status, error);
 }
 
-static cl_program CL_API_CALL create_program_with_il(cl_context context, const void *il, size_t length,
-                                                     cl_int *error) {
+static cl_program create_program_with_il(cl_context context, const void *il, size_t length,
+                                         cl_int *error) {
     tell_other("clCreateProgramWithIL", NULL, NULL);
     return below.clCreateProgramWithIL(context, il, length, error);
 }
 
 /* What is compiled apart replaces what was built, and such a handle is never served again. */
-static cl_int CL_API_CALL compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
-                                          const char *options, cl_uint header_count,
-                                          const cl_program *headers, const char **names,
-                                          notify_program notify, void *data) {
+static cl_int compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
+                              const char *options, cl_uint header_count,
+                              const cl_program *headers, const char **names,
+                              cl_program_notify notify, void *data) {
     tell_other("clCompileProgram", options, handle);
     struct program *program = begin_build(handle);
     if (program && twin_has_kernels(program)) {
@@ -314,9 +313,9 @@ static cl_int CL_API_CALL compile_program(cl_program handle, cl_uint count, cons
     return code;
 }
 
-static cl_program CL_API_CALL link_program(cl_context context, cl_uint count, const cl_device_id *devices,
-                                           const char *options, cl_uint inputs, const cl_program *given,
-                                           notify_program notify, void *data, cl_int *error) {
+static cl_program link_program(cl_context context, cl_uint count, const cl_device_id *devices,
+                               const char *options, cl_uint inputs, const cl_program *given,
+                               cl_program_notify notify, void *data, cl_int *error) {
     tell_other("clLinkProgram", options, NULL);
     struct twin **twins = given && inputs ? calloc(inputs, sizeof *twins) : NULL;
     cl_program *handles = twins ? calloc(inputs, sizeof *handles) : NULL;
@@ -334,8 +333,8 @@ static cl_program CL_API_CALL link_program(cl_context context, cl_uint count, co
 
 /* ---- Functions of one vendor that take a program ---- */
 
-typedef cl_int(CL_API_CALL *function_pointer)(cl_device_id, cl_program, const char *, cl_ulong *);
-typedef cl_int(CL_API_CALL *variable_pointer)(cl_device_id, cl_program, const char *, size_t *, void **);
+typedef cl_int (*function_pointer)(cl_device_id, cl_program, const char *, cl_ulong *);
+typedef cl_int (*variable_pointer)(cl_device_id, cl_program, const char *, size_t *, void **);
 #define FUNCTION_POINTER "clGetDeviceFunctionPointerINTEL"
 #define VARIABLE_POINTER "clGetDeviceGlobalVariablePointerINTEL"
 
@@ -345,8 +344,8 @@ static void *vendor_function(cl_device_id device, const char *name) {
     return code == CL_SUCCESS ? below.clGetExtensionFunctionAddressForPlatform(platform, name) : NULL;
 }
 
-static cl_int CL_API_CALL get_function_pointer(cl_device_id device, cl_program program, const char *name,
-                                               cl_ulong *to) {
+static cl_int get_function_pointer(cl_device_id device, cl_program program, const char *name,
+                                   cl_ulong *to) {
     function_pointer get = (function_pointer)vendor_function(device, FUNCTION_POINTER);
     struct twin *twin = borrow_twin(program);
     cl_int code = get ? get(device, twin ? twin->handle : program, name, to) : CL_INVALID_DEVICE;
@@ -354,8 +353,8 @@ static cl_int CL_API_CALL get_function_pointer(cl_device_id device, cl_program p
     return code;
 }
 
-static cl_int CL_API_CALL get_variable_pointer(cl_device_id device, cl_program program, const char *name,
-                                               size_t *size, void **to) {
+static cl_int get_variable_pointer(cl_device_id device, cl_program program, const char *name,
+                                   size_t *size, void **to) {
     variable_pointer get = (variable_pointer)vendor_function(device, VARIABLE_POINTER);
     struct twin *twin = borrow_twin(program);
     cl_int code = get ? get(device, twin ? twin->handle : program, name, size, to) : CL_INVALID_DEVICE;
@@ -369,17 +368,17 @@ static void *ours_or(void *theirs, const char *name) {
     return theirs;
 }
 
-static void *CL_API_CALL get_extension_for_platform(cl_platform_id platform, const char *name) {
+static void *get_extension_for_platform(cl_platform_id platform, const char *name) {
     return ours_or(below.clGetExtensionFunctionAddressForPlatform(platform, name), name);
 }
 
-static void *CL_API_CALL get_extension(const char *name) {
+static void *get_extension(const char *name) {
     return ours_or(below.clGetExtensionFunctionAddress(name), name);
 }
 
 /* ---- What the loader asks ---- */
 
-EXPORTED cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
+EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
     static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
     static const char title[] = "gpucache";
     if (name == CL_LAYER_API_VERSION) return answer(&version, sizeof version, room, to, size_ret);
@@ -413,8 +412,8 @@ static void take_over(cl_icd_dispatch *table) {
 
 /* A process may hold several loaders, each with a table of its own. All tables lead to the same functions,
    which call the first loader: it finds the driver by the handle, whichever loader that came from. */
-EXPORTED cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
-                                        const cl_icd_dispatch **table_ret) {
+EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
+                            const cl_icd_dispatch **table_ret) {
     enum { LOADERS = 8, FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };
     static cl_icd_dispatch tables[LOADERS];
     static atomic_uint taken;
@@ -436,9 +435,9 @@ EXPORTED cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch *ne
 }
 
 /* Newer loaders of Khronos' ask for this one alone, which none of the older headers declares. */
-EXPORTED cl_int CL_API_CALL clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *next,
-                                                      cl_uint *count_ret, const cl_icd_dispatch **table_ret,
-                                                      const cl_ulong *properties) {
+EXPORTED cl_int clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *next,
+                                          cl_uint *count_ret, const cl_icd_dispatch **table_ret,
+                                          const cl_ulong *properties) {
     (void)properties; /* none exists */
     return clInitLayer(count, next, count_ret, table_ret);
 }
