@@ -18,7 +18,6 @@ from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
-from gpucache.caches.tally import listed
 from gpucache.keys import digest
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -59,6 +58,7 @@ class DeepGemm(BinaryFormat):
         signs=[_FOLDER, "tmp/.+-.+"],
     )
     folders_removed = 1
+    bare = "ends every program that asks for its kernel"
     wanted = {"key": "the hex digits at the end of a folder's name, or the first of them"}
     opaque = (
         "an entry keeps its source, but neither the compiler nor the options that are in the key as well; "
@@ -83,17 +83,6 @@ class DeepGemm(BinaryFormat):
             yield problem
         else:
             yield from super().check(item)
-
-    def stays(self, item: Files) -> str:
-        """That what else lies in the folder would keep it, without a kernel in it."""
-        with item.open() as folder:
-            others = listed(found.name for found in folder.entries() if found.name not in item.seen)
-        if not others:
-            return ""
-        return (
-            f"its folder holds {others} as well and would stay without a kernel, at which DeepGEMM ends "
-            "every program that asks for it; move that elsewhere"
-        )
 
     def is_left(self, start: bytes) -> bool:
         """A source as DeepGEMM writes it, or a binary."""

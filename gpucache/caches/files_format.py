@@ -17,7 +17,7 @@ from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Format, Look
 from gpucache.caches.layout import Layout, Node, Role
-from gpucache.caches.tally import Tally
+from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
@@ -36,6 +36,9 @@ class FilesFormat(Format[Files]):
     item: ClassVar[type] = Files
     folders_removed: ClassVar[int] = 0
     """How many of the folders that an entry's files lie in go with the last file in them."""
+    bare: ClassVar[str] = ""
+    """What the owner does at the folder of an entry that has none of its files, a clause that begins with a
+    verb: where that is no good, an entry stays while something else lies in its folder."""
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -52,6 +55,17 @@ class FilesFormat(Format[Files]):
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                 return self.no_file(status, name if len(item.seen) > 1 else "it")
         return None
+
+    def stays(self, item: Files) -> str:
+        """That what else lies in the folder would keep it, without the entry, where that does harm."""
+        if not self.bare:
+            return ""
+        with item.open() as folder:
+            others = listed(found.name for found in folder.entries() if found.name not in item.seen)
+        why = (
+            f"its folder holds {others} as well and would stay without it, and then {self.owner} {self.bare}"
+        )
+        return f"{why}; move that elsewhere" if others else ""
 
     def no_file(self, status: os.stat_result, what: str) -> Problem:
         """What is told of a link, a pipe or such in the place of an entry's file."""

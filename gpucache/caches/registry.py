@@ -38,6 +38,7 @@ SYSTEMS = {
     "miopen": "gpucache.caches.miopen",
     "inductor": "gpucache.caches.inductor",
     "vllm": "gpucache.caches.vllm",
+    "tilelang": "gpucache.caches.tilelang",
     "deep-gemm": "gpucache.caches.deep_gemm",
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",

@@ -44,6 +44,7 @@ from tests.caches.pytools import build as pytools
 from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
+from tests.caches.tilelang import build as tilelang
 from tests.caches.triton import build as triton
 from tests.caches.warp import build as warp
 from tests.payload.build import bitcode
@@ -244,6 +245,7 @@ EXAMPLES: Mapping[str, Example] = {
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
+    "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),
     "deep-gemm": Example(deep_gemm.put, lambda _: deep_gemm.CUBIN),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
     "warp": Example(warp.put, lambda _: PTX),

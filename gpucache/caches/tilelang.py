@@ -1,0 +1,196 @@
+"""TileLang's cache: kernels with their libraries, the device binaries in these, and what tuning found.
+
+Source: TileLang 0.1.15, ``tilelang/cache/kernel_cache.py``, ``tilelang/cache/binary_cache.py`` and
+``tilelang/autotuner/param.py``. Kernels for CUDA and for the CPU, and binaries, were checked against what it
+wrote; what tuning leaves, other backends, and the form before April 2026, ``KEY/`` in the root, come from the
+sources. Below a folder for each version lie ``PLATFORM/kernels/KEY/`` with both sources, a library or cubin,
+``params.json`` and, today, ``manifest.json`` with the size and SHA-256 of each, which TileLang compares;
+``PLATFORM/autotuner/KEY/`` with the best configuration and a pickled function as well; and
+``cuda-binaries/KEY/``, a cubin with ``metadata.json``. A key is a SHA-256 of inputs that are not stored.
+Folders are made below ``.staging`` and renamed, without locks; nothing is ever evicted.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+from gpucache.payload.source import kernel_names
+
+_KEY = "([0-9a-f]{64})"
+_VERSION = r"\d[\w.-]*"
+_KERNELS, _TUNED = rf"{_VERSION}/\w+-\w+/kernels/{_KEY}", rf"{_VERSION}/\w+-\w+/autotuner/{_KEY}"
+_FOLDERS = (_KERNELS, _TUNED, rf"{_VERSION}/(?:cuda|ascend)-binaries/{_KEY}", _KEY)
+_BINARY = r"(?:executable|kernel_lib|launcher_lib)\.so|kernel\.(?:cubin|fatbin|ptx|bin|o)"
+_SOURCES = r"(?:(?:wrapped_|device_|host_)?kernel|launcher)\.(?:cu|cpp|py)"
+_LISTS = (
+    r"(?:params|manifest|metadata|resource_usage|best_config|out_idx|latency)\.json|(?:params|function)\.pkl"
+)
+_NAMES = f"{_BINARY}|{_SOURCES}|{_LISTS}"
+_NEEDED = {
+    "kernels": ("params.", "device_kernel.", "host_kernel."),
+    "autotuner": ("params.", "best_config.json", "latency.json", "function.pkl"),
+    "cuda-binaries": ("metadata.json",),
+    "ascend-binaries": ("metadata.json",),
+}
+"""By folder how the names begin of what an entry has beside its binary."""
+_CHECKING = (0, 1, 15)
+"""A version that has manifests; one of August 2026 had none yet."""
+_SCANNED_BYTES, _LIST_BYTES, _LARGEST_BYTES = 256 << 10, 1 << 20, 1 << 30
+_AGAIN = "TileLang compiles it again"
+_NEVER = "TileLang compiles it at every start, and never writes it anew"
+_FAILS = "TileLang opens it nevertheless, so the program ends with an error at every start"
+_SHOWN = "TileLang serves the kernel all the same, and shows this in the place of its source"
+
+
+class TileLang(FilesFormat):
+    """What TileLang compiled, for itself and for the models and servers that have kernels in it."""
+
+    name = "tilelang"
+    title = "TileLang kernel cache"
+    owner = "TileLang"
+    place = Place(
+        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
+        move="set TILELANG_CACHE_DIR",
+        nowhere="TileLang finds no home folder; set TILELANG_CACHE_DIR",
+        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
+        runs=True,
+    )
+    layout = Layout(
+        [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
+        left=[
+            Left(rf"{_VERSION}/\w+-\w+/\.staging/[0-9a-f]{{64}}_\d+_[0-9a-f]{{8}}/(?:{_NAMES})", HOUR_NS),
+            Left(rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.\d+\.\w+/(?:{_NAMES})", HOUR_NS),
+        ],
+        own=[rf"{_VERSION}/\w+-\w+/frontend/"],
+        signs=_FOLDERS,
+    )
+    wanted = {"key": "hex digits of a key, which TILELANG_VERBOSE=1 makes TileLang print"}
+    opaque = (
+        "an entry keeps the sources that TileLang generated, but neither the function's own text nor its "
+        "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
+    )
+    tracing = {"TILELANG_VERBOSE": "1"}
+    served = "TileLang would serve it"
+    shows = "a kernel of TileLang's"
+    folders_removed = 1
+    bare = "removes that as well, or fails at it"
+
+    def look(self, item: Files) -> Look:
+        """Kernel, target and kind, from the generated source and the binary inside a library."""
+        data = item.part(item.names[0], 0, _SCANNED_BYTES)
+        info = describe(data)
+        if (at := data.find(b"\x7fELF", 4)) > 0 and describe(data[at:]).kind is PayloadKind.CUBIN:
+            info = replace(describe(data[at:]), kind=info.kind)
+        source = next((name for name in item.names if re.match(r"(?:device_)?kernel\.(?:cu|cpp)", name)), "")
+        kernels = kernel_names(item.part(source, 0, _SCANNED_BYTES)) if source else iter(info.kernels or ())
+        problem = _missing(item)
+        return Look(
+            program=next(kernels, ""),
+            target=info.target,
+            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
+            fields=(("holds", _family(item)),),
+            problem=problem,
+            used_ns=item.used_ns,
+            toolchain=(("TileLang", item.parts[0]),) if len(item.parts) > 1 else (),
+            shows=problem is None,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Sizes and digests against the manifest where there is one, and whether the binary is whole."""
+        if problem := _missing(item):
+            yield problem
+            return
+        end = _end(item)
+        try:
+            told = _told(item)
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+            yield Problem(FindingKind.CORRUPT, f"its list of digests does not read ({error}); {end}")
+            return
+        for name in item.names:
+            if name not in told and not re.fullmatch(_BINARY, name):
+                continue
+            data = item.read(name, _LARGEST_BYTES)
+            size, digest = told.get(name, (None, None))
+            because = _SHOWN if re.fullmatch(_SOURCES, name) and len(data) == size else end
+            if not data or (size is not None and len(data) != size):
+                yield Problem(FindingKind.TRUNCATED, f"{name} has {len(data)} bytes; {because}")
+            elif digest is not None and sha256(data).hexdigest() != digest:
+                yield Problem(FindingKind.CORRUPT, f"{name} is not what TileLang wrote; {because}")
+            elif digest is None and (wrong := _broken(data)):
+                yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
+
+    def payload(self, item: Files) -> bytes:
+        """The library or the binary that a program loads."""
+        if re.fullmatch(_BINARY, item.names[0]):
+            return item.read(item.names[0], _LARGEST_BYTES)
+        raise FormatError(f"{item.folder} holds no binary")
+
+    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - nobody else gives a folder such a name
+        """Everything in a folder whose name has a key and the number of a process."""
+        return True
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """Digests of the generated sources, which two entries differ by, or else by what is not kept."""
+        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
+        for name in item.names:
+            if re.fullmatch(_SOURCES, name):
+                digest = sha256(item.read(name, _LARGEST_BYTES)).hexdigest()
+                fields.append(KeyField(f"SHA-256 of {name}", digest))
+        fields.append(KeyField("function and options", "not stored by TileLang"))
+        return EntryReport(entry, tuple(fields), describe(self.payload(item)).pairs)
+
+
+def _family(item: Files) -> str:
+    return item.parts[-2] if len(item.parts) > 1 else "kernels"
+
+
+def _broken(data: bytes) -> str | None:
+    info = describe(data)
+    return "it is no compiled binary" if info.kind is PayloadKind.UNKNOWN else info.problem
+
+
+def _end(item: Files) -> str:
+    """What becomes of a program that meets an entry which is broken."""
+    family = _family(item)
+    return _FAILS if family == "autotuner" else _NEVER if family.endswith("-binaries") else _AGAIN
+
+
+def _missing(item: Files) -> Problem | None:
+    """What an entry lacks without which TileLang does not take it, or takes it and fails."""
+    needed = _NEEDED[_family(item)] if len(item.parts) > 1 else ("params.",)
+    if needed == _NEEDED["kernels"] and _numbers(item.parts[0]) >= _CHECKING:
+        needed = (*needed, "manifest.json")
+    gone = next((one for one in needed if not any(name.startswith(one) for name in item.names)), "")
+    if not gone and not re.fullmatch(f"{_BINARY}|kernel\\.py", item.names[0]):
+        gone = "its binary"
+    return Problem(FindingKind.TRUNCATED, f"{gone.rstrip('.')} is gone; {_end(item)}") if gone else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d{1,9}", version)[:3]))
+
+
+def _told(item: Files) -> dict[str, tuple[object, object]]:
+    """What an entry says that its files are: size and SHA-256 by name; raises what parsing raises."""
+    if "manifest.json" in item.seen:
+        listed = json.loads(item.read("manifest.json", _LIST_BYTES))["files"]
+    elif "metadata.json" in item.seen:
+        listed = {item.names[0]: json.loads(item.read("metadata.json", _LIST_BYTES))}
+    else:
+        return {}
+    return {str(name): (one["size"], one["sha256"]) for name, one in listed.items()}
+
+
+SYSTEM = ForeignSystem(TileLang)
