@@ -8,7 +8,7 @@ from gpucache.backends.interface import Compilation
 from gpucache.engine.prepare import Prepared, closure_of
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, Closure
-from gpucache.recording.builds import Pairs, RecordedBuild
+from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.trees import Tree, read_headers
 
 
@@ -18,8 +18,8 @@ class Observed:
 
     build: RecordedBuild
     contents: Mapping[str, bytes]
-    roots: tuple[str, ...]
-    """Where its tree of headers lies."""
+    places: Seen
+    """Where its files lie."""
 
 
 def observe(prepared: Prepared, environment: Pairs) -> Observed:
@@ -63,7 +63,10 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
         memory_headers=tuple((name, digest(text)) for name, text in memory),
     )
     contents |= {digest(text): text for _, text in memory} | {build.source: source}
-    return Observed(build, contents, tree.roots)
+    places = Seen(roots=frozenset({tree.roots} if tree.roots else ()))
+    if asked is not None:
+        places = Seen(calls=frozenset({Call(tree.roots, request.cwd, compilation.inputs.locations)}))
+    return Observed(build, contents, places)
 
 
 def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import SEARCHED, cache_key, digest, key_fields, located_fields
+from gpucache.keys import FOLDER, SEARCHED, cache_key, digest, key_fields, located_fields
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,
@@ -54,6 +54,11 @@ class Prepared:
     def located_key(self) -> CacheKey:
         """The key of an artifact that holds paths."""
         return cache_key(self.located)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the located key names folders of this machine, and not only what the program names."""
+        return any(item.label in (SEARCHED, FOLDER) for item in self.located)
 
     def keys(self) -> Iterator[CacheKey]:
         """Both keys in the order of the lookup; the second is made only if the first one misses."""

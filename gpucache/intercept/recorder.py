@@ -60,8 +60,9 @@ class Recorded:
         digests = []
         for prepared, reaching in wanted:
             done = observe(prepared, reaching)
-            roots = frozenset({done.roots} if done.roots and self._writer.keeps_sources else ())
-            seen = Seen(roots=roots, first=(time.time_ns(), self._command))
+            seen = Seen(first=(time.time_ns(), self._command))
+            if self._writer.keeps_sources:
+                seen = seen.union(done.places)
             if why := self._writer.build(done.build, seen, done.contents):
                 self.leave_out(why)
             digests.append(done.build.digest)

@@ -86,6 +86,18 @@ class RecordedBuild:
         return tuple(dict.fromkeys((*found, *(digest for _, digest in self.memory_headers))))
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Call:
+    """Where a program was that called NVRTC itself: what holds places hits only a call from there."""
+
+    roots: tuple[str, ...]
+    """The absolute folders that its tree of headers lay in."""
+    directory: str
+    """The current directory."""
+    folders: tuple[str, ...]
+    """The include folders as the program gave them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What was seen of one build, by any process at any time."""
@@ -99,7 +111,9 @@ class Seen:
     refused: bool = False
     """Whether its compiler refused it, at any time."""
     roots: frozenset[tuple[str, ...]] = frozenset()
-    """Where its tree of headers lay: what holds the places of its files hits only there."""
+    """Where its tree of headers lay: what holds the places of its files hits only there. Of OpenCL alone."""
+    calls: frozenset[Call] = frozenset()
+    """The same of a program that called NVRTC itself."""
     first: tuple[int, str] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
@@ -112,6 +126,7 @@ class Seen:
             self.built or other.built,
             self.refused or other.refused,
             self.roots | other.roots,
+            self.calls | other.calls,
             min(firsts, default=None),
         )
 

@@ -6,7 +6,8 @@ A line is a JSON object in ASCII, of at most ``LINE_CAP`` bytes with its newline
     {"gpucache recording": 1, "of": "<digest of a build>", "seen": {...}}
 
 ``build`` has the fields of ``RecordedBuild``, and ``seen`` those of ``Seen``. The second form adds to a build
-that the same file names. A line that does not read in full is damaged: it is reported, and skipped.
+that the same file names. A line that does not read in full is damaged: it is reported, and skipped. Older
+lines have no ``calls`` among what was seen.
 """
 
 import json
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from gpucache.model import ArtifactKind, Include, Language
-from gpucache.recording.builds import Header, Pairs, RecordedBuild, Seen, canonical
+from gpucache.recording.builds import Call, Header, Pairs, RecordedBuild, Seen, canonical
 
 VERSION = 1
 LINE_CAP = 16 << 20
@@ -91,6 +92,7 @@ def _seen_values(seen: Seen) -> dict[str, object]:
         "built": seen.built,
         "refused": seen.refused,
         "roots": sorted(seen.roots),
+        "calls": [asdict(call) for call in sorted(seen.calls)],
         "first": seen.first,
     }
 
@@ -106,6 +108,7 @@ def _read_seen(fields: "_Fields") -> Seen:
         fields.truth("built"),
         fields.truth("refused"),
         frozenset(fields.listed("roots", LIST_CAP, _texts)),
+        frozenset(fields.listed("calls", LIST_CAP, _call) if "calls" in fields.values else ()),
         first,
     )
 
@@ -238,6 +241,12 @@ def _include(value: object) -> Include:
 def _memory_header(value: object) -> tuple[str, str]:
     name, content = _pair(value)
     return _text(name), _digest(content)
+
+
+def _call(value: object) -> Call:
+    fields = _Fields(value)  # type: ignore[arg-type] # which looks at it itself
+    roots, folders = (fields.listed(name, LIST_CAP, _text) for name in ("roots", "folders"))
+    return Call(roots, fields.text("directory"), folders)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.errors import SourceError
-from gpucache.recording.builds import RecordedBuild
+from gpucache.recording.builds import RecordedBuild, Seen
 from gpucache.recording.reading import RecordingFolder
 from gpucache.recording.trees import in_place, lay_out
 
@@ -19,9 +19,11 @@ class Replayed:
     source: bytes | None
     """None where the recording keeps digests only."""
     include_dirs: tuple[str, ...] = ()
-    """The recorded include folders as they are laid out."""
+    """The recorded include folders as they are laid out, or as its program gave them if it calls NVRTC."""
     in_place: bool = False
     """Whether these are where they were recorded, with the same headers."""
+    directory: str = ""
+    """Where its program called NVRTC, if it is built in place; empty for OpenCL."""
     memory_headers: tuple[tuple[str, bytes], ...] = ()
     problem: str = ""
     """Why it cannot be laid out."""
@@ -42,15 +44,27 @@ def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
             continue
         try:
             memory = tuple((name, folder.content(digest)) for name, digest in build.memory_headers)
-            found = filter(None, (in_place(build, roots) for roots in sorted(seen.roots)))
-            dirs, tree = next(found, None), (build.folders, build.headers)
+            dirs, directory = _in_place(build, seen)
+            tree = build.folders, build.headers
             if dirs is None and tree not in laid:
                 laid[tree] = lay_out(build, folder.content, place / str(len(laid)))
             source, there = folder.content(build.source), dirs is not None
-            yield Replayed(build, seen.sizes, source, dirs or laid[tree], there, memory)
+            found = laid[tree] if dirs is None else dirs
+            yield Replayed(build, seen.sizes, source, found, there, directory, memory)
         except SourceError as error:
             yield Replayed(build, seen.sizes, None, problem=str(error))
         except OSError as error:
             yield Replayed(
                 build, seen.sizes, None, problem=f"its headers cannot be laid out ({error.strerror or error})"
             )
+
+
+def _in_place(build: RecordedBuild, seen: Seen) -> tuple[tuple[str, ...] | None, str]:
+    """The include folders of a build where it was recorded, and the directory of its call if it had one.
+
+    None where its headers are not there any more, or are others.
+    """
+    for call in sorted(seen.calls):
+        if in_place(build, call.roots) is not None and Path(call.directory).is_dir():
+            return call.folders, call.directory
+    return next(filter(None, (in_place(build, roots) for roots in sorted(seen.roots))), None), ""

@@ -76,8 +76,11 @@ program = done(nvrtc.nvrtcCreateProgram(source, b"app.cu", 1, [header], [b"mem.h
 done(nvrtc.nvrtcAddNameExpression(program, b"k<float>"))
 options = [b"-arch=" + sys.argv[1].encode(), b"-Iinc", *(word.encode() for word in sys.argv[2:])]
 done(nvrtc.nvrtcCompileProgram(program, len(options), options))
-cubin = b" " * done(nvrtc.nvrtcGetCUBINSize(program))
-done(nvrtc.nvrtcGetCUBIN(program, cubin))
+size, get = nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN
+if b"-dlto" in options:
+    size, get = nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR
+cubin = b" " * done(size(program))
+done(get(program, cubin))
 print(hashlib.sha256(cubin).hexdigest(), done(nvrtc.nvrtcGetLoweredName(program, b"k<float>")).decode())
 """
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
@@ -300,15 +303,32 @@ def test_what_nvrtc_is_asked_for_is_recorded(gpucache: Gpucache, project: Path, 
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_what_holds_places_is_not_built_in_vain(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
-    """Line information names the folder of the program, so another folder's would never be a hit."""
+@pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "-DWHERE"])
+def test_what_holds_places_is_built_where_they_are(
+    gpucache: Gpucache, project: Path, tmp_path: Path, option: str
+) -> None:
+    """It hits where the program stood and its headers are the same, and is not built in vain elsewhere."""
     (project / "nvrtc.py").write_text(NVRTC)
-    recording = str(tmp_path / "recording")
-    words = ("--", sys.executable, "nvrtc.py", "sm_90", "-lineinfo")
-    gpucache("record", "-o", recording, *words, cwd=project)
-    done = gpucache("--root", str(tmp_path / "root"), "warm", "--recording", recording, cwd=tmp_path)
+    (project / "inc" / "factor.h").write_text(
+        "#pragma once\n#define FACTOR 3\n#ifdef WHERE\n__device__ const char where[] = __FILE__;\n#endif\n"
+    )
+    recording, root = str(tmp_path / "recording"), str(tmp_path / "root")
+    words = ("--", sys.executable, "nvrtc.py", "sm_90", option)
+    bare = gpucache("record", "-o", recording, *words, cwd=project)
+    assert bare.returncode == 0, bare.stderr
+    warm = ("--root", root, "warm", "--recording", recording)
+    done = gpucache(*warm, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    report = ("--report", str(tmp_path / "report.json"))
+    served = gpucache("--root", root, "run", *report, *words, cwd=project)
+    assert served.stdout == bare.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["summary"]["hits"] == 1
+    assert gpucache("--root", root, "evict", "--all", "--yes", cwd=tmp_path).returncode == 0
+    project.rename(tmp_path / "elsewhere")
+    done = gpucache(*warm, cwd=tmp_path)
     assert done.returncode == 3
     assert "places of its files" in done.stdout
+    assert not list((tmp_path / "root").rglob("*.gpc"))
 
 
 def test_a_command_ends_as_it_would(gpucache: Gpucache, tmp_path: Path) -> None:

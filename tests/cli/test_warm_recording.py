@@ -64,8 +64,7 @@ def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: b
     """A recording of what a program asked for."""
     toolchain = prepared.compilation.inputs.toolchain
     done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
-    seen = seen.union(Seen(roots=frozenset({done.roots})))
-    Writer(place, sources=sources).build(done.build, seen, done.contents)
+    Writer(place, sources=sources).build(done.build, seen.union(done.places), done.contents)
     return place
 
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from gpucache.model import ArtifactKind, Include, Language
-from gpucache.recording.builds import Header, RecordedBuild, Recording, Seen
+from gpucache.recording.builds import Call, Header, RecordedBuild, Recording, Seen
 
 DIGESTS = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
 TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=12)
@@ -43,6 +43,12 @@ SEEN = st.builds(
     built=st.booleans(),
     refused=st.booleans(),
     roots=st.frozensets(st.lists(TEXTS, max_size=2).map(tuple), max_size=2),
+    calls=st.frozensets(
+        st.builds(
+            Call, st.lists(TEXTS, max_size=2).map(tuple), TEXTS, st.lists(TEXTS, max_size=2).map(tuple)
+        ),
+        max_size=2,
+    ),
     first=st.none() | st.tuples(st.integers(0, 2**62), TEXTS),
 )
 

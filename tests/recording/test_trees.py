@@ -106,9 +106,7 @@ def test_headers_that_are_where_they_were_are_used_there(tmp_path: Path) -> None
     header.parent.mkdir(parents=True)
     header.write_text("x")
     observed = observe(prepared('#include "a.h"', "pocl", header.parents[1], ("-Iinc",), cwd=True), ())
-    Writer(tmp_path / "recording").build(
-        observed.build, Seen(roots=frozenset({observed.roots})), observed.contents
-    )
+    Writer(tmp_path / "recording").build(observed.build, observed.places, observed.contents)
     folder = read_recording(tmp_path / "recording")
     [one] = replay(folder, tmp_path / "laid")
     assert (one.include_dirs, one.in_place) == ((str(header.parent),), True)

@@ -215,7 +215,7 @@ def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Map
     if build.file_name:
         request = _as_asked(request, one)
     known = Known(build.source, Closure(build.includes, build.resolution)) if alike else None
-    moved = bool(build.folders) and not one.in_place
+    moved = not one.directory if build.file_name else bool(build.folders) and not one.in_place
     return replace(
         skipped, request=request, toolchain=device.toolchain, known=known, moved=moved, absent=absent
     )
@@ -231,6 +231,8 @@ def _as_asked(request: BuildRequest, one: Replayed) -> BuildRequest:
         for option in build.options
     )
     linked = build.artifact_kind not in (ArtifactKind.CUBIN, ArtifactKind.PTX)
+    if one.directory:
+        request = replace(request, cwd=one.directory, searches_cwd=True)
     return replace(
         request,
         options=options,

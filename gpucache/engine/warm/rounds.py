@@ -112,7 +112,7 @@ def _answered(
         reason = built.note if uncacheable else f"it compiled, but {built.note}"
         verdict = built.miss.verdict if uncacheable else None
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
-    if item.moved and built.key != prepared.key:
+    if item.moved and prepared.is_bound and built.key != prepared.key:
         _remove(layers, built.key)
         reason = (
             "the artifact holds the places of its files, so it would hit nowhere else; warm it where it runs"

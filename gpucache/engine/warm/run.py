@@ -101,7 +101,7 @@ def _without_compiling(
 def _in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
     """Why what was recorded would be built here under a key that nobody asks for; empty if it would not."""
     now = prepared.closure
-    if prepared.compilation.holds_paths and (item.moved or prepared.request.asked is not None):
+    if prepared.compilation.holds_paths and item.moved and prepared.is_bound:
         return (
             "its build options put the places of its files into the artifact, so it would hit nowhere else; "
             "warm it where it runs"
