@@ -290,7 +290,9 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "opencl", "intercept", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
-    "mesa": frozenset({"backends.opencl"}),
+    "mesa": frozenset({"backends.opencl", "payload.vulkan"}),
+    # What names itself after what it is for, as kinds of payloads and of kernels do.
+    "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor"}),
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),

@@ -45,6 +45,7 @@ SYSTEMS = {
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
     "pytools": "gpucache.caches.pytools",
+    "vulkan": "gpucache.caches.vulkan",
 }
 """Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
 NAMES = (OWN, *SYSTEMS)

@@ -29,6 +29,7 @@ _READERS = (
     (b"\xde\xc0\x17\x0b", "bitcode.read_bitcode"),
     (b"__CLANG_OFFLOAD_BUNDLE__", "amd.read_bundle"),
     (b"CCOB", "amd.read_bundle"),
+    (b"\x20\0\0\0\1\0\0\0", "vulkan.read_pipelines"),
 )
 """The module and function that read what begins with a magic number; PTX has none and is tried last."""
 

@@ -29,8 +29,17 @@ class PayloadKind(StrEnum):
     AMDGPU = "amdgpu"
     RUSTICL = "rusticl"
     OFFLOAD_BUNDLE = "offload-bundle"
+    VULKAN_PIPELINES = "vulkan-pipelines"
     ELF = "elf"
     UNKNOWN = "unknown"
+
+
+_BACKENDS = {
+    PayloadKind.AMDGPU: "hip",
+    PayloadKind.OFFLOAD_BUNDLE: "hip",
+    PayloadKind.VULKAN_PIPELINES: "vulkan",
+}
+"""What runs a payload that is not for CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +48,9 @@ class PayloadInfo:
 
     kind: PayloadKind
     architecture: str | None
-    """Such as ``sm_90`` for NVIDIA's machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a`` for AMD's;
-    None where the bytes do not say. It has a suffix (``sm_90a``) where the bytes state one."""
+    """Such as ``sm_90`` for NVIDIA's machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a`` for AMD's,
+    the numbers of vendor and device (``10de:2330``) for Vulkan; None where the bytes do not say. It has a
+    suffix (``sm_90a``) where the bytes state one."""
     detail: tuple[tuple[str, str], ...]
     """Readable pairs of label and value, the size first."""
     problem: str | None
@@ -59,8 +69,7 @@ class PayloadInfo:
         """What it was compiled for, such as ``cuda:sm_90`` or ``hip:gfx90a``; empty where it does not say."""
         if self.architecture is None:
             return ""
-        amd = self.kind in (PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE)
-        return f"{'hip' if amd else 'cuda'}:{self.architecture}"
+        return f"{_BACKENDS.get(self.kind, 'cuda')}:{self.architecture}"
 
 
 class BrokenError(FormatError):

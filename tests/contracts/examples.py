@@ -46,6 +46,7 @@ from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.tilelang import build as tilelang
 from tests.caches.triton import build as triton
+from tests.caches.vulkan import build as vulkan
 from tests.caches.warp import build as warp
 from tests.payload.build import bitcode
 
@@ -252,5 +253,6 @@ EXAMPLES: Mapping[str, Example] = {
     "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
+    "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

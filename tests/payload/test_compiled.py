@@ -216,6 +216,7 @@ MAGICS += [
     b"\xde\xc0\x17\x0b",
     b"__CLANG_OFFLOAD_BUNDLE__",
     b"CCOB",
+    b"\x20\0\0\0\1\0\0\0",
     b".version 8.0\n.target sm_90\n",
 ]
 

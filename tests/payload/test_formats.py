@@ -10,6 +10,7 @@ NOBITS = 8
 
 
 RUSTICL = b"rusticl\0" + struct.pack("<4I", 1, 8, 20, 4) + b"llvmpipe" + spirv("<")
+VULKAN = struct.pack("<4I", 32, 1, 0x10DE, 0x2330) + bytes(range(16))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def test_architecture_of_a_cubin_follows_its_abi(
         (b"BC\xc0\xde" + bytes(8), K.LLVM_BITCODE, None),
         (b"\xde\xc0\x17\x0b" + struct.pack("<4I", 0, 20, 4, 7) + b"BC\xc0\xde", K.LLVM_BITCODE, None),
         (RUSTICL, K.RUSTICL, None),
+        (VULKAN, K.VULKAN_PIPELINES, "10de:2330"),
         (b"// by hand\n.version 7.0\n.target sm_80, debug\n", K.PTX, "compute_80"),
         (b"hello", K.UNKNOWN, None),
     ],
@@ -61,10 +63,24 @@ def test_formats_are_told_apart(data: bytes, kind: PayloadKind, architecture: st
     assert (info.kind, info.architecture, info.problem) == (kind, architecture, None)
 
 
+def test_a_vulkan_pipeline_cache_names_its_device() -> None:
+    """Vendor, device and the driver's UUID are in its header, whatever the driver put behind that."""
+    info = describe(VULKAN + b"the driver's own")
+    assert (info.target, info.problem) == ("vulkan:10de:2330", None)
+    assert {("vendor", "NVIDIA"), ("device", "0x2330"), ("UUID", bytes(range(16)).hex())} <= set(info.detail)
+
+
 @pytest.mark.parametrize(
     "data",
-    [poclbin(8, ["k"]), poclbin(11, ["k"]), fatbin((2, 90, b"elf")), RUSTICL, elf64(190, abi_version=8)],
-    ids=["poclbin 8", "poclbin 11", "fatbin", "rusticl", "cubin"],
+    [
+        poclbin(8, ["k"]),
+        poclbin(11, ["k"]),
+        fatbin((2, 90, b"elf")),
+        RUSTICL,
+        VULKAN,
+        elf64(190, abi_version=8),
+    ],
+    ids=["poclbin 8", "poclbin 11", "fatbin", "rusticl", "vulkan", "cubin"],
 )
 def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
     """Formats that say how long they are lose no byte unnoticed."""

@@ -1,0 +1,136 @@
+"""Vulkan pipeline caches, as programs keep them: GTK's and Blender's by name, and those in a folder of yours.
+
+Vulkan leaves it to every program where it keeps what ``vkGetPipelineCacheData`` gives, so there is no common
+place. Source: GTK 4, ``gdk/gdkvulkancontext.c``, whose files are called by the driver's UUID and version, and
+Blender 4.4, ``vk_pipeline_pool.cc``, which puts 52 bytes in front: u32 0xBC00 and a version of it, three more
+of Blender's, u32 size of what follows, and vendor, device, version and UUID of the driver. The bytes
+themselves were checked against those of Mesa's lavapipe; neither program was seen to write. A driver takes no
+cache whose header is another's; behind that header it has its own format, of which nothing is known here.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha1
+from itertools import islice
+from pathlib import Path
+
+from gpucache.caches import places
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import Checked, FindingKind, Location, Problem
+from gpucache.payload import PayloadKind, describe
+
+_GTK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
+_BLENDER, _PREFIX = "static.bin", struct.Struct("<3I8s4I16s")
+_PREFIXED = 0xBC00
+_LOOKED_AT = 2000
+"""Files of a folder that are looked at to learn what it is."""
+
+
+class Vulkan(BinaryFormat):
+    """What drivers made of a program's pipelines, a file for each device, or for each program."""
+
+    name = "vulkan"
+    title = "Vulkan pipeline caches"
+    owner = "a Vulkan program"
+    place = Place(
+        (
+            Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
+            Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
+        ),
+        move="set XDG_CACHE_HOME",
+        nowhere="GTK finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
+        opt_in=True,
+    )
+    layout = Layout(
+        [r"((?!\.goutputstream-).+)"],
+        left=[Left(r"\.goutputstream-\w{6}", HOUR_NS)],
+        key=lambda groups: sha1(groups[0].encode("utf-8", "surrogateescape")).hexdigest(),
+    )
+    wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
+    opaque = "its header names a device and a driver, and nothing says which pipelines are in it"
+    absent = "no file here has this key"
+    served = "the program hands it to the driver, which takes it if its header names that driver"
+    key_digits = 40
+    kinds = frozenset({PayloadKind.VULKAN_PIPELINES})
+    consequence = "the driver takes none of it, or breaks, until the program writes it anew"
+    shows = "a Vulkan pipeline cache"
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """GTK's, and Blender's where that is there."""
+        for location in super().locations(environ):
+            yield location
+            blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
+            if places.is_folder(blender):
+                found = tuple(cls.at_place(blender))
+                yield replace(location, root=str(blender), enabled=True, problems=found)
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Whether one of a folder's files begins as a pipeline cache does."""
+        return any(_is_one(item) for item in islice(cls.layout.items(path), _LOOKED_AT))
+
+    def is_foreign(self) -> bool:
+        """Never: only what begins as a pipeline cache is looked at, wherever people say that some are."""
+        return False
+
+    def items(self, prefix: str) -> Iterator[Files]:
+        """What begins as one, or is called as only GTK calls its own."""
+        for item in super().items(prefix):
+            if _GTK.fullmatch(item.names[0]) or _is_one(item):
+                yield item
+
+    def beside(self) -> Iterator[Checked]:
+        """What a writer of GTK's did not finish, and who may write there; all else is somebody's own."""
+        for one in super().beside():
+            (finding,) = one.findings
+            if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
+                yield one
+
+    def is_left(self, start: bytes) -> bool:
+        """The beginning of a pipeline cache, or of less."""
+        return describe(start).kind is PayloadKind.VULKAN_PIPELINES
+
+    def look(self, item: Files) -> Look:
+        """Whose it is by its name, and the device that its header names."""
+        name = item.names[0]
+        info = describe(self.unwrap(item.part(name, 0, _PREFIX.size + 64), whole=False)[0])
+        program = "GTK" if _GTK.fullmatch(name) else "Blender" if name == _BLENDER else name
+        fields = tuple(pair for pair in info.detail if pair[0] in ("vendor", "device", "UUID"))
+        return replace(super().look(item), program=program, fields=fields, unique=program == name)
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        """What the driver made, which Blender puts a header of its own in front of."""
+        if not _is_blender(data):
+            return data, None
+        size = _PREFIX.unpack_from(data)[4]
+        inner = data[_PREFIX.size :]
+        if whole and len(inner) < size:
+            detail = f"{size - len(inner)} of its bytes are missing, and Blender reads beyond its end"
+            return inner, Problem(FindingKind.TRUNCATED, detail)
+        return inner[:size], None
+
+
+def _is_blender(data: bytes) -> bool:
+    return len(data) >= _PREFIX.size and int.from_bytes(data[:4], "little") & ~0xFF == _PREFIXED
+
+
+def _is_one(item: Files) -> bool:
+    with suppress(OSError, FormatError):
+        start = item.part(item.names[0], 0, _PREFIX.size + 64)
+        inner = start[_PREFIX.size :] if _is_blender(start) else start
+        return describe(inner).kind is PayloadKind.VULKAN_PIPELINES
+    return False
+
+
+SYSTEM = ForeignSystem(Vulkan)
