@@ -6,8 +6,10 @@ This module must not know which options a given compiler has.
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import translate
+from functools import cache
 
 from gpucache.errors import OptionError
 
@@ -29,6 +31,29 @@ class Spelling:
     """Tokens whose value is the next token."""
     strips: bool = True
     """Whether white space around the value does not belong to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Which variables reach a compiler, as patterns in which * stands for anything and ? for one character.
+
+    A library in C has to read these patterns as well, so they are no regular expressions.
+    """
+
+    reaching: tuple[str, ...]
+    harmless: tuple[str, ...] = ()
+    """Those among them that change nothing of what is compiled."""
+
+    def among(self, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Those of an environment, sorted."""
+        reaching, harmless = _matcher(self.reaching), _matcher(self.harmless)
+        named = [name for name in environ if reaching(name) and not harmless(name)]
+        return tuple((name, environ[name]) for name in sorted(named))
+
+
+@cache
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
 
 
 def split(options: str | Sequence[str]) -> tuple[str, ...]:
@@ -95,12 +120,3 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
 def absolute(directory: str, cwd: str) -> str:
     """An include directory as seen from ``cwd``, not normalised: text cannot tell where ``link/..`` leads."""
     return os.path.join(cwd, directory)  # noqa: PTH118 - text in, text out
-
-
-def environment(
-    environ: Mapping[str, str], prefixes: tuple[str, ...], without: str
-) -> tuple[tuple[str, str], ...]:
-    """The variables that are set and reach a compiler: those with a prefix, unless they match ``without``."""
-    harmless = re.compile(without)
-    named = [name for name in environ if name.startswith(prefixes) and not harmless.fullmatch(name)]
-    return tuple((name, environ[name]) for name in sorted(named))

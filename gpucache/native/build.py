@@ -22,6 +22,8 @@ BUILT = FOLDER / "lib"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-s")
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
+ASKING = ("wire.c", "index.c", "conditions.c")
+"""What each library that asks is made of."""
 _GLIBC = (2, 17)
 """The oldest that ziglang builds for; what ``cc`` builds needs the one of this machine."""
 _ZIGLANG_MACHINES = ("x86_64", "aarch64")
@@ -39,11 +41,11 @@ class Library:
 
 
 LIBRARIES: Mapping[str, Library] = {
-    "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", "wire.c")),
+    "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
     **{
         f"nvrtc_{major}": Library(
-            ("nvrtc_shim.c", "wire.c"),
+            ("nvrtc_shim.c", *ASKING),
             (
                 f"-DNVRTC_MAJOR={major}",
                 f"-Wl,-soname,libnvrtc.so.{major}",

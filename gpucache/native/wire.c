@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "index.h"
+
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
@@ -22,7 +24,7 @@
 extern char **environ;
 
 /* The only state. Atomic and without a lock, so that a child of fork() finds it usable at any moment. */
-enum { UNREAD, ASKING, SILENT };
+enum { UNREAD, ASKING, READING, SILENT };
 static atomic_int state = UNREAD;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
@@ -32,7 +34,7 @@ void wire_begin(void) {
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
     if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
-        wire_stop();
+        atomic_store(&state, !path && index_begin() ? READING : SILENT);
         return;
     }
     strcpy(address.sun_path, path);
@@ -41,7 +43,10 @@ void wire_begin(void) {
     atomic_store(&state, ASKING);
 }
 
-int wire_asks(void) { return atomic_load(&state) == ASKING; }
+int wire_asks(void) {
+    int now = atomic_load(&state);
+    return now == ASKING || now == READING;
+}
 
 void wire_stop(void) { atomic_store(&state, SILENT); }
 
@@ -146,8 +151,7 @@ static int send_request(int fd, enum wire_kind kind, const struct wire_bytes *fi
     return send_all(fd, parts, used, deadline_us);
 }
 
-/* Whether the fields fill the reply exactly, so that reading them needs no further care. */
-static int is_sound(const struct wire_reply *reply) {
+int wire_is_sound(const struct wire_reply *reply) {
     size_t at = 0;
     while (reply->size - at >= 4) {
         size_t length = get_u32(reply->body + at);
@@ -165,7 +169,7 @@ static int receive_reply(int fd, struct wire_reply *reply, int64_t deadline_us) 
     if (size < 4 || size > WIRE_MAX_BYTES || (rest & 0xffff) != WIRE_VERSION) return 0;
     *reply = (struct wire_reply){.kind = rest >> 16, .size = size - 4, .body = malloc(size)};
     return reply->kind >= WIRE_PASS && reply->kind <= WIRE_OK && reply->body &&
-           receive_all(fd, reply->body, reply->size, deadline_us) && is_sound(reply);
+           receive_all(fd, reply->body, reply->size, deadline_us) && wire_is_sound(reply);
 }
 
 /* Bytes that follow the first length of a request; 0 for more than a frame may have. */
@@ -182,6 +186,7 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
     uint32_t size = request_size(fields, count);
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (!wire_asks() || !size) return 0;
+    if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
     int64_t deadline_us = now_us() + (int64_t)timeout_ms * 1000;
     int fd = open_socket();
     int answered = fd >= 0 && connect_until(fd, deadline_us) &&

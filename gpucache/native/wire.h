@@ -1,4 +1,5 @@
-/* The client of gpucache's socket: one request, one reply, one connection.
+/* The client of gpucache's socket: one request, one reply, one connection. Where there is no socket and index.h
+   has an index, that answers builds and compiles, and nothing is told to anybody.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
@@ -44,10 +45,10 @@ struct wire_reply {
     size_t size, next;
 };
 
-/* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, once; later calls do nothing. */
+/* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or what index.h reads, once; later calls do nothing. */
 void wire_begin(void);
 
-/* Whether the server may be asked: there is one, and nothing has failed yet. */
+/* Whether the server or the index may be asked: there is one, and nothing has failed yet. */
 int wire_asks(void);
 
 /* Ask no more: for who finds that a sound reply makes no sense. */
@@ -59,6 +60,9 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
 
 /* Ask where the reply says nothing. */
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);
+
+/* Whether the fields fill a reply exactly, so that reading them needs no further care. */
+int wire_is_sound(const struct wire_reply *reply);
 
 /* The next field of a reply: 1, or 0 behind the last. It lies inside the reply. */
 int wire_next(struct wire_reply *reply, struct wire_bytes *field);

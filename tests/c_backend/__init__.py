@@ -20,7 +20,7 @@ from pathlib import Path
 
 from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Session
-from gpucache.backends.options import Spelling, absolute, environment, read, split, trimmed, with_value
+from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
@@ -42,7 +42,10 @@ _SPELLINGS = (
     Spelling("-include", (), ("-include",)),
 )
 _CODE = ("-O", "-f", "-m", "-std=", "-W", "-w", "-g", "-D", "-U")
-_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "GCC_", "COMPILER_PATH", "LIBRARY_PATH", "SOURCE_DATE_EPOCH")
+_VARIABLES = Variables(
+    ("CPATH*", "C_INCLUDE_PATH*", "GCC_*", "COMPILER_PATH*", "LIBRARY_PATH*", "SOURCE_DATE_EPOCH*"),
+    ("GCC_COLORS",),
+)
 
 
 @cache
@@ -122,7 +125,7 @@ class CBackend:
         )
 
     def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        return environment(environ, _VARIABLES, "GCC_COLORS")
+        return _VARIABLES.among(environ)
 
     def devices(self) -> list[Device]:
         try:

@@ -59,8 +59,18 @@ def program(
 @pytest.fixture(scope="session")
 def wire_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program that asks as the libraries do, and stops at whatever C leaves undefined."""
-    made = tmp_path_factory.mktemp("wire") / "wire_program"
-    sources = (_HERE / "wire_program.c", build.FOLDER / "wire.c")
+    return _sanitized(compiler, tmp_path_factory, "wire_program")
+
+
+@pytest.fixture(scope="session")
+def index_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that asks an index as the libraries do, and stops at whatever C leaves undefined."""
+    return _sanitized(compiler, tmp_path_factory, "index_program")
+
+
+def _sanitized(compiler: build.Compiler, factory: pytest.TempPathFactory, name: str) -> Path:
+    made = factory.mktemp(name) / name
+    sources = (_HERE / f"{name}.c", *(build.FOLDER / source for source in build.ASKING))
     sanitized = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
     try:
         _compile(compiler, made, *sources, *sanitized)

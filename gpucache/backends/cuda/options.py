@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split, trimmed, with_value
+from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
@@ -69,9 +69,9 @@ RULE_NOT_BESIDE = replace(RULE, quote=(Place.DIRS,))
 # The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
 # change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
 # OPENSSL_ia32cap.
-_ENVIRONMENT = (
-    ("NVRTC_", "NVVM_", "LIBNVVM_", "PTXAS_", "NV_NVVM_", "LLVM_OVERRIDE_PRODUCER"),
-    r"NVRTC_DISABLE_CONCURRENT_\w+|NVRTC_CACHE\w*",
+VARIABLES = Variables(
+    ("NVRTC_*", "NVVM_*", "LIBNVVM_*", "PTXAS_*", "NV_NVVM_*", "LLVM_OVERRIDE_PRODUCER*"),
+    ("NVRTC_DISABLE_CONCURRENT_?*", "NVRTC_CACHE*"),
 )
 
 
@@ -151,7 +151,7 @@ def refuse_side_effects(options: tuple[str, ...]) -> None:
 
 def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The variables that are set and change what is compiled."""
-    return environment(environ, *_ENVIRONMENT)
+    return VARIABLES.among(environ)
 
 
 def _allowed(name: str, value: str) -> str:

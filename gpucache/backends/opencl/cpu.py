@@ -2,14 +2,18 @@
 
 import platform as machine
 import re
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
-# The features that a code generator can use; mitigations and power features say nothing about a binary.
-_ISA_FLAG = re.compile(
-    r"s?sse\w*|avx\w*|amx\w*|fma\w*|f16c|bmi\d|abm|lzcnt|popcnt|adx|v?aes|v?pclmulqdq|gfni|sha\w*|movbe"
-    r"|movdir\w*|cx16|xop|tbm|mmx\w*|3dnow\w*|serialize|rtm|waitpkg|hreset|enqcmd|cldemote|uintr"
+FEATURES = (
+    *("sse*", "ssse*", "avx*", "amx*", "fma*", "f16c", "bmi?", "abm", "lzcnt", "popcnt", "adx", "aes"),
+    *("vaes", "pclmulqdq", "vpclmulqdq", "gfni", "sha*", "movbe", "movdir*", "cx16", "xop", "tbm", "mmx*"),
+    *("3dnow*", "serialize", "rtm", "waitpkg", "hreset", "enqcmd", "cldemote", "uintr"),
 )
+"""Patterns of the features of an x86 that a code generator can use; mitigations and power features say
+nothing about a binary. Of other CPUs all features count."""
+_IS_FEATURE = re.compile("|".join(map(translate, FEATURES))).match
 
 
 @cache
@@ -22,7 +26,7 @@ def cpu_features() -> str:
     for line in lines:
         label, _, value = line.partition(":")
         if label.strip() == "flags":
-            return " ".join(sorted(flag for flag in value.split() if _ISA_FLAG.fullmatch(flag)))
+            return " ".join(sorted(flag for flag in value.split() if _IS_FEATURE(flag)))
         if label.strip() == "Features":
             return " ".join(sorted(value.split()))
     return f"unknown: {machine.machine()}"

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, absolute, environment, read, split, trimmed, with_value
+from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs
 from gpucache.model import BuildRequest, Toolchain
@@ -67,43 +67,57 @@ _ANY_RULE = SearchRule(
     system=_INTEL_SYSTEM,
 )
 
-# For each implementation the beginnings of the variables that reach its compiler, and a pattern of those
-# among them that do not reach what it generates: places of caches, thread counts, traces. The compile itself
-# sets POCL_BINARY_SPECIALIZE_WG. What each compiler asks for was recorded at every call of getenv while it
-# compiled (PoCL 3.0 and 3.1 with LLVM 14 and 15, Intel's runtime 2026.2). These are left out, because they
-# change no binary: HOME, XDG_CACHE_HOME, TMPDIR, PATH (the linker that PoCL runs lies there), LIBRARY_PATH
-# (PoCL links nothing that lies there), PWD, ROCM_PATH, HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*,
-# CL_ITT_CONFIG_*, CL_DISABLE_STACK_TRACE, LIBUNWIND_*, SYCL_CPU_* and DPCPP_CPU_* (how work is spread),
-# DISABLE_INFER_AS, ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and its like are in the strings of the libraries, and
-# nobody asks for them.
+# For each implementation the variables that reach its compiler, and those among them that do not reach what
+# it generates: places of caches, thread counts, traces. The compile itself sets POCL_BINARY_SPECIALIZE_WG.
+# What each compiler asks for was recorded at every call of getenv while it compiled (PoCL 3.0 and 3.1 with
+# LLVM 14 and 15, Intel's runtime 2026.2). These are left out, because they change no binary: HOME,
+# XDG_CACHE_HOME, TMPDIR, PATH (the linker that PoCL runs lies there), LIBRARY_PATH (PoCL links nothing that
+# lies there), PWD, ROCM_PATH, HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*, CL_ITT_CONFIG_*,
+# CL_DISABLE_STACK_TRACE, LIBUNWIND_*, SYCL_CPU_* and DPCPP_CPU_* (how work is spread), DISABLE_INFER_AS,
+# ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and its like are in the strings of the libraries, and nobody asks for
+# them.
 _LAYERS, _OUR_LAYER = "OPENCL_LAYERS", "libgpucache_opencl_layer.so"
-_LAYERS_AND_LLVM = (_LAYERS, "LLVM_OVERRIDE_PRODUCER")
-_ENVIRONMENT = {
-    POCL: (
-        ("POCL_", "COMPILER_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", *_LAYERS_AND_LLVM),
-        r"POCL_(CACHE_DIR|KERNEL_CACHE|DEBUG|DEVICES|TRACING\w*|AFFINITY"
-        r"|MAX_PTHREAD_COUNT|PTHREAD_MIN_THREADS"
-        r"|LEAVE_KERNEL_COMPILER_TEMP_FILES|STARTUP_DELAY|SIG\w+_HANDLER|MEMORY_LIMIT|BINARY_SPECIALIZE_WG)",
-    ),
-    INTEL: (
+_LAYERS_AND_LLVM = (f"{_LAYERS}*", "LLVM_OVERRIDE_PRODUCER*")
+_VARIABLES = {
+    POCL: Variables(
         (
-            *("CL_CONFIG_", "OPENCL_PROGRAM_COMPILE_OPTIONS", "NO_OVERRIDE_CLANG_VERSION"),
+            *("POCL_*", "COMPILER_PATH*", "LD_RUN_PATH*", "GNUTARGET*", "LDEMULATION*"),
             *_LAYERS_AND_LLVM,
         ),
-        r"CL_CONFIG_(LOG_FILE|USER_LOGGER|CPU_TBB_NUM_WORKERS|USE_ITT_API|USE_VTUNE)",
-    ),
-    NVIDIA: (
-        ("CUDA_", "NV_", _LAYERS),
-        r"CUDA_(CACHE_\w+|VISIBLE_DEVICES|DEVICE_ORDER|LAUNCH_BLOCKING|PATH|HOME|ROOT|MODULE_\w+|MPS_\w+"
-        r"|DEVICE_MAX_\w+|VERSION)|NV_\w*(VERSION|PACKAGE|LIB)\w*",
-    ),
-    OTHER: (
         (
-            *("AMD_", "GPU_", "IGC_", "NEO_", "RUSTICL_", "MESA_", "LIBCLC_", "LP_", "CL_CONFIG_", "POCL_"),
-            *_LAYERS_AND_LLVM,
+            *("POCL_CACHE_DIR", "POCL_KERNEL_CACHE", "POCL_DEBUG", "POCL_DEVICES", "POCL_TRACING*"),
+            *("POCL_AFFINITY", "POCL_MAX_PTHREAD_COUNT", "POCL_PTHREAD_MIN_THREADS", "POCL_STARTUP_DELAY"),
+            *("POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES", "POCL_SIG?*_HANDLER", "POCL_MEMORY_LIMIT"),
+            "POCL_BINARY_SPECIALIZE_WG",
         ),
-        r"NEO_CACHE_\w+|MESA_(SHADER|DISK|GLSL)_CACHE\w*|(POCL|MESA)_DEBUG|\w+_(CACHE_DIR|LOG\w*)"
-        r"|GPU_DEVICE_ORDINAL|AMD_LOG\w*",
+    ),
+    INTEL: Variables(
+        (
+            *("CL_CONFIG_*", "OPENCL_PROGRAM_COMPILE_OPTIONS*", "NO_OVERRIDE_CLANG_VERSION*"),
+            *("OCLBACKEND_PLUGINS", *_LAYERS_AND_LLVM),
+        ),
+        (
+            *("CL_CONFIG_LOG_FILE", "CL_CONFIG_USER_LOGGER", "CL_CONFIG_CPU_TBB_NUM_WORKERS"),
+            *("CL_CONFIG_USE_ITT_API", "CL_CONFIG_USE_VTUNE"),
+        ),
+    ),
+    NVIDIA: Variables(
+        ("CUDA_*", "NV_*", f"{_LAYERS}*"),
+        (
+            *("CUDA_CACHE_?*", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING"),
+            *("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDA_MODULE_?*", "CUDA_MPS_?*", "CUDA_DEVICE_MAX_?*"),
+            *("CUDA_VERSION", "NV_*VERSION*", "NV_*PACKAGE*", "NV_*LIB*"),
+        ),
+    ),
+    OTHER: Variables(
+        (
+            *("AMD_*", "GPU_*", "IGC_*", "NEO_*", "RUSTICL_*", "MESA_*", "LIBCLC_*", "LP_*", "CL_CONFIG_*"),
+            *("POCL_*", *_LAYERS_AND_LLVM),
+        ),
+        (
+            *("NEO_CACHE_?*", "MESA_SHADER_CACHE*", "MESA_DISK_CACHE*", "MESA_GLSL_CACHE*", "POCL_DEBUG"),
+            *("MESA_DEBUG", "?*_CACHE_DIR", "?*_LOG*", "GPU_DEVICE_ORDINAL", "AMD_LOG*"),
+        ),
     ),
 }
 
@@ -283,10 +297,13 @@ def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...
     return tuple(sorted(shortened))
 
 
+def variables(implementation: str) -> Variables:
+    """The variables that reach a compiler; what PYOPENCL_BUILD_OPTIONS adds is keyed as options."""
+    return _VARIABLES.get(implementation, _VARIABLES[OTHER])
+
+
 def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    prefixes, harmless = _ENVIRONMENT.get(implementation, _ENVIRONMENT[OTHER])
-    # What PYOPENCL_BUILD_OPTIONS adds is keyed as options, not by how it got there.
-    found = environment(environ, prefixes, harmless)
+    found = variables(implementation).among(environ)
     return tuple(pair for name, value in found for pair in _without_our_layer(name, value))
 
 

@@ -1,0 +1,229 @@
+"""The index of a layer: questions that were answered, for libraries that answer them without a server.
+
+A file, little-endian, replaced as a whole and never changed in place:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 8 | magic ``GPCINDEX`` |
+| 8 | 4 | version, 1 |
+| 12 | 4 | number of rows |
+| 16 | 8 | size of the file |
+| 24 | 8 | zero |
+| 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record; sorted |
+| | | records: XXH64 of what follows, then fields as ``wire`` has them |
+
+A record's fields are a title for people; the number of holes, of each the field of the question that it is
+in, its place and size there, and its places in the answer; the number of fields of the question, and these;
+the number of conditions, and five fields of each (``conditions``); then the fields of the answer. A hole is
+what a program makes up for each run. ``native/index.c`` is the other reader, and compares a question byte for
+byte.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from gpucache.errors import CacheUnusableError
+from gpucache.intercept.wire import FRAME_BYTES_CAP, Kind, number
+
+INDEX_BYTES_CAP = 1 << 30
+"""The most that an index may hold."""
+CANDIDATES_CAP = 8
+"""The most answers to one question, each under other conditions: the latest are kept."""
+_MAGIC, _VERSION = b"GPCINDEX", 1
+_HEADER = struct.Struct("<8sIIQ8x")
+_ROW = struct.Struct("<QQQQ")
+_SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
+_ROWS_CAP = 1 << 20
+_TAIL = 96
+"""The bytes at the end of a source that are in no digest, as a program may make them up."""
+_NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
+_SOURCE, _DEVICES, _DEVICE_FIELDS = 4, 6, 8
+
+
+class Hole(NamedTuple):
+    """What a program makes up for each run: where it stands in the question, and in the answer's bytes."""
+
+    field: int
+    at: int
+    size: int
+    places: tuple[int, ...] = ()
+
+
+class Condition(NamedTuple):
+    """What has to be as it was; see ``conditions``."""
+
+    kind: str
+    place: bytes = b""
+    text: bytes = b""
+    value: bytes = b""
+    more: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question with its answer."""
+
+    title: str
+    kind: Kind
+    question: tuple[bytes, ...]
+    """The fields of the request."""
+    answer: tuple[bytes, ...]
+    """The fields of a hit."""
+    conditions: tuple[Condition, ...]
+    holes: tuple[Hole, ...] = ()
+
+
+class Row(NamedTuple):
+    """A record of an index, as it lies there."""
+
+    of_source: int
+    of_question: int
+    record: bytes
+
+
+def is_compared(kind: Kind, field: int) -> bool:
+    """Whether a field of a request is part of the question: its process, place and libraries are not."""
+    if field <= 2:
+        return False
+    if kind is Kind.COMPILE:
+        return field != _NVRTC_LIBRARY
+    return field < _DEVICES or (field - _DEVICES) % _DEVICE_FIELDS != 0
+
+
+def row_of(answered: Answered) -> Row:
+    """An answered question as it is kept."""
+    kind = answered.kind
+    question = [field if is_compared(kind, at) else b"" for at, field in enumerate(answered.question)]
+    for hole in answered.holes:
+        field = question[hole.field]
+        question[hole.field] = field[: hole.at] + b"_" * hole.size + field[hole.at + hole.size :]
+    source = _NVRTC_SOURCE if kind is Kind.COMPILE else _SOURCE
+    total, of_source = int(kind), 0
+    for at, field in enumerate(question):
+        if not is_compared(kind, at):
+            continue
+        total = _digest(number(len(field)), total)
+        if kind is Kind.COMPILE and at == _NVRTC_NAME:
+            continue
+        if at == source:
+            field = field[: max(0, len(field) - _TAIL)]
+            of_source = _digest(field, kind)
+        total = _digest(field, total)
+    fields = [os.fsencode(answered.title), number(len(answered.holes))]
+    for hole in answered.holes:
+        places = b"".join(map(_LENGTH.pack, hole.places))
+        fields += (number(hole.field), number(hole.at), number(hole.size), places)
+    fields += (number(len(question)), *question, number(len(answered.conditions)))
+    for one in answered.conditions:
+        fields += (one.kind.encode(), *one[1:])
+    body = _framed([*fields, *answered.answer])
+    return Row(of_source, total, _SUM.pack(_digest(body)) + body)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What an index holds; none where it is not there. Raises CacheUnusableError for what is no index."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > INDEX_BYTES_CAP:
+                raise CacheUnusableError(f"{path} is larger than an index can be; remove it and export anew")
+            data = file.read(INDEX_BYTES_CAP)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); mend its rights") from None
+    with suppress(struct.error, ValueError):
+        return list(_rows(data))
+    raise CacheUnusableError(f"{path} is damaged or of another version; remove it and export anew")
+
+
+def _rows(data: bytes) -> Iterator[Row]:
+    magic, version, count, size = _HEADER.unpack_from(data)
+    if (magic, version, size) != (_MAGIC, _VERSION, len(data)) or count > _ROWS_CAP:
+        raise ValueError("no index")
+    for at in range(count):
+        of_source, of_question, begin, length = _ROW.unpack_from(data, _HEADER.size + at * _ROW.size)
+        record = data[begin : begin + length]
+        if len(record) != length or length < _SUM.size or _SUM.unpack_from(record)[0] != _digest(record[8:]):
+            raise ValueError("no record")
+        _question(record)
+        yield Row(of_source, of_question, record)
+
+
+def merged(new: Iterable[Row], old: Iterable[Row]) -> list[Row]:
+    """The rows of two indexes: of the same question under the same conditions the new one."""
+    kept: dict[tuple[int, int], dict[bytes, Row]] = {}
+    for row in (*new, *old):
+        of_question = kept.setdefault(row[:2], {})
+        if len(of_question) < CANDIDATES_CAP:
+            of_question.setdefault(_question(row.record), row)
+    return [row for key in sorted(kept) for row in kept[key].values()]
+
+
+def encode(rows: Sequence[Row]) -> bytes:
+    """The bytes of an index; raises CacheUnusableError where it would be too large."""
+    begin = _HEADER.size + len(rows) * _ROW.size
+    size = begin + sum(len(row.record) for row in rows)
+    if size > INDEX_BYTES_CAP or len(rows) > _ROWS_CAP:
+        raise CacheUnusableError(
+            f"an index holds at most {INDEX_BYTES_CAP >> 30} GiB; export to several folders, one per service"
+        )
+    parts = [_HEADER.pack(_MAGIC, _VERSION, len(rows), size)]
+    for row in rows:
+        parts.append(_ROW.pack(*row[:2], begin, len(row.record)))
+        begin += len(row.record)
+    return b"".join((*parts, *(row.record for row in rows)))
+
+
+def fits(row: Row) -> bool:
+    """Whether a record is not larger than a library reads."""
+    return len(row.record) <= FRAME_BYTES_CAP
+
+
+def _question(record: bytes) -> bytes:
+    """A record up to its answer: what it is the answer to."""
+    fields = _Cursor(record, _SUM.size)
+    fields.skip(1)
+    begin = fields.at
+    for _ in range(fields.number()):
+        fields.skip(4)
+    fields.skip(fields.number())
+    fields.skip(5 * fields.number())
+    return record[begin : fields.at]
+
+
+class _Cursor:
+    """Goes through the fields of a record; raises struct.error or ValueError behind their end."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def take(self) -> bytes:
+        (length,) = _LENGTH.unpack_from(self._data, self.at)
+        begin = self.at + _LENGTH.size
+        self.at = begin + length
+        if self.at > len(self._data):
+            raise ValueError("a field is longer than its record")
+        return self._data[begin : self.at]
+
+    def number(self) -> int:
+        return int(self.take())
+
+    def skip(self, count: int) -> None:
+        for _ in range(count):
+            self.take()
+
+
+def _framed(fields: Iterable[bytes]) -> bytes:
+    return b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
+
+
+def _digest(data: bytes, seed: int = 0) -> int:
+    return int(xxhash.xxh64_intdigest(data, seed))

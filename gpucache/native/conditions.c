@@ -1,0 +1,415 @@
+/* Whether everything that an answer of the index depends on is as it was: files, variables, the CPU.
+
+   A condition has five fields: its kind, where its path begins, the path or another text, what was found there,
+   and more of it. gpucache/intercept/conditions.py writes them. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "index.h"
+
+#define CHUNK (1u << 20)
+#define BLOCKS 256 /* of a library, spread over it, that are read; its build is recognised by them */
+#define BLOCK 4096
+#define CONDITIONS_CAP (1u << 16)
+#define KNOWN 128
+#define LAYERS "OPENCL_LAYERS"
+#define OUR_LAYER "/libgpucache_opencl_layer.so"
+
+struct condition {
+    char kind;
+    struct wire_bytes place, text, value, more;
+};
+
+/* Files and folders by the numbers that they had: two paths of one file must be that again. */
+struct seen {
+    uint64_t count;
+    struct identity {
+        dev_t device;
+        ino_t inode;
+        int known;
+    } *at;
+};
+
+static int equals(struct wire_bytes field, const char *text) {
+    return field.size == strlen(text) && !memcmp(field.at, text, field.size);
+}
+
+static int number_of(struct wire_bytes field, uint64_t *number) {
+    unsigned char copy[4 + 20];
+    if (field.size > 20) return 0;
+    copy[0] = (unsigned char)field.size;
+    copy[1] = copy[2] = copy[3] = 0;
+    memcpy(copy + 4, field.at, field.size);
+    struct wire_reply one = {.body = copy, .size = 4 + field.size};
+    return next_number(&one, number);
+}
+
+/* ---- paths ---- */
+
+static int as_text(struct wire_bytes field, char text[PATH_MAX]) {
+    if (!field.at || field.size >= PATH_MAX || memchr(field.at, 0, field.size)) return 0;
+    memcpy(text, field.at, field.size);
+    text[field.size] = 0;
+    return 1;
+}
+
+/* A path that begins nowhere, in the folder of the program (w), where its process was at the start (s), or
+   beside the library that a field of the question names by its number; that library itself if the text is
+   empty. */
+static int path_of(const struct question *question, const struct condition *one, char path[PATH_MAX]) {
+    char from[PATH_MAX], text[PATH_MAX], library[PATH_MAX];
+    uint64_t field;
+    if (!as_text(one->text, text)) return 0;
+    if (!one->place.size) return snprintf(path, PATH_MAX, "%s", text) > 0 && *text == '/';
+    if (equals(one->place, "w")) {
+        if (!as_text(question->fields[AT_FOLDER], from)) return 0;
+    } else if (equals(one->place, "s")) {
+        snprintf(from, sizeof from, "%s", question->start);
+    } else {
+        if (!number_of(one->place, &field) || field >= question->count) return 0;
+        if (!as_text(question->fields[field], library) || !realpath(library, from)) return 0;
+        if (!*text) return snprintf(path, PATH_MAX, "%s", from) > 0;
+        *strrchr(from, '/') = 0;
+    }
+    int size = snprintf(path, PATH_MAX, "%s/%s", from, text);
+    return (*from == '/' || !*from) && size > 0 && size < PATH_MAX;
+}
+
+static int is_same_file(struct seen *seen, struct wire_bytes number, const struct stat *status) {
+    uint64_t place;
+    if (!number.size) return 1;
+    if (!number_of(number, &place) || place > seen->count) return 0;
+    for (uint64_t i = 0; i <= seen->count; i++) {
+        struct identity *other = &seen->at[i];
+        int same = other->known && other->device == status->st_dev && other->inode == status->st_ino;
+        if (other->known && same != (i == place)) return 0;
+    }
+    seen->at[place] = (struct identity){status->st_dev, status->st_ino, 1};
+    return 1;
+}
+
+/* ---- what files hold ---- */
+
+static int read_some(int fd, unsigned char *bytes, size_t size, off_t from) {
+    while (size) {
+        ssize_t got = pread(fd, bytes, size, from);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 0;
+        bytes += got;
+        from += got;
+        size -= (size_t)got;
+    }
+    return 1;
+}
+
+/* Of a large library only blocks are read that are spread evenly; of all else everything. */
+static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
+    unsigned char *buffer = malloc(CHUNK);
+    int whole = buffer != NULL;
+    *sum = 0;
+    if (spread && size > CHUNK) {
+        for (uint64_t i = 0; whole && i < BLOCKS; i++)
+            whole = read_some(fd, buffer + i * BLOCK, BLOCK, (off_t)((size - BLOCK) * i / (BLOCKS - 1)));
+        if (whole) *sum = digest(buffer, CHUNK, 0);
+    } else {
+        for (uint64_t at = 0; whole && at < size; at += CHUNK) {
+            size_t part = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
+            whole = read_some(fd, buffer, part, (off_t)at);
+            if (whole) *sum = digest(buffer, part, *sum);
+        }
+    }
+    free(buffer);
+    return whole;
+}
+
+/* Files of compilers that this process has read already, by what stat() says of them and what they hold. */
+static _Atomic uint64_t known[KNOWN];
+
+static int is_known(uint64_t mark, int add) {
+    for (int i = 0; i < KNOWN; i++) {
+        uint64_t found = atomic_load(&known[i]);
+        if (found == mark) return 1;
+        if (!found && add && atomic_compare_exchange_strong(&known[i], &found, mark)) return 1;
+        if (!found && !add) return 0;
+    }
+    return 0;
+}
+
+/* A file: its value is nothing, if only that it is there was asked; or its size, its time, its content. Of a
+   header (F) the content counts; a compiler's library (S) or other file (B) need not be read where its time is
+   the same. */
+static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
+    struct stat status;
+    unsigned char mark[40];
+    int fd = open_above(AT_FDCWD, path, 0), same = 0;
+    *what = "cannot be read";
+    if (fd < 0) return 0;
+    int regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
+    if (regular && !one->value.size) same = 1;
+    if (regular && one->value.size == 24) {
+        const unsigned char *value = one->value.at;
+        uint64_t size = (uint64_t)status.st_size, sum;
+        uint64_t time = (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec;
+        uint64_t inode = (uint64_t)status.st_ino, device = (uint64_t)status.st_dev;
+        memcpy(mark, value, 24);
+        memcpy(mark + 24, &inode, 8);
+        memcpy(mark + 32, &device, 8);
+        uint64_t mine = digest(mark, sizeof mark, time) | 1;
+        *what = "has changed";
+        same = size == number_at(value);
+        if (same && (one->kind == 'F' || (time != number_at(value + 8) && !is_known(mine, 0)))) {
+            same = digest_file(fd, size, one->kind == 'S', &sum) && sum == number_at(value + 16);
+            if (same && one->kind != 'F') is_known(mine, 1);
+        }
+    }
+    close(fd);
+    if (same && !is_same_file(seen, one->more, &status)) {
+        *what = "is another file than before";
+        return 0;
+    }
+    return same;
+}
+
+/* Whether nothing but one file lies in its folder, which may be gone. */
+static int is_alone(const char *path) {
+    char above[PATH_MAX];
+    snprintf(above, sizeof above, "%s", path);
+    char *base = strrchr(above, '/');
+    if (!base) return 0;
+    *base++ = 0;
+    DIR *folder = opendir(above);
+    int alone = folder || errno == ENOENT;
+    for (struct dirent *entry; folder && alone && (entry = readdir(folder));)
+        alone = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !strcmp(entry->d_name, base);
+    if (folder) closedir(folder);
+    return alone;
+}
+
+static int path_holds(const struct question *question, const struct condition *one, struct seen *seen,
+                      char why[WHY_SIZE]) {
+    char path[PATH_MAX] = "", target[PATH_MAX], expected[PATH_MAX];
+    struct stat status;
+    const char *what = "has changed";
+    int same = 0;
+    if (!path_of(question, one, path)) {
+        snprintf(why, WHY_SIZE, "the place of a file that it depends on cannot be told");
+        return 0;
+    }
+    int failed = stat(path, &status) ? errno : 0;
+    switch (one->kind) {
+    case 'A':
+        what = "was not there";
+        same = failed && failed != EIO && failed != ESTALE && failed != ENOMEM;
+        break;
+    case 'D':
+        what = "is not the folder that it was";
+        same = !failed && S_ISDIR(status.st_mode) && is_same_file(seen, one->more, &status);
+        break;
+    case 'R':
+        what = "leads to another place";
+        same = as_text(one->value, expected) && realpath(path, target) && !strcmp(target, expected);
+        break;
+    case 'O':
+        what = "does not lie alone in its folder";
+        same = is_alone(path);
+        break;
+    default: same = file_holds(one, path, seen, &what);
+    }
+    if (!same) snprintf(why, WHY_SIZE, "%.400s %s", path, what);
+    return same;
+}
+
+/* ---- variables ---- */
+
+/* Whether a text fits a pattern, in which * stands for anything and ? for one character. */
+static int fits(const char *pattern, size_t size, const char *text, size_t length) {
+    size_t star = SIZE_MAX, back = 0, at = 0, in = 0;
+    while (at < length) {
+        if (in < size && pattern[in] == '*') {
+            star = in++;
+            back = at;
+        } else if (in < size && (pattern[in] == '?' || pattern[in] == text[at])) {
+            in++, at++;
+        } else if (star != SIZE_MAX) {
+            in = star + 1;
+            at = ++back;
+        } else {
+            return 0;
+        }
+    }
+    while (in < size && pattern[in] == '*') in++;
+    return in == size;
+}
+
+/* The next of some texts, each ended by NUL: 1, or 0 behind the last. */
+static int next_text(struct wire_bytes *texts, struct wire_bytes *text) {
+    const char *end = texts->size ? memchr(texts->at, 0, texts->size) : NULL;
+    if (!end) return 0;
+    *text = (struct wire_bytes){texts->at, (size_t)(end - (const char *)texts->at)};
+    texts->at = end + 1;
+    texts->size -= text->size + 1;
+    return 1;
+}
+
+static int fits_any(struct wire_bytes patterns, const char *text, size_t length) {
+    struct wire_bytes pattern;
+    while (next_text(&patterns, &pattern))
+        if (fits(pattern.at, pattern.size, text, length)) return 1;
+    return 0;
+}
+
+static int is_among(struct wire_bytes texts, const char *text, size_t length) {
+    struct wire_bytes each;
+    while (next_text(&texts, &each))
+        if (each.size == length && !memcmp(each.at, text, length)) return 1;
+    return 0;
+}
+
+/* The names of layers without our own, which changes no binary. */
+static size_t without_ours(const char *value, size_t size, char left[PATH_MAX]) {
+    size_t used = 0, ours = strlen(OUR_LAYER);
+    for (const char *end, *stop = value + size; value < stop; value = end + 1) {
+        end = memchr(value, ':', (size_t)(stop - value));
+        if (!end) end = stop;
+        size_t length = (size_t)(end - value);
+        if (!length || (length > ours && !memcmp(end - ours, OUR_LAYER, ours))) continue;
+        if (used + length + 2 > PATH_MAX) return PATH_MAX; /* as long as no value that was kept */
+        if (used) left[used++] = ':';
+        memcpy(left + used, value, length);
+        used += length;
+    }
+    return used;
+}
+
+/* Each variable whose name fits a pattern of the text and none of the value has to be one of those kept. */
+static int variables_hold(const struct question *question, const struct condition *one, char why[WHY_SIZE]) {
+    struct wire_bytes environment = question->fields[AT_ENVIRONMENT], kept = one->more, each = {0};
+    size_t expected = 0, found = 0;
+    while (next_text(&kept, &each)) expected++;
+    while (next_text(&environment, &each)) {
+        char layers[sizeof LAYERS + PATH_MAX] = LAYERS "=";
+        const char *sign = memchr(each.at, '=', each.size);
+        size_t length = sign ? (size_t)(sign - (const char *)each.at) : 0;
+        if (!length || !fits_any(one->text, each.at, length) || fits_any(one->value, each.at, length)) continue;
+        const char *name = each.at; /* and the value behind it */
+        if (length == strlen(LAYERS) && !memcmp(name, LAYERS, length)) {
+            size_t left = without_ours(sign + 1, each.size - length - 1, layers + length + 1);
+            if (!left) continue;
+            each = (struct wire_bytes){layers, length + 1 + (left < PATH_MAX ? left : 0)};
+        }
+        found++;
+        if (is_among(one->more, each.at, each.size)) continue;
+        snprintf(why, WHY_SIZE, "the variable %.*s is set to '%.*s', which was not so", (int)(length < 100 ? length : 100),
+                 name, (int)(each.size - length - 1 < 200 ? each.size - length - 1 : 200),
+                 (const char *)each.at + length + 1);
+        return 0;
+    }
+    if (found == expected) return 1;
+    for (kept = one->more; next_text(&kept, &each);)
+        if (!is_among(question->fields[AT_ENVIRONMENT], each.at, each.size)) break;
+    snprintf(why, WHY_SIZE, "a variable is not set as it was: %.*s", (int)(each.size < 200 ? each.size : 200),
+             (const char *)each.at);
+    return 0;
+}
+
+/* Whether no folder of LD_LIBRARY_PATH has a file of a name. */
+static int is_in_no_path(const struct question *question, struct wire_bytes name, char why[WHY_SIZE]) {
+    static const char variable[] = "LD_LIBRARY_PATH=";
+    struct wire_bytes environment = question->fields[AT_ENVIRONMENT], each;
+    while (next_text(&environment, &each)) {
+        if (each.size < sizeof variable - 1 || memcmp(each.at, variable, sizeof variable - 1)) continue;
+        const char *at = (const char *)each.at + sizeof variable - 1, *stop = (const char *)each.at + each.size;
+        for (const char *end; at < stop; at = end + 1) {
+            char path[PATH_MAX];
+            end = memchr(at, ':', (size_t)(stop - at));
+            if (!end) end = stop;
+            int size = snprintf(path, sizeof path, "%.*s/%.*s", (int)(end - at), at, (int)name.size,
+                                (const char *)name.at);
+            if (end == at || size < 0 || size >= PATH_MAX || access(path, F_OK)) continue;
+            snprintf(why, WHY_SIZE, "%.400s was not there", path);
+            return 0;
+        }
+        return 1; /* the first of a name counts */
+    }
+    return 1;
+}
+
+/* Whether the CPU has exactly some features of those that fit a pattern. */
+static int cpu_holds(const struct condition *one, char why[WHY_SIZE]) {
+    static const char *const labels[] = {"flags", "Features"};
+    char text[1 << 14];
+    size_t size = 0, expected = 0, found = 0;
+    struct wire_bytes kept = one->value, each;
+    int fd = open_above(AT_FDCWD, "/proc/cpuinfo", 0), other = fd < 0;
+    while (next_text(&kept, &each)) expected++;
+    while (fd >= 0 && size < sizeof text - 1) {
+        ssize_t got = read(fd, text + size, sizeof text - 1 - size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        size += (size_t)got;
+    }
+    if (fd >= 0) close(fd);
+    text[size] = 0;
+    char *line = NULL, *place;
+    for (line = strtok_r(text, "\n", &place); line; line = strtok_r(NULL, "\n", &place))
+        if (!strncmp(line, labels[0], strlen(labels[0])) || !strncmp(line, labels[1], strlen(labels[1]))) break;
+    line = line ? strchr(line, ':') : NULL;
+    for (char *word = line ? strtok_r(line + 1, " \t", &place) : NULL; word; word = strtok_r(NULL, " \t", &place)) {
+        if (!fits_any(one->text, word, strlen(word))) continue;
+        found++;
+        other = other || !is_among(one->value, word, strlen(word));
+    }
+    if (line && !other && found == expected) return 1;
+    snprintf(why, WHY_SIZE, "this CPU has other instruction sets");
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static int next_condition(struct wire_reply *record, struct condition *one) {
+    struct wire_bytes kind;
+    if (!wire_next(record, &kind) || kind.size != 1) return 0;
+    one->kind = *(const char *)kind.at;
+    return wire_next(record, &one->place) && wire_next(record, &one->text) && wire_next(record, &one->value) &&
+           wire_next(record, &one->more);
+}
+
+static int holds(const struct question *question, const struct condition *one, struct seen *seen,
+                 char why[WHY_SIZE]) {
+    char folder[PATH_MAX];
+    switch (one->kind) {
+    case 'F': case 'S': case 'B': case 'A': case 'D': case 'R': case 'O':
+        return path_holds(question, one, seen, why);
+    case 'E': return variables_hold(question, one, why);
+    case 'P': return is_in_no_path(question, one->text, why);
+    case 'C': return cpu_holds(one, why);
+    case 'W':
+        if (as_text(one->text, folder) && equals(question->fields[AT_FOLDER], folder)) return 1;
+        snprintf(why, WHY_SIZE, "its options or headers tie it to the folder it was exported in, %.*s",
+                 (int)(one->text.size < 200 ? one->text.size : 200), (const char *)one->text.at);
+        return 0;
+    default: snprintf(why, WHY_SIZE, "the index asks for what this library does not know"); return 0;
+    }
+}
+
+int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]) {
+    struct condition one;
+    struct seen seen;
+    snprintf(why, WHY_SIZE, "the index is damaged");
+    if (!next_number(record, &seen.count) || seen.count > CONDITIONS_CAP) return 0;
+    seen.at = calloc(seen.count + 1, sizeof *seen.at);
+    int same = seen.at != NULL;
+    for (uint64_t left = seen.count; same && left; left--)
+        same = next_condition(record, &one) && holds(question, &one, &seen, why);
+    free(seen.at);
+    return same;
+}

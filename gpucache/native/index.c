@@ -1,0 +1,361 @@
+#define _GNU_SOURCE
+#include "index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC "GPCINDEX"
+#define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
+#define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
+#define ROWS_CAP (1u << 20)
+#define CANDIDATES_CAP 16 /* the most records that are read for one question */
+#define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
+#define TAIL 96           /* of a source: what a program makes up for each run may stand there */
+
+enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
+
+static char folder[PATH_MAX], start[PATH_MAX];
+static const char *name = "";
+static int tells;
+
+static int is_true(const char *value) {
+    return value && (!strcmp(value, "1") || !strcasecmp(value, "true") || !strcasecmp(value, "yes") ||
+                     !strcasecmp(value, "on"));
+}
+
+int index_begin(void) {
+    const char *path = secure_getenv("GPUCACHE_LAYER_INDEX");
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash || *path != '/' || strlen(path) >= sizeof folder || is_true(secure_getenv("GPUCACHE_DISABLE")))
+        return 0;
+    strcpy(folder, path);
+    folder[slash - path] = 0;
+    name = folder + (slash - path) + 1;
+    tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL"));
+    if (!getcwd(start, sizeof start)) *start = 0;
+    return 1;
+}
+
+/* ---- telling ---- */
+
+/* A line on standard error, unless whoever read that has gone: the signal would end the program. */
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+    char line[PATH_MAX + WHY_SIZE] = "gpucache: ";
+    struct pollfd error = {.fd = 2, .events = POLLOUT};
+    if (!tells || poll(&error, 1, 0) != 1 || error.revents != POLLOUT) return;
+    size_t used = strlen(line);
+    va_list values;
+    va_start(values, format);
+    int more = vsnprintf(line + used, sizeof line - used - 1, format, values);
+    va_end(values);
+    if (more < 0) return;
+    used = used + (size_t)more < sizeof line - 1 ? used + (size_t)more : sizeof line - 2;
+    for (size_t i = 0; i < used; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = ' ';
+    line[used] = '\n';
+    if (write(2, line, used + 1) < 0) return;
+}
+
+/* ---- bytes ---- */
+
+uint64_t number_at(const void *bytes) {
+    const unsigned char *at = bytes;
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+static uint32_t half_at(const void *bytes) {
+    const unsigned char *at = bytes;
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* The constants and the order of steps are those of XXH64's specification. */
+#define P1 UINT64_C(0x9E3779B185EBCA87)
+#define P2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define P3 UINT64_C(0x165667B19E3779F9)
+#define P4 UINT64_C(0x85EBCA77C2B2AE63)
+#define P5 UINT64_C(0x27D4EB2F165667C5)
+
+static uint64_t turned(uint64_t value, int by) { return value << by | value >> (64 - by); }
+static uint64_t mixed(uint64_t sum, uint64_t lane) { return turned(sum + lane * P2, 31) * P1; }
+
+uint64_t digest(const void *bytes, size_t size, uint64_t seed) {
+    const unsigned char *at = bytes, *end = at + size;
+    uint64_t sum = seed + P5, sums[] = {seed + P1 + P2, seed + P2, seed, seed - P1};
+    if (size >= 32) {
+        for (; end - at >= 32; at += 32)
+            for (int i = 0; i < 4; i++) sums[i] = mixed(sums[i], number_at(at + 8 * i));
+        sum = turned(sums[0], 1) + turned(sums[1], 7) + turned(sums[2], 12) + turned(sums[3], 18);
+        for (int i = 0; i < 4; i++) sum = (sum ^ mixed(0, sums[i])) * P1 + P4;
+    }
+    sum += size;
+    for (; end - at >= 8; at += 8) sum = turned(sum ^ mixed(0, number_at(at)), 27) * P1 + P4;
+    if (end - at >= 4) {
+        sum = turned(sum ^ half_at(at) * P1, 23) * P2 + P3;
+        at += 4;
+    }
+    for (; at < end; at++) sum = turned(sum ^ *at * P5, 11) * P1;
+    sum = (sum ^ sum >> 33) * P2;
+    sum = (sum ^ sum >> 29) * P3;
+    return sum ^ sum >> 32;
+}
+
+int next_number(struct wire_reply *record, uint64_t *number) {
+    struct wire_bytes field;
+    if (!wire_next(record, &field) || !field.size || field.size > 19) return 0;
+    *number = 0;
+    for (size_t i = 0; i < field.size; i++) {
+        unsigned digit = ((const unsigned char *)field.at)[i] - '0';
+        if (digit > 9) return 0;
+        *number = *number * 10 + digit;
+    }
+    return 1;
+}
+
+/* ---- the file ---- */
+
+int open_above(int folder_fd, const char *path, int flags) {
+    int fd = openat(folder_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0 || fd > 2) return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    close(fd);
+    return higher;
+}
+
+static int is_trusted(int fd, struct stat *status) {
+    return !fstat(fd, status) && (status->st_uid == geteuid() || !status->st_uid) && !(status->st_mode & 022);
+}
+
+static int read_at(int fd, void *bytes, size_t size, uint64_t from) {
+    for (size_t done = 0; done < size;) {
+        ssize_t got = pread(fd, (char *)bytes + done, size - done, (off_t)(from + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 0;
+        done += (size_t)got;
+    }
+    return 1;
+}
+
+/* The index, opened; its size and its number of rows. -1 where it is not there or is not believed. */
+static int open_index(uint64_t *size, uint64_t *rows, char why[WHY_SIZE]) {
+    struct stat status;
+    unsigned char header[HEADER];
+    int place = open_above(AT_FDCWD, *folder ? folder : "/", O_DIRECTORY);
+    int fd = place < 0 ? -1 : open_above(place, name, O_NOFOLLOW);
+    if (fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (error %d)", folder, name, errno);
+    int trusted = fd >= 0 && is_trusted(place, &status) && is_trusted(fd, &status) && S_ISREG(status.st_mode);
+    if (fd >= 0 && !trusted)
+        snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its folder, is not this user's or root's alone", folder,
+                 name);
+    int sound = trusted && read_at(fd, header, HEADER, 0) && !memcmp(header, MAGIC, 8) && half_at(header + 8) == 1 &&
+                number_at(header + 16) == (uint64_t)status.st_size;
+    *size = sound ? number_at(header + 16) : 0;
+    *rows = sound ? half_at(header + 12) : 0;
+    if (*rows > ROWS_CAP || HEADER + *rows * ROW > *size) sound = 0;
+    if (trusted && !sound)
+        snprintf(why, WHY_SIZE, "the index %.300s/%.100s is damaged or of another version", folder, name);
+    if (place >= 0) close(place);
+    if (fd >= 0 && !sound) close(fd);
+    return sound ? fd : -1;
+}
+
+/* ---- a question ---- */
+
+/* Whether a field is compared: the process, its folder and environment and the library's place are conditions. */
+static int is_compared(const struct question *question, size_t field) {
+    if (field <= AT_ENVIRONMENT) return 0;
+    if (question->kind == WIRE_COMPILE) return field != AT_NVRTC;
+    return field < AT_DEVICES || (field - AT_DEVICES) % DEVICE_FIELDS;
+}
+
+/* The digests by which a record is found, without what a program may make up for each run: a source's tail, and
+   what NVRTC is told that the source is called. */
+static void find_digests(const struct question *question, uint64_t *of_source, uint64_t *of_question) {
+    size_t source = question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
+    uint64_t all = question->kind;
+    *of_source = 0;
+    for (size_t i = 0; i < question->count; i++) {
+        struct wire_bytes field = question->fields[i];
+        if (!field.size) field.at = "";
+        char digits[WIRE_NUMBER_SIZE];
+        if (!is_compared(question, i)) continue;
+        struct wire_bytes size = wire_number(field.size, digits);
+        all = digest(size.at, size.size, all);
+        if (question->kind == WIRE_COMPILE && i == AT_NAME) continue;
+        if (i == source) {
+            field.size -= field.size < TAIL ? field.size : TAIL;
+            *of_source = digest(field.at, field.size, question->kind);
+        }
+        all = digest(field.at, field.size, all);
+    }
+    *of_question = all;
+}
+
+/* A stretch of a field that is made up for each run, and where in the answer it is to stand. */
+struct hole {
+    uint64_t field, at, size;
+    struct wire_bytes places; /* in the answer, four bytes each */
+};
+
+static int next_hole(struct wire_reply *record, struct hole *hole) {
+    return next_number(record, &hole->field) && next_number(record, &hole->at) && next_number(record, &hole->size) &&
+           wire_next(record, &hole->places);
+}
+
+static int is_made_up(const unsigned char *at, size_t size) {
+    for (; size; at++, size--)
+        if (!(*at >= 'a' && *at <= 'z') && !(*at >= '0' && *at <= '9') && *at != '_') return 0;
+    return 1;
+}
+
+/* What fields are called where one differs. */
+static void describe_field(const struct question *question, size_t field, struct wire_bytes was, char why[WHY_SIZE]) {
+    static const char *const facts[] = {"platform name", "platform vendor", "platform version", "device name",
+                                        "device vendor", "device version", "driver version"};
+    struct wire_bytes is = question->fields[field];
+    const char *what = NULL;
+    if (question->kind == WIRE_BUILD && field >= AT_DEVICES) what = facts[(field - AT_DEVICES) % DEVICE_FIELDS - 1];
+    if (question->kind == WIRE_BUILD && field == AT_OPTIONS) what = "build options";
+    if (question->kind == WIRE_COMPILE && field == AT_OPTIONS) what = "version of NVRTC";
+    if (question->kind == WIRE_COMPILE && field == AT_NAME) what = "file name";
+    if (!what || is.size + was.size > 200)
+        snprintf(why, WHY_SIZE, "its %s differs from what was exported", what ? what : "options, headers or source");
+    else
+        snprintf(why, WHY_SIZE, "its %s is '%.*s', and '%.*s' was exported", what, (int)is.size, (const char *)is.at,
+                 (int)was.size, (const char *)was.at);
+}
+
+/* Whether a record is of this question, each byte compared but those of holes, which come first. */
+static int is_same(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]) {
+    uint64_t holes, count;
+    struct wire_bytes was;
+    struct wire_reply at_holes = *record;
+    if (!next_number(record, &holes)) return 0;
+    struct hole hole = {0};
+    for (uint64_t i = 0; i < holes; i++)
+        if (!next_hole(record, &hole)) return 0;
+    if (!next_number(record, &count)) return 0;
+    if (count != question->count) {
+        snprintf(why, WHY_SIZE, "it is for another number of devices, headers or options than was exported");
+        return 0;
+    }
+    for (size_t i = 0; i < question->count; i++) {
+        if (!wire_next(record, &was)) return 0;
+        if (!is_compared(question, i)) continue;
+        const unsigned char *then = was.at, *now = question->fields[i].at;
+        size_t size = was.size, from = 0;
+        int same = size == question->fields[i].size;
+        struct wire_reply cursor = at_holes;
+        next_number(&cursor, &holes);
+        for (; same && holes && next_hole(&cursor, &hole); holes--) {
+            if (hole.field != i) continue;
+            if (hole.at < from || hole.at > size || !hole.size || hole.size > size - hole.at) return 0;
+            same = !memcmp(then + from, now + from, hole.at - from) && is_made_up(now + hole.at, hole.size);
+            from = hole.at + hole.size;
+        }
+        if (same && (from == size || !memcmp(then + from, now + from, size - from))) continue;
+        describe_field(question, i, was, why);
+        return 0;
+    }
+    return 1;
+}
+
+/* Put what this run made up into the answer, which is what is left of the record. */
+static int fill_holes(const struct question *question, struct wire_reply *at_holes, struct wire_reply *answer) {
+    uint64_t holes;
+    struct hole hole;
+    if (!next_number(at_holes, &holes)) return 0;
+    for (; holes; holes--) {
+        if (!next_hole(at_holes, &hole) || hole.places.size % 4) return 0;
+        if (hole.field >= question->count || !is_compared(question, hole.field)) return 0; /* nobody looked at it */
+        const unsigned char *made_up = (const unsigned char *)question->fields[hole.field].at + hole.at;
+        for (size_t i = 0; i < hole.places.size; i += 4) {
+            size_t at = half_at((const unsigned char *)hole.places.at + i);
+            if (at > answer->size - answer->next || hole.size > answer->size - answer->next - at) return 0;
+            memcpy(answer->body + answer->next + at, made_up, hole.size);
+        }
+    }
+    return wire_is_sound(answer);
+}
+
+/* Read a record, and answer from it if it is of this question and everything is as it was. */
+static int try_record(const struct question *question, int fd, uint64_t size, const unsigned char *row,
+                      struct wire_reply *reply, char why[WHY_SIZE]) {
+    uint64_t from = number_at(row + 16), length = number_at(row + 24);
+    struct wire_bytes title = {0};
+    struct wire_reply at_holes;
+    snprintf(why, WHY_SIZE, "the index is damaged");
+    if (length < 8 || length > WIRE_MAX_BYTES || from > size || length > size - from) return 0;
+    unsigned char sum[8];
+    *reply = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
+    int sound = reply->body && read_at(fd, sum, 8, from) && read_at(fd, reply->body, length - 8, from + 8) &&
+                digest(reply->body, length - 8, 0) == number_at(sum) && wire_is_sound(reply) &&
+                wire_next(reply, &title);
+    at_holes = *reply;
+    if (sound && is_same(question, reply, why) && conditions_hold(question, reply, why) &&
+        fill_holes(question, &at_holes, reply)) {
+        tell("hit: %.*s", (int)(title.size < 200 ? title.size : 200), (const char *)title.at);
+        return 1;
+    }
+    wire_done(reply);
+    return 0;
+}
+
+/* The first row whose digest of a source is not below another. */
+static uint64_t first_row(int fd, uint64_t rows, uint64_t of_source) {
+    uint64_t from = 0, to = rows;
+    while (from < to) {
+        unsigned char row[ROW];
+        uint64_t middle = from + (to - from) / 2;
+        if (!read_at(fd, row, ROW, HEADER + middle * ROW)) return rows;
+        if (number_at(row) < of_source) from = middle + 1;
+        else to = middle;
+    }
+    return from;
+}
+
+/* Of the records of this source those of this question; where there are none, a few others tell what differs. */
+static int search(const struct question *question, int fd, uint64_t size, uint64_t rows, struct wire_reply *reply,
+                  char why[WHY_SIZE]) {
+    uint64_t of_source, of_question;
+    unsigned char row[ROW];
+    int read = 0;
+    find_digests(question, &of_source, &of_question);
+    uint64_t first = first_row(fd, rows, of_source);
+    snprintf(why, WHY_SIZE, "its source is not in the index");
+    for (int same = 1; same >= !tells; same--) {
+        for (uint64_t at = first; at < rows && read < (same ? CANDIDATES_CAP : TOLD_CAP); at++) {
+            if (!read_at(fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
+            if ((number_at(row + 8) == of_question) != same) continue;
+            read++;
+            if (try_record(question, fd, size, row, reply, why)) return 1;
+        }
+        if (read) break;
+    }
+    return 0;
+}
+
+int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    struct question question = {kind, fields, count, start};
+    size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
+    char why[WHY_SIZE] = "";
+    uint64_t size, rows;
+    if ((kind != WIRE_BUILD && kind != WIRE_COMPILE) || count <= source) return 0;
+    int kept = errno;
+    int fd = open_index(&size, &rows, why);
+    int answered = fd >= 0 && search(&question, fd, size, rows, reply, why);
+    if (fd >= 0) close(fd);
+    if (!answered) tell("miss: a source of %zu bytes: %s", fields[source].size, why);
+    errno = kept;
+    return answered;
+}

@@ -1,0 +1,478 @@
+"""The index in C: what it answers, what it does not believe, and how it takes a file full of lies."""
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from gpucache.intercept.index import Answered, Condition, Hole, encode, is_compared, merged, row_of
+from gpucache.intercept.wire import Kind
+from tests.patience import PATIENCE_S
+from tests.unprivileged import needs_root
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are for Linux")
+_NONE = b"none"
+_TAIL = b"\n\n__constant int pyopencl_defeat_cache_%s = 0;"
+_LIES = 700
+
+
+class Layer:
+    """A folder with an index, and a program that asks it."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self._program = program
+        self.folder = folder
+        self.file = folder / "index"
+        self.told = ""
+
+    def export(self, *answered: Answered) -> None:
+        self.write(encode(merged(map(row_of, answered), [])))
+
+    def write(self, data: bytes) -> None:
+        self.file.unlink(missing_ok=True)
+        self.file.write_bytes(data)
+        self.file.chmod(0o644)
+
+    def ask(self, question: Answered, mode: str = "", cwd: Path | None = None, **variables: str) -> bytes:
+        """What comes of one question."""
+        return self.ask_all([question], mode, cwd, (), **variables)[0]
+
+    def ask_all(
+        self,
+        questions: Sequence[Answered],
+        mode: str = "-",
+        cwd: Path | None = None,
+        indexes: Sequence[Path] = (),
+        **variables: str,
+    ) -> list[bytes]:
+        lines = []
+        for number, one in enumerate(questions):
+            place = self.folder / f"question-{number}"
+            fields = b"".join(struct.pack("<I", len(field)) + field for field in one.question)
+            place.write_bytes(bytes([one.kind]) + fields)
+            index = f"\t{indexes[number]}" if indexes else ""
+            lines.append(f"{mode or '-'}\t{place}{index}\n")
+        done = subprocess.run(
+            [self._program],
+            input="".join(lines).encode(),
+            env={"GPUCACHE_LAYER_INDEX": str(self.file), "GPUCACHE_LAYER_TELL": "1", **variables},
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE_S,
+            cwd=cwd,
+        )
+        self.told = done.stderr.decode(errors="replace")
+        assert done.returncode == 0, self.told
+        return done.stdout.splitlines()
+
+
+@pytest.fixture
+def layer(index_program: Path, tmp_path: Path) -> Layer:
+    folder = tmp_path / "layer"
+    folder.mkdir(mode=0o755)
+    return Layer(index_program, folder)
+
+
+def _build(*conditions: Condition, source: bytes = b"kernel void a() {}" * 20, **fields: bytes) -> Answered:
+    """A build for one device."""
+    device = [b"/driver.so", b"platform", b"vendor", b"1.0", b"device", b"maker", b"2.0", b"3.0"]
+    cwd, environment = fields.get("cwd", b"/"), fields.get("environment", b"")
+    question = (b"17", cwd, environment, fields.get("options", b"-O1"), source, b"1", *device)
+    return Answered("a for cpu", Kind.BUILD, question, (b"", b"binary\0", b"log"), conditions)
+
+
+def _compile(name: bytes = b"a.cu", *, version: bytes = b"13.1") -> Answered:
+    question = (b"17", b"/", b"", version, b"/libnvrtc.so", name, b"source", b"0", b"1", b"-O1", b"0")
+    return Answered("a", Kind.COMPILE, question, (b"", b"log", b"0", b"0"), ())
+
+
+def _said(answered: Answered) -> bytes:
+    return b"".join(field.hex().encode() + b"." for field in answered.answer)
+
+
+def _with(answered: Answered, place: int, value: bytes) -> Answered:
+    fields = list(answered.question)
+    fields[place] = value
+    return replace(answered, question=tuple(fields))
+
+
+@pytest.mark.parametrize("mode", ["", "c", "t", "f"])
+def test_a_question_that_was_answered_is_answered(layer: Layer, mode: str) -> None:
+    """Byte for byte, also with all descriptors closed, by threads and in a child of a child."""
+    one, other = _build(), _compile()
+    layer.export(one, other)
+    assert layer.ask_all([one, other], mode or "-") == [_said(one), _said(other)]
+
+
+def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
+    """On standard error where GPUCACHE_LAYER_TELL is set, else nothing is."""
+    one = _build()
+    layer.export(one)
+    layer.ask_all([one, _build(source=b"other"), _with(one, 10, b"GPU")])
+    assert layer.told.splitlines() == [
+        "gpucache: hit: a for cpu",
+        "gpucache: miss: a source of 5 bytes: its source is not in the index",
+        "gpucache: miss: a source of 360 bytes: its device name is 'GPU', and 'device' was exported",
+    ]
+    layer.ask_all([one, _build(source=b"other")], GPUCACHE_LAYER_TELL="0")
+    assert layer.told == ""
+
+
+@pytest.mark.parametrize("answered", [_build(), _compile()])
+def test_every_field_of_a_question_is_compared(layer: Layer, answered: Answered) -> None:
+    """All but the process, its folder and environment, and where its library lies."""
+    layer.export(answered)
+    count = len(answered.question)
+    asked = [_with(answered, place, b"else") for place in range(count)]
+    compared = [is_compared(answered.kind, place) for place in range(count)]
+    assert layer.ask_all(asked) == [_NONE if one else _said(answered) for one in compared]
+    assert compared.count(False) == 4
+
+
+def test_what_a_program_makes_up_is_put_into_the_answer(layer: Layer) -> None:
+    """Where its name stood when it was exported, and only for names that are made up alike."""
+    given = _compile(b"/tmp/tmpabcdefgh.cu")
+    exported = replace(
+        given,
+        answer=(b"", b"/tmp/tmpabcdefgh.cu(1)", b"0", b"0"),
+        holes=(Hole(5, 8, 8, (4 + 4 + 8,)),),
+    )
+    layer.export(exported)
+    other, wrong = _compile(b"/tmp/tmp01234_67.cu"), _compile(b"/tmp/tmp01234-67.cu")
+    answer = replace(other, answer=(b"", b"/tmp/tmp01234_67.cu(1)", b"0", b"0"))
+    assert layer.ask_all([other, wrong]) == [_said(answer), _NONE]
+
+
+def test_a_mark_against_caches_is_no_part_of_a_question(layer: Layer) -> None:
+    """PyOpenCL appends a constant of another name in each run."""
+    begin, marks = b"kernel void a() {}" * 9, (b"0" * 32, b"f" * 32, b"F" * 32)
+    first, second, third = (_build(source=begin + _TAIL % mark) for mark in marks)
+    hole = Hole(4, len(begin) + _TAIL.index(b"%"), 32)
+    layer.export(replace(first, holes=(hole,)))
+    assert layer.ask_all([second, third]) == [_said(first), _NONE]
+
+
+def _value(path: Path) -> bytes:
+    """Size, time and content of a file as a condition has them."""
+    status = path.stat()
+    data = path.read_bytes()
+    size = len(data)
+    if size > 1 << 20:
+        data = b"".join(data[(at := (size - 4096) * n // 255) : at + 4096] for n in range(256))
+    digest = xxhash.xxh64_intdigest(data) if data else 0
+    return struct.pack("<QQQ", size, status.st_mtime_ns, digest)
+
+
+def _changed(path: Path) -> None:
+    """Change one byte and keep the size and the time."""
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _linked(path: Path) -> None:
+    """Put a second name of the file in the place of an equal file."""
+    path.unlink()
+    path.hardlink_to(path.with_name("twin"))
+
+
+def _touched(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def _replaced(path: Path) -> None:
+    path.write_bytes(b"other bytes" * 9)
+
+
+def _moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def _a_file_instead_of_its_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.touch()
+
+
+def _linked_elsewhere(path: Path) -> None:
+    _moved(path)
+    path.symlink_to("elsewhere")
+
+
+def _joined(path: Path) -> None:
+    path.with_name("x.h").touch()
+
+
+def _twin(path: Path) -> tuple[Condition, ...]:
+    twin = path.with_name("twin")
+    shutil.copy2(path, twin)
+    return tuple(
+        Condition("F", text=bytes(one), value=_value(one), more=b"%d" % number)
+        for number, one in enumerate((path, twin))
+    )
+
+
+_Made = Callable[[Path], tuple[Condition, ...]]
+_PLACES: list[tuple[str, _Made, Callable[[Path], object], str]] = [
+    ("header", lambda path: (Condition("F", b"", bytes(path), _value(path)),), _changed, "has changed"),
+    ("header", lambda path: (Condition("F", b"", bytes(path), _value(path)),), _moved, "cannot be read"),
+    ("header in the folder", lambda path: (Condition("F", b"w", b"file", _value(path)),), _changed, "has ch"),
+    ("unread file", lambda path: (Condition("F", b"", bytes(path)),), _moved, "cannot be read"),
+    ("file that is another", _twin, _linked, "is another file than before"),
+    ("library", lambda path: (Condition("S", b"", bytes(path), _value(path)),), _replaced, "has changed"),
+    ("library asked", lambda path: (Condition("S", b"6", b"", _value(path)),), _replaced, "has changed"),
+    ("beside library", lambda path: (Condition("B", b"6", b"file", _value(path)),), _replaced, "has changed"),
+    ("absence", lambda path: (Condition("A", b"", bytes(path) + b".h"),), _moved, ""),
+    ("absence", lambda _: (Condition("A", b"w", b"x.h"),), _joined, "was not there"),
+    ("absence", lambda _: (Condition("A", b"s", b"x.h"),), _joined, "was not there"),
+    (
+        "folder",
+        lambda path: (Condition("D", b"", bytes(path.parent)),),
+        _a_file_instead_of_its_folder,
+        "is not the folder",
+    ),
+    (
+        "link",
+        lambda path: (Condition("R", b"", bytes(path), bytes(path.resolve())),),
+        _linked_elsewhere,
+        "leads to another place",
+    ),
+    (
+        "lonely file",
+        lambda path: (Condition("O", b"", bytes(path)),),
+        _joined,
+        "does not lie alone",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "condition", "change", "why"), _PLACES)
+def test_an_answer_holds_while_files_are_as_they_were(
+    layer: Layer,
+    tmp_path: Path,
+    what: str,
+    condition: _Made,
+    change: Callable[[Path], object],
+    why: str,
+) -> None:
+    """A change of any of them is a miss, and told with the file's name."""
+    place = tmp_path / "place"
+    place.mkdir()
+    path = place / "file"
+    path.write_bytes(b"some bytes")
+    answered = _with(_build(*condition(path), cwd=bytes(place)), 6, bytes(path))
+    layer.export(answered)
+    assert layer.ask(answered, cwd=place) == _said(answered), layer.told
+    change(path)
+    assert layer.ask(answered, cwd=tmp_path if what == "folder" else place) == (
+        _NONE if why else _said(answered)
+    )
+    assert why in layer.told and (not why or str(place) in layer.told)
+
+
+@pytest.mark.parametrize("kind", ["F", "S", "B"])
+@pytest.mark.parametrize("size", [10, (3 << 20) + 5])
+def test_a_file_that_was_only_touched_is_the_same(layer: Layer, tmp_path: Path, size: int, kind: str) -> None:
+    """Where its time is another its content is read: of a large library some, of all else everything."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * (size // 256) + b"." * (size % 256))
+    size, time_ns, digest = struct.unpack("<QQQ", _value(path))
+    if kind != "S":
+        digest = 0
+        for part in _parts(path.read_bytes(), 1 << 20):
+            digest = xxhash.xxh64_intdigest(part, digest)
+    answered = _build(Condition(kind, b"", bytes(path), struct.pack("<QQQ", size, time_ns, digest)))
+    layer.export(answered)
+    _touched(path)
+    assert layer.ask(answered) == _said(answered), layer.told
+    data = path.read_bytes()
+    path.write_bytes(b"?" + data[1:])
+    assert layer.ask(answered) == _NONE
+
+
+def _parts(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+_ENVIRONMENT = Condition("E", b"", b"POCL_*\0OPENCL_LAYERS\0", b"POCL_DE?UG\0", b"POCL_A=1\0")
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        (b"POCL_A=1\0HOME=/\0POCL_DEBUG=1\0", ""),
+        (b"POCL_A=1\0OPENCL_LAYERS=/a/libgpucache_opencl_layer.so\0", ""),
+        (b"POCL_A=2\0", "the variable POCL_A is set to '2'"),
+        (b"POCL_A=1\0POCL_B=\0", "the variable POCL_B is set to ''"),
+        (b"HOME=/\0", "a variable is not set as it was: POCL_A=1"),
+        (
+            b"POCL_A=1\0OPENCL_LAYERS=/a/libgpucache_opencl_layer.so:/b.so\0",
+            "OPENCL_LAYERS is set to '/b.so'",
+        ),
+    ],
+)
+def test_variables_that_reach_a_compiler_are_compared(layer: Layer, environment: bytes, why: str) -> None:
+    """All whose names fit a pattern, but for those that change nothing, and for our own layer."""
+    layer.export(_build(_ENVIRONMENT))
+    said = layer.ask(_build(environment=environment))
+    assert (said == _NONE) is bool(why)
+    assert why in layer.told
+
+
+@pytest.mark.parametrize(
+    ("condition", "hit"),
+    [
+        (Condition("C", b"", b"nothing*\0", b""), True),
+        (Condition("C", b"", b"*\0", b"none\0"), False),
+        (Condition("C", b"", b"nothing*\0", b"nothing1\0"), False),
+        (Condition("W", b"", b"/"), True),
+        (Condition("W", b"", b"/tmp"), False),
+        (Condition("P", b"", b"there"), False),
+        (Condition("P", b"", b"nowhere"), True),
+        (Condition("Z"), False),
+    ],
+)
+def test_other_conditions(layer: Layer, tmp_path: Path, condition: Condition, hit: bool) -> None:
+    """The CPU, the folder, what lies on LD_LIBRARY_PATH; an unknown one never holds."""
+    (tmp_path / "there").touch()
+    layer.export(_build(condition))
+    asked = _build(environment=b"LD_LIBRARY_PATH=/nowhere::%s\0" % bytes(tmp_path))
+    assert (layer.ask(asked) != _NONE) is hit
+
+
+def test_one_question_may_have_answers_under_other_conditions(layer: Layer) -> None:
+    """The one whose conditions hold is given, and a new one replaces that of the same conditions."""
+    tmp, root = (Condition("W", b"", text) for text in (b"/tmp", b"/"))
+    old = _build(tmp)
+    new = replace(_build(root), answer=(b"", b"new", b""))
+    newer = replace(new, answer=(b"", b"newer", b""))
+    rows = merged([row_of(new)], [row_of(old)])
+    rows = merged([row_of(newer)], rows)
+    layer.write(encode(rows))
+    assert len(rows) == 2
+    assert layer.ask_all([_build(), _build(cwd=b"/tmp")]) == [_said(newer), _said(old)]
+
+
+def test_a_server_is_asked_before_an_index(layer: Layer) -> None:
+    """Where ``gpucache run`` runs the command the index is not asked, nor where the cache is turned off."""
+    one = _build()
+    layer.export(one)
+    assert layer.ask(one, GPUCACHE_RUN_SOCKET="/nonexistent/socket") == _NONE
+    assert layer.ask(one, GPUCACHE_DISABLE="1") == _NONE
+    assert layer.ask(one, GPUCACHE_DISABLE="0") == _said(one)
+
+
+@pytest.mark.parametrize("who", ["file", "folder"])
+def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) -> None:
+    """Nor one in a folder that they may write to."""
+    one = _build()
+    layer.export(one)
+    (layer.file if who == "file" else layer.folder).chmod(0o777)
+    assert layer.ask(one) == _NONE
+    assert "is not this user's or root's alone" in layer.told
+
+
+@needs_root
+def test_an_index_of_another_user_is_not_believed(layer: Layer) -> None:
+    """Though it be readable."""
+    one = _build()
+    layer.export(one)
+    os.chown(layer.file, 65534, 65534)
+    assert layer.ask(one) == _NONE
+    assert "is not this user's or root's alone" in layer.told
+
+
+@pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe", "empty"])
+def test_what_is_no_index_answers_nothing(layer: Layer, kind: str) -> None:
+    """A link, a folder, a pipe or an empty file in its place waits for nobody."""
+    one = _build()
+    layer.export(one)
+    kept = layer.file.rename(layer.folder / "kept")
+    match kind:
+        case "link":
+            layer.file.symlink_to(kept)
+        case "folder":
+            layer.file.mkdir()
+        case "pipe":
+            os.mkfifo(layer.file)
+        case "empty":
+            layer.file.touch()
+    assert layer.ask(one) == _NONE
+    assert "the index " in layer.told
+
+
+def _lie(draw: random.Random, data: bytes) -> bytes:
+    """A few bytes changed, cut off or put in, or lengths that lie."""
+    lied = bytearray(data)
+    for _ in range(draw.randrange(1, 4)):
+        at = draw.randrange(len(lied)) if lied else 0
+        match draw.randrange(5):
+            case 0 if lied:
+                lied[at] = draw.choice((0, 1, 4, 0x2F, 0x7F, 0x80, 0xFF))
+            case 1:
+                del lied[at:]
+            case 2:
+                lied[at:at] = draw.randbytes(draw.randrange(1, 9))
+            case 3:
+                lied[at : at + 4] = struct.pack("<I", draw.choice((0, 1, 5, 1 << 28, (1 << 32) - 1)))
+            case _:
+                lied[at : at + 8] = struct.pack("<Q", draw.choice((0, 1, 1 << 63, (1 << 64) - 1)))
+    return bytes(lied)
+
+
+def _lying(draw: random.Random, answered: Answered) -> bytes:
+    """An index that lies: anywhere, or inside a record whose digest is right all the same."""
+    row = row_of(answered)
+    if draw.random() < 0.3:
+        return _lie(draw, encode([row]))
+    body = _lie(draw, row.record[8:])
+    record = struct.pack("<Q", xxhash.xxh64_intdigest(body)) + body
+    return encode([row._replace(record=record)])
+
+
+def _strange(draw: random.Random, one: Condition) -> Condition:
+    """A condition with parts of its own kind or of others."""
+    pool = (b"", b"/", b"0", b"4", b"99", b"w", b"s", b"*\0", b"a", b"?" * 40 + b"\0", b"/" * 5000, b"\0\0")
+    parts = [draw.choice(pool) if draw.random() < 0.4 else part for part in one[1:]]
+    return Condition(draw.choice("FSBADROEPCWZ") if draw.random() < 0.3 else one.kind, *parts)
+
+
+def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> None:
+    """Whatever stands in it, the program goes on; nothing is read or written beyond what there is."""
+    draw = random.Random(16)
+    path = tmp_path / "file"
+    path.write_bytes(b"some bytes")
+    conditions = (
+        *(Condition(kind, b"", bytes(path), _value(path), b"1") for kind in "FSB"),
+        Condition("D", b"", bytes(tmp_path), b"", b"2"),
+        Condition("R", b"", bytes(path), bytes(path)),
+        Condition("A", b"6", b"absent"),
+        Condition("C", b"", b"nothing*\0"),
+        Condition("P", b"", b"nowhere"),
+        Condition("W", b"", b"/"),
+        _ENVIRONMENT,
+    )
+    environment = b"POCL_A=1\0LD_LIBRARY_PATH=/a:/b\0OPENCL_LAYERS=/a/libgpucache_opencl_layer.so:\0"
+    plain = _with(_build(environment=environment), 6, bytes(path))
+    hole = Hole(4, 300, 20, (4 + 4 + 1,))
+    indexes = []
+    for number in range(_LIES):
+        own = [_strange(draw, one) if draw.random() < 0.2 else one for one in conditions]
+        draw.shuffle(own)
+        answered = replace(plain, conditions=tuple(own), holes=(hole,) if draw.random() < 0.2 else ())
+        lied = draw.random() < 0.7
+        indexes.append(layer.folder / f"index-{number}")
+        indexes[-1].write_bytes(_lying(draw, answered) if lied else encode([row_of(answered)]))
+        indexes[-1].chmod(0o644)
+    said = layer.ask_all([plain] * _LIES, indexes=indexes)
+    assert len(said) == _LIES
+    assert {_NONE, _said(plain)} <= set(said)
