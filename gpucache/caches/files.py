@@ -97,8 +97,9 @@ def read_part(folder: Folder, name: str, offset: int, count: int) -> bytes:
         return _read(fd, max(0, min(count, status.st_size - offset)), offset)
 
 
-def take_lock(fd: int, patience_s: float) -> bool:
-    """Take the lock that an owner's programs take with flock(2), waiting so long; whether it was had."""
+def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
+    """Take the lock that an owner's programs take with flock(2), or as a ``record`` lock with fcntl(2), for
+    which the file is open for writing; waits so long, and tells whether it was had."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -107,7 +108,7 @@ def take_lock(fd: int, patience_s: float) -> bool:
         try:
             if attempt:
                 time.sleep(_PAUSE_S)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (fcntl.lockf if record else fcntl.flock)(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             continue
         return True

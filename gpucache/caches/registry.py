@@ -44,6 +44,7 @@ SYSTEMS = {
     "warp": "gpucache.caches.warp",
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
+    "opencv": "gpucache.caches.opencv",
     "pytools": "gpucache.caches.pytools",
     "vulkan": "gpucache.caches.vulkan",
 }

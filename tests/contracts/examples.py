@@ -37,6 +37,7 @@ from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
 from tests.caches.mesa import build as mesa
 from tests.caches.numba import build as numba
+from tests.caches.opencv import build as opencv
 from tests.caches.opened import PTX
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
@@ -252,6 +253,7 @@ EXAMPLES: Mapping[str, Example] = {
     "warp": Example(warp.put, lambda _: PTX),
     "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
+    "opencv": Example(opencv.put, lambda _: PTX),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),

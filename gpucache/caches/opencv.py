@@ -1,0 +1,212 @@
+"""OpenCV's OpenCL binaries: a file for each kernel source and device, with one build for each set of options.
+
+Source: OpenCV 4.14 and 5.0, ``modules/core/src/ocl.cpp``; checked against what they wrote. A folder of each
+version (``5.x/opencl_cache``) or the place that is named holds folders called by vendor, device and driver,
+and in them ``MODULE--NAME_DIGEST.bin``: u32 length and text of the digest, u32 64 and as many u32 offsets of
+chains, each link of which is u32 offset of the next, u32 lengths, the build options and the driver's binary.
+Programs hold a record lock on ``.lock``. Nothing is checked but the digest, and only
+a wrong digest is ever mended. OpenCV removes the folders of other drivers of a device, and nothing else.
+"""
+
+import os
+import stat
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.caches import places
+from gpucache.caches.files import Files, open_folder, take_lock
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HeldError, Look
+from gpucache.caches.layout import Layout
+from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem
+from gpucache.payload import PayloadKind, describe
+from gpucache.units import printable
+
+_SHARED = Path("/var/tmp/opencv")
+_DIRECTORY = "OPENCV_OPENCL_CACHE_DIR"
+_BELOW = r"\d+\.\w+/opencl_cache"
+_DEVICE, _FILE = r"(.+)--(.+)--(.+)", r"(.+)_([0-9a-f]{8,32})\.bin"
+_SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
+_OPTIONS_BYTES = 64 << 10
+_LOCK, _PATIENCE_S = ".lock", 10
+_AGAIN = "OpenCV compiles it at every start, and never mends the file"
+
+
+class _Build(NamedTuple):
+    options: str
+    at: int
+    size_bytes: int
+
+
+def _key(groups: Sequence[str]) -> str:
+    return groups[-1].zfill(32) + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
+class OpenCV(BinaryFormat):
+    """What OpenCV's functions had compiled for ``UMat``."""
+
+    name = "opencv"
+    title = "OpenCV's OpenCL cache"
+    owner = "OpenCV"
+    place = Place(
+        (Var(_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
+        move=f"set {_DIRECTORY}",
+        nowhere=f"OpenCV finds no home folder; set {_DIRECTORY}",
+        off={_DIRECTORY: ("disabled",), "OPENCV_OPENCL_CACHE_ENABLE": ("0", "false")},
+        opt_in=True,
+    )
+    layout = Layout(
+        [f"{_DEVICE}/{_FILE}", rf"(\d+\.\w+)/opencl_cache/{_DEVICE}/{_FILE}"],
+        own=[r"\.lock", rf"{_BELOW}/\.lock", r"\d+\.\w+/(?!opencl_cache)\w+/"],
+        signs=[r"\.lock", _BELOW, f"{_DEVICE}/{_FILE}"],
+        key=_key,
+    )
+    wanted = {"key": "the digest in a file's name, or hex digits of an entry"}
+    opaque = (
+        "an entry keeps the digest of a kernel's source and the build options, which 'gpucache inspect KEY' "
+        "lists; OPENCV_LOG_LEVEL=DEBUG tells what OpenCV makes of its files"
+    )
+    absent = "no entry has this key: it was never compiled here, or was removed with its driver's folder"
+    served = "OpenCV would serve those of its builds whose options a program asks for"
+    tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
+    key_digits = 40
+    folders_removed = 1
+    kinds = frozenset(
+        {
+            PayloadKind.POCLBIN, PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU, PayloadKind.PTX,
+            PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
+        }
+    )  # fmt: skip
+    consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
+    shows = "a file of OpenCV's"
+    _was_held = False
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The first cache folder that is there; where none is, OpenCV takes one that all users share."""
+        why = cls.place.why_off(environ)
+        there = dict(environ)
+        if there.get(_DIRECTORY) == "disabled":
+            del there[_DIRECTORY]
+        if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
+            del there["XDG_CACHE_HOME"]
+        for location in super().locations(there):
+            root = Path(location.root)
+            if location.decided_by != _DIRECTORY and not places.is_folder(root.parent):
+                told = tuple(cls.at_place(_SHARED))
+                location = replace(location, root=str(_SHARED), decided_by="default", problems=told)
+            problems = dict.fromkeys((why, *location.problems) if why else location.problems)
+            enabled = not why and places.is_folder(Path(location.root))
+            yield replace(location, enabled=enabled, problems=tuple(problems))
+
+    def look(self, item: Files) -> Look:
+        """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
+        (name, status), (device, driver) = next(iter(item.seen.items())), item.parts[-1].rsplit("--", 1)
+        builds, problem = _builds(item)
+        start = item.part(name, builds[0].at, self.scanned_bytes) if builds else b""
+        return Look(
+            program=name.rpartition("_")[0],
+            target=device,
+            kind=describe(start).kind.value if start else "",
+            fields=(("driver", driver), ("builds", str(len(builds)))),
+            problem=problem,
+            used_ns=self.used_ns(status),
+            toolchain=(("OpenCV", item.parts[0] if len(item.parts) > 1 else ""),),
+            shows=problem is None or problem.kind is not FindingKind.MISLABELLED,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The chains, and the binary of each build."""
+        builds, problem = _builds(item)
+        for build in builds:
+            binary = item.part(item.names[0], build.at, build.size_bytes)
+            if wrong := self._wrong(binary, describe(binary), whole=True):
+                yield replace(wrong, detail=f"of its build with {build.options!r} {wrong.detail}")
+        if problem:
+            yield problem
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """The options of each build, and what the binary of the first is."""
+        options = (("options", build.options) for build in _builds(item)[0])
+        fields = (("key", entry.key), *entry.fields, *options)
+        pairs = describe(self.payload(item)).pairs
+        return EntryReport(entry, tuple(KeyField(*pair) for pair in fields), pairs)
+
+    def payload(self, item: Files) -> bytes:
+        """The binary of the first build."""
+        builds, problem = _builds(item)
+        if not builds:
+            raise FormatError(f"{item.path} holds no build" + (f": {problem.detail}" if problem else ""))
+        return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """OpenCV's lock, where there is one."""
+        try:
+            with open_folder(self.root, *item.parts[:-1]) as folder:
+                fd = folder.open_file(_LOCK, flags=os.O_RDWR)
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=True):
+                self._was_held = True  # or a thousand entries would wait for hours
+                raise HeldError("OpenCV's lock is held; try again once the program that holds it is done")
+            yield
+        finally:
+            os.close(fd)
+
+    def whole(self) -> Iterator[Checked]:
+        """A link, a pipe or such in the place of the lock, for which programs wait."""
+        for place in (self.root, *self.root.glob("*/opencl_cache")):
+            with suppress(OSError):
+                status = (place / _LOCK).lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    yield self.told(place / _LOCK, self.no_file(status, "the lock"))
+
+
+def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
+    """What a file holds up to where it breaks, and why it does."""
+    ((name, status),) = item.seen.items()
+    digest = name.removesuffix(".bin").rpartition("_")[2].encode()
+    begins = len(digest).to_bytes(4, "little") + digest
+    head = item.part(name, 0, len(begins) + 4 + 4 * _SLOTS)
+    builds, seen = list[_Build](), set[int]()
+    if not head:
+        return builds, Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")
+    if not head.startswith(begins):
+        detail = "it does not begin with the digest of its name; OpenCV empties it and compiles again"
+        return builds, Problem(FindingKind.MISLABELLED, detail)
+    if len(head) < len(begins) + 4 + 4 * _SLOTS:
+        return builds, Problem(FindingKind.TRUNCATED, f"it ends in its table; {_AGAIN}")
+    slots, *starts = struct.unpack_from(f"<{1 + _SLOTS}I", head, len(begins))
+    if slots != _SLOTS:
+        return builds, Problem(FindingKind.CORRUPT, f"it has no table of {_SLOTS} chains; {_AGAIN}")
+    for start in starts:
+        at = start
+        while at:
+            if at in seen or len(seen) == _BUILDS:
+                detail = "a chain of its builds leads back into itself; OpenCV follows it for ever"
+                return builds, Problem(FindingKind.CORRUPT, detail)
+            seen.add(at)
+            link = item.part(name, at, _LINK.size)
+            following, key_bytes, size_bytes = _LINK.unpack(link.ljust(_LINK.size, b"\xff"))
+            binary_at = at + _LINK.size + key_bytes
+            if binary_at + size_bytes > status.st_size:
+                return builds, Problem(FindingKind.TRUNCATED, f"it ends within a build; {_AGAIN}")
+            options = item.part(name, at + _LINK.size, min(key_bytes, _OPTIONS_BYTES))
+            builds.append(_Build(printable(options, None), binary_at, size_bytes))
+            at = following
+    return builds, None
+
+
+SYSTEM = ForeignSystem(OpenCV)
