@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes import RecordSummary, Unrecorded
 
 
-_PATIENCE_MS = "60000"
+_PATIENCE_MS = 60_000
 """How long a build may wait to be written down: with hundreds of headers that can take seconds."""
 
 
@@ -65,10 +65,11 @@ def record(folder: Path, digests_only: bool) -> None:
     writer = Writer(folder.absolute(), sources=not digests_only)
     recorded = Recorded(writer, command)
     with scratch("record") as place:
-        environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: _PATIENCE_MS}
-        opencl, nvrtc = OpenCLRecorder(recorded, Devices(), found), NVRTCRecorder(recorded)
+        environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: str(_PATIENCE_MS)}
+        devices = Devices(wait_s=_PATIENCE_MS / 1000 - 10)
+        services = OpenCLRecorder(recorded, devices, found), NVRTCRecorder(recorded)
         try:
-            ended = run_command(command, environ, found, lambda: [opencl, nvrtc])
+            ended = run_command(command, environ, found, services)
         except CommandError:
             remove_empty(new)
             raise

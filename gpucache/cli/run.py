@@ -15,6 +15,7 @@ from gpucache.errors import GpucacheError, NoDeviceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gpucache.engine.layers import Layers
     from gpucache.intercept.environment import Libraries
     from gpucache.intercept.nvrtc_serving import NVRTCServing
     from gpucache.intercept.serving import OpenCLServing
@@ -54,7 +55,8 @@ def run(learn: bool, report: Path | None) -> None:
     its builds, and with --json the document stands there. The exit code is the command's own; if a
     signal ends it, this process ends by the same one.
     """
-    from gpucache.intercept.command import run_command
+    from gpucache.intercept.command import Later, run_command
+    from gpucache.intercept.wire import NVRTC, OPENCL
     from gpucache.outcomes import summarise_run
 
     command = given().command
@@ -62,36 +64,40 @@ def run(learn: bool, report: Path | None) -> None:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
     settings = given().settings()
     found = libraries()
-    served = _Served(settings, Path(command[0]).name, found)
-    ended = run_command(command, given().environment(), found, served.services)
-    outcomes = (*served.opencl.finish(), *served.nvrtc.finish())
-    noted = served.opencl.noted
+    make = _Services(settings, Path(command[0]).name, found)
+    opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
+    ended = run_command(command, given().environment(), found, (opencl, nvrtc))
+    outcomes = (*opencl.finish(), *nvrtc.finish())
+    noted = frozenset() if opencl.made is None else opencl.made.noted
     learned = _learned(settings, noted) if noted and (learn or settings.learn) else 0
     _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
 
 
-class _Served:
-    """What answers the command, made once that has been started, as importing it takes a while."""
-
-    opencl: "OpenCLServing"
-    nvrtc: "NVRTCServing"
+class _Services:
+    """Makes what answers the command."""
 
     def __init__(self, settings: "Settings", command: str, libraries: "Libraries") -> None:
         self._settings = settings
         self._command = command
         self._libraries = libraries
 
-    def services(self) -> "tuple[OpenCLServing, NVRTCServing]":
-        from gpucache.assembly import open_layers
+    def opencl(self) -> "OpenCLServing":
         from gpucache.intercept.devices import Devices
-        from gpucache.intercept.nvrtc_serving import NVRTCServing
         from gpucache.intercept.serving import OpenCLServing
 
-        layers = open_layers(self._settings, command=self._command)
-        self.opencl = OpenCLServing(layers, Devices(layers), self._libraries)
-        self.nvrtc = NVRTCServing(layers)
-        return self.opencl, self.nvrtc
+        layers = self._layers()
+        return OpenCLServing(layers, Devices(layers), self._libraries)
+
+    def nvrtc(self) -> "NVRTCServing":
+        from gpucache.intercept.nvrtc_serving import NVRTCServing
+
+        return NVRTCServing(self._layers())
+
+    def _layers(self) -> "Layers":
+        from gpucache.assembly import open_layers
+
+        return open_layers(self._settings, command=self._command)
 
 
 def libraries() -> "Libraries":

@@ -3,28 +3,29 @@
 Owns its start, the signals that are passed on, and its end. A signal that somebody sends to this process goes
 on to the command; what the terminal sends reaches the command by itself. When the terminal stops the command,
 this process stops too, so that a shell sees its job stopped. If this process is killed the command goes on.
-Must not know what the command asks for: services do.
+Must not know what the command asks for: services do, each made when the command first asks for it.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event
-from typing import Protocol
+from dataclasses import replace
+from threading import Event, Lock, Thread
+from typing import Generic, Protocol, TypeVar
 
 from gpucache.errors import CommandError, UsageError
 from gpucache.intercept.environment import Libraries, intercepted
-from gpucache.intercept.server import Handler, Handlers, serve
-from gpucache.intercept.wire import Kind
+from gpucache.intercept.server import HEARD, PASSED, Handler, Handlers, Reply, serve
+from gpucache.intercept.wire import Fields, Kind
 from gpucache.outcomes import Ended, Intercepted
 
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
 _MAKING_S = 3.0
-"""How long a question may wait until the services are made: less than the command's own time-out."""
+"""How long a question may wait until its service is made: less than the command's own time-out."""
 _BY_KERNEL = 0x80
 """``SI_KERNEL``: what the terminal sends, to every process in its foreground."""
 
@@ -37,66 +38,75 @@ class Service(Protocol):
         """What answers each kind of request."""
         ...
 
-    def begin(self) -> None:
-        """Called when the command has been started; its questions wait for this."""
-        ...
-
     def finish(self) -> Sequence[Intercepted]:
         """Called when the command has ended and no handler runs any more: what became of each build."""
         ...
 
 
-class _Later(Mapping[Kind, Handler]):
-    """Handlers that are made while the command starts: whoever asks before waits for them."""
+S = TypeVar("S", bound=Service)
 
-    def __init__(self) -> None:
-        self._made = Event()
-        self._handlers: Handlers = {}
 
-    def fill(self, handlers: Handlers) -> None:
-        """Answer by some handlers from now on."""
-        self._handlers = handlers
-        self._made.set()
+class Later(Generic[S]):
+    """A service that is made when it is first asked: many commands ask nothing, and making it takes a while.
 
-    def __getitem__(self, kind: Kind) -> Handler:
-        self._made.wait(_MAKING_S)
-        return self._handlers[kind]
+    A program's library says early that there may be questions, so that it is made while a driver starts.
+    """
 
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self._handlers)
+    def __init__(self, make: Callable[[], S], kinds: Iterable[Kind]) -> None:
+        self.made: S | None = None
+        self._make = make
+        self._kinds = tuple(kinds)
+        self._error: Exception | None = None
+        self._begun = Lock()
+        self._ready = Event()
 
-    def __len__(self) -> int:
-        return len(self._handlers)
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        return {kind: self._announced if kind is Kind.LOADED else self._asked(kind) for kind in self._kinds}
+
+    def finish(self) -> Sequence[Intercepted]:
+        """What became of each build; raises what went wrong with making the service."""
+        if self._error is not None:
+            raise self._error
+        return () if self.made is None else self.made.finish()
+
+    def _announced(self, _: Fields) -> Reply:
+        return replace(HEARD, then=self._begin)
+
+    def _asked(self, kind: Kind) -> Handler:
+        def answer(fields: Fields) -> Reply:
+            self._begin()
+            self._ready.wait(_MAKING_S)
+            return PASSED if self.made is None else self.made.handlers[kind](fields)
+
+        return answer
+
+    def _begin(self) -> None:
+        """Make the service, in another thread: whoever asks waits no longer than is fit."""
+        if self._begun.acquire(blocking=False):
+            Thread(target=self._run, name="gpucache-service", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.made = self._make()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ready.set()
 
 
 def run_command(
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    libraries: Libraries,
-    services: Callable[[], Sequence[Service]],
+    argv: Sequence[str], environ: Mapping[str, str], libraries: Libraries, services: Iterable[Service]
 ) -> Ended:
-    """Run a command to its end while services answer it; raises CommandError if it cannot be started.
-
-    The services are made once the command has been started, as it takes some time to its first question.
-    What goes wrong with them is raised after its end.
-    """
+    """Run a command to its end while services answer it; raises CommandError if it cannot be started."""
     if sys.platform != "linux":
         raise UsageError(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
-    later = _Later()
-    with _held() as (numbers, mask), serve(later) as socket:  # threads inherit the mask of signals
-        pid = _start(argv, intercepted(environ, socket, libraries), mask)
-        try:
-            made = services()
-            for service in made:
-                service.begin()
-            later.fill({kind: handler for service in made for kind, handler in service.handlers.items()})
-        except Exception:
-            later.fill({})
-            _wait(pid, numbers)
-            raise
-        return _wait(pid, numbers)
+    handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
+    with _held() as (numbers, mask), serve(handlers) as socket:  # threads inherit the mask of signals
+        return _wait(_start(argv, intercepted(environ, socket, libraries), mask), numbers)
 
 
 @contextmanager

@@ -57,10 +57,15 @@ class Devices:
     """The OpenCL devices here, as a probe found them."""
 
     def __init__(
-        self, memos: Memos | None = None, probe: Callable[[], Sequence[Device]] = lambda: ask(["opencl"])
+        self,
+        memos: Memos | None = None,
+        probe: Callable[[], Sequence[Device]] = lambda: ask(["opencl"]),
+        wait_s: float = WAIT_S,
     ) -> None:
+        """``wait_s`` is how long a question may wait for the probe."""
         self._memos = memos
         self._probe = probe
+        self._wait_s = wait_s
         self._rows: Sequence[Device] = ()
         self._begun = threading.Lock()
         self._ready = threading.Event()
@@ -72,11 +77,6 @@ class Devices:
         if not self._rows:
             self._begin_probe()
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a probe that was begun, at most so long."""
-        if not self._rows:
-            self._ready.wait(seconds)
-
     def match(self, facts: Facts, cwd: str) -> tuple[Target, Toolchain]:
         """Who compiles for a device of a program in a folder; raises TargetError if nobody can tell.
 
@@ -86,7 +86,7 @@ class Devices:
         found = self._found(facts)
         if not found:
             self._begin_probe()
-            if not self._ready.wait(WAIT_S):
+            if not self._ready.wait(self._wait_s):
                 raise TargetError("the devices here were not known in time; look at 'gpucache devices'")
             found = self._found(facts)
         name = facts.values[3].strip()

@@ -89,9 +89,6 @@ class NVRTCServing:
         """What answers each kind of request."""
         return {Kind.COMPILE: self._compile, Kind.COMPILED: self._compiled}
 
-    def begin(self) -> None:
-        """Nothing: an NVRTC is known when it is called."""
-
     def finish(self) -> Sequence[Intercepted]:
         """What became of every compile, after the command's end."""
         self._workers.shutdown(wait=False, cancel_futures=True)

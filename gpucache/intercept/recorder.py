@@ -28,7 +28,6 @@ from gpucache.recording.builds import Pairs, Seen
 from gpucache.recording.lines import COMMAND_CAP
 from gpucache.recording.writing import Writer
 
-_PROBE_S = 60.0
 _SIZES_CAP = 4096
 """The most kernels and sizes that are written of one build by this process."""
 _REFUSALS = (-11, -43)
@@ -102,16 +101,16 @@ class OpenCLRecorder:
             Kind.BUILT: self._built,
             Kind.LAUNCHED: self._launched,
             Kind.OTHER: self._other,
+            Kind.LOADED: self._loaded,
         }
-
-    def begin(self) -> None:
-        """Find the devices here; nothing is served, so the command can wait for that."""
-        self._devices.begin()
-        self._devices.wait(_PROBE_S)
 
     def finish(self) -> Sequence[Intercepted]:
         """Nothing became of any build."""
         return ()
+
+    def _loaded(self, _: Fields) -> Reply:
+        self._devices.begin()
+        return HEARD
 
     def _build(self, fields: Fields) -> Reply:
         asked = read_build(fields, self._libraries)
@@ -155,9 +154,6 @@ class NVRTCRecorder:
     def handlers(self) -> Handlers:
         """What answers each kind of request."""
         return {Kind.COMPILE: self._compile, Kind.COMPILED: self._compiled}
-
-    def begin(self) -> None:
-        """Nothing: an NVRTC is known when it is called."""
 
     def finish(self) -> Sequence[Intercepted]:
         """Nothing became of any compile."""

@@ -5,7 +5,6 @@ malformed, unknown, or whose handler raises is answered by PASS: the command the
 know what a request means: handlers do, one for each kind.
 """
 
-import logging
 import os
 import socket
 import struct
@@ -21,7 +20,6 @@ from gpucache.errors import UsageError
 from gpucache.host.scratch import scratch
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
 
-LOGGER = logging.getLogger(__name__)
 PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
 READ_S = 60.0
@@ -122,7 +120,7 @@ class _Server:
                 connection, _ = self._listener.accept()
             except OSError as error:
                 if not self._stopped.wait(_RETRY_S):  # no descriptor is left: the command goes on without us
-                    LOGGER.debug("a connection could not be accepted: %s", error)
+                    _debug("a connection could not be accepted: %s", error)
                 continue
             thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
             with self._lock:
@@ -144,9 +142,9 @@ class _Server:
             if reply.then is not None:
                 reply.then()
         except OSError as error:  # whoever asked has gone
-            LOGGER.debug("a request was not answered: %s", error)
+            _debug("a request was not answered: %s", error)
         except Exception:
-            LOGGER.debug("a request was answered, and what was to follow failed", exc_info=True)
+            _debug("a request was answered, and what was to follow failed", failed=True)
         finally:
             self._forget(threading.current_thread())
 
@@ -160,12 +158,18 @@ class _Server:
             handler = self._handlers.get(Kind(request.kind))
             return PASSED if handler is None else handler(Fields(request.fields))
         except (WireError, ValueError) as error:
-            LOGGER.debug("a request does not read: %s", error)
+            _debug("a request does not read: %s", error)
         except OSError:
             raise
         except Exception:
-            LOGGER.debug("a request could not be answered", exc_info=True)
+            _debug("a request could not be answered", failed=True)
         return PASSED
+
+
+def _debug(sentence: str, *told: object, failed: bool = False) -> None:
+    import logging
+
+    logging.getLogger(__name__).debug(sentence, *told, exc_info=failed)
 
 
 def _encoded(reply: Reply) -> bytes:

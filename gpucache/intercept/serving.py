@@ -76,6 +76,7 @@ class OpenCLServing:
     def __init__(self, layers: Layers, devices: Devices, libraries: Libraries) -> None:
         self._layers = layers
         self._devices = devices
+        devices.begin()
         self._libraries = libraries
         self._lock = Lock()
         self._tokens = count(1)
@@ -95,10 +96,6 @@ class OpenCLServing:
             Kind.LAUNCHED: self._launched,
             Kind.OTHER: self._other,
         }
-
-    def begin(self) -> None:
-        """Start the probe of the devices here."""
-        self._devices.begin()
 
     def finish(self) -> tuple[Intercepted, ...]:
         """What became of every build, after the command's end; notes what is known only then."""

@@ -35,6 +35,8 @@ class Kind(IntEnum):
     """A kernel was launched with a local size."""
     OTHER = 5
     """An entry point was called that is never served."""
+    LOADED = 6
+    """A program has an OpenCL loader at work, and may ask for builds soon."""
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17
@@ -47,6 +49,11 @@ class Kind(IntEnum):
     """Not there: compile it, and say what came of it."""
     OK = 0x83
     """Heard."""
+
+
+OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER)
+NVRTC = (Kind.COMPILE, Kind.COMPILED)
+"""What a program's OpenCL layer asks, and what the library before NVRTC asks."""
 
 
 class WireError(Exception):

@@ -4,14 +4,10 @@ Runs when a wheel is built or the package is installed from source, and by hand 
 ``python -m gpucache.native.build``. It imports nothing of gpucache, which is not installed while it is built.
 """
 
-import importlib.util
 import os
 import platform
-import shlex
 import shutil
-import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +72,10 @@ def find_compiler() -> Compiler | None:
     """What ``CC`` names, else ``cc``, else an installed ziglang; None where there is none of them."""
     if sys.platform != "linux":
         return None
+    import importlib.util
+    import shlex
+    import sysconfig
+
     own = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     if _has_compiler():
         return Compiler(tuple(shlex.split(os.environ.get("CC", "cc"))), own)
@@ -130,6 +130,8 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
 
 def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
     """Call the compiler; what it says if it fails, or nothing."""
+    import subprocess
+
     try:
         done = subprocess.run(
             [*compiler.command, *arguments], capture_output=True, text=True, errors="replace", check=False

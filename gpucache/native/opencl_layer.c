@@ -427,6 +427,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         begin_handles();
         begin_builds();
         wire_begin();
+        wire_tell(WIRE_LOADED, NULL, 0); /* so that the server makes ready while the program does */
     }
     if (wire_asks()) take_over(&tables[mine]);
     *count_ret = functions;

@@ -24,6 +24,7 @@ enum wire_kind {
     WIRE_REJECTED = 3,
     WIRE_LAUNCHED = 4,
     WIRE_OTHER = 5,
+    WIRE_LOADED = 6,
     WIRE_COMPILE = 16,
     WIRE_COMPILED = 17,
     WIRE_PASS = 0x80,

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from gpucache.outcomes.lookups import Verdict
+if TYPE_CHECKING:  # a command waits for what its run imports
+    from gpucache.outcomes.lookups import Verdict
 
 
 class RunResult(StrEnum):
@@ -34,7 +36,7 @@ class Intercepted:
     """Of a hit how long its compile took when it was built."""
     all_kernels: bool = False
     """Of a hit whether that compiled all of its kernels, as is done ahead for compilers that build late."""
-    verdict: Verdict | None = None
+    verdict: "Verdict | None" = None
     """Why it missed."""
     reason: str = ""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.cli import main
-from gpucache.intercept.command import run_command
+from gpucache.intercept.command import Later, run_command
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.server import HEARD, Handlers
 from gpucache.intercept.wire import Kind
@@ -228,8 +228,6 @@ class _Answers:
 
     handlers: Handlers = {Kind.OTHER: lambda _: HEARD}
 
-    def begin(self) -> None: ...
-
     def finish(self) -> tuple[Intercepted, ...]:
         return ()
 
@@ -243,25 +241,60 @@ sys.exit(ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.OTHER.value}, b"1").
 """
 
 
-def test_the_command_starts_before_what_answers_it(tmp_path: Path) -> None:
-    """Its first question waits until that is made, and is answered."""
+def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
+    """The command is at work by then; its first question waits for that, and is answered."""
     begun = tmp_path / "begun"
-    os.mkfifo(begun)
+    made: list[str] = []
 
-    def services() -> list[_Answers]:
-        assert begun.read_text() == "started"
-        return [_Answers()]
+    def make() -> _Answers:
+        made.append(begun.read_text())
+        return _Answers()
 
-    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), services)
-    assert ended == Ended(Kind.OK.value)
+    later = Later(make, [Kind.OTHER])
+    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), [later])
+    assert (ended, made) == (Ended(Kind.OK.value), ["started"])
+
+
+def test_a_command_that_asks_nothing_has_no_service_made() -> None:
+    """It costs nothing, and nothing became of any build."""
+    later = Later(lambda: pytest.fail("it was made"), [Kind.OTHER])
+    assert run_command(["true"], os.environ, Libraries(), [later]) == Ended(0)
+    assert (later.made, later.finish()) == (None, ())
+
+
+_TELLS = f"""
+import os, sys
+from pathlib import Path
+from tests.intercept.client import ask
+said = ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.LOADED.value}).kind
+sys.exit(said + len(Path(sys.argv[1]).read_text()))
+"""
+
+
+def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
+    """The layer is answered at once, and the service is made while the command's driver starts."""
+    made = tmp_path / "made"
+    os.mkfifo(made)
+
+    def make() -> _Answers:
+        made.write_text("made")  # which waits for the command to read it
+        return _Answers()
+
+    later = Later(make, [Kind.LOADED, Kind.OTHER])
+    ended = run_command([sys.executable, "-c", _TELLS, str(made)], os.environ, Libraries(), [later])
+    assert ended == Ended(Kind.OK.value + len("made"))
 
 
 def test_a_command_ends_before_what_is_wrong_with_us_is_told(tmp_path: Path) -> None:
-    """It runs as without us."""
+    """It is passed, and runs as without us."""
 
-    def services() -> list[_Answers]:
+    def make() -> _Answers:
         raise OSError("nothing can be opened")
 
+    later = Later(make, [Kind.OTHER])
+    ended = run_command(
+        [sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), [later]
+    )
+    assert ended == Ended(Kind.PASS.value)
     with pytest.raises(OSError, match="nothing can be opened"):
-        run_command([sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), services)
-    assert (tmp_path / "ended").exists()
+        later.finish()

@@ -39,10 +39,8 @@ def recorded(tmp_path: Path) -> Recorded:
 
 @pytest.fixture
 def recorder(recorded: Recorded) -> OpenCLRecorder:
-    """A recorder of a command on one device, which is known when the command starts."""
-    one = OpenCLRecorder(recorded, Devices(probe=lambda: [DEVICE]), Libraries())
-    one.begin()
-    return one
+    """A recorder of a command on one device."""
+    return OpenCLRecorder(recorded, Devices(probe=lambda: [DEVICE]), Libraries())
 
 
 @pytest.fixture

@@ -66,7 +66,6 @@ class Command:
     def __init__(self, layers: Layers, rows: Sequence[Device], ends: ExitStack) -> None:
         self._rows = rows
         self._serving = OpenCLServing(layers, Devices(probe=lambda: rows), Libraries())
-        self._serving.begin()
         self._ends = ends
         self.path = ends.enter_context(serve(self._serving.handlers))
 

@@ -23,6 +23,7 @@ class Kind(IntEnum):
     REJECTED = 3
     LAUNCHED = 4
     OTHER = 5
+    LOADED = 6
     COMPILE = 16
     COMPILED = 17
     PASS = 0x80
@@ -60,10 +61,14 @@ def always(reply: bytes | None) -> Answer:
 
 
 class Peer:
-    """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival."""
+    """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival.
+
+    That a layer was loaded is heard and answered here, and counted apart.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self.heard: list[Request] = []
+        self.loaded = 0
         self.path = Path(tempfile.mkdtemp(prefix="gpucache-wire-"), "socket")
         self._answer = answer
         self._lock = threading.Lock()
@@ -113,8 +118,12 @@ class Peer:
                 return
             kind, fields = parse(stream.read(*struct.unpack("<I", head)))
             with self._lock:
-                self.heard.append((kind, fields))
-                reply = self._answer(kind, fields)
+                if kind == Kind.LOADED:
+                    self.loaded += 1
+                    reply: bytes | None = frame(Kind.OK)
+                else:
+                    self.heard.append((kind, fields))
+                    reply = self._answer(kind, fields)
             if reply is None:
                 stream.read()  # never answers: waits until the other side gives up
             else:

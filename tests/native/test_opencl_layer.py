@@ -123,6 +123,14 @@ def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
+    """It makes ready while the program does, and hears nothing of programs that use no OpenCL."""
+    with Peer(Keeper()) as peer:
+        run("exit", peer)
+        run("exit", peer)
+    assert peer.loaded == 2
+
+
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """Where the server wants no binary none is fetched, and each different launch is told once."""
     with Peer(Keeper(wanted=False)) as peer:
