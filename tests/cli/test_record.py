@@ -225,46 +225,65 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
 
 
 @needs_root
-@pytest.mark.usefixtures("intel")
+@pytest.mark.parametrize(
+    ("what", "modules"), [("intel", "numpy, pyopencl"), ("nvrtc", "cuda.bindings.nvrtc")]
+)
 def test_another_user_builds_a_recording(
-    gpucache: Gpucache, environment: Mapping[str, str], project: Path, tmp_path: Path
+    gpucache: Gpucache,
+    environment: Mapping[str, str],
+    project: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    what: str,
+    modules: str,
 ) -> None:
-    """A copy of a recording is built by somebody else, who may not read the program, into a shared cache."""
-    done = gpucache("record", "-o", str(tmp_path / "recording"), *app("intel"), cwd=project)
-    assert done.returncode == 0, done.stderr
+    """A copy of a recording is built by somebody else in another folder, and their program hits there."""
+    request.getfixturevalue(what)  # which skips where it is not
+    (project / "nvrtc.py").write_text(NVRTC)
+    program = app("intel")[2:] if what == "intel" else ["nvrtc.py", "sm_90"]
+    recording = str(tmp_path / "recording")
+    bare = gpucache("record", "-o", recording, "--", sys.executable, *program, cwd=project)
+    assert bare.returncode == 0, bare.stderr
     theirs = tmp_path / "theirs"
-    shutil.copytree(tmp_path / "recording", theirs / "recording")
+    shutil.copytree(recording, theirs / "recording")
     shutil.copytree(environment["OCL_ICD_VENDORS"], theirs / "vendors")
+    project.rename(theirs / "project")
     for path in (theirs, *theirs.rglob("*")):
         os.chown(path, 65534, 65534)
-    project.chmod(0o700)
     for folder in (tmp_path, *tmp_path.parents):
         if folder.name.startswith(("pytest-", "popen-", "test_")):
             folder.chmod(0o755)
 
     own = {name: str(theirs) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "POCL_CACHE_DIR")}
-    modules = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
-    words = ("-m", "gpucache", "--root", str(theirs / "root"), "warm", "--shared")
+    path = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
+    own |= {"PYTHONPATH": path, "OCL_ICD_VENDORS": str(theirs / "vendors"), "PYOPENCL_NO_CACHE": "1"}
+    own["LD_LIBRARY_PATH"] = (
+        sysconfig.get_path("platlib") + "/nvidia/cu13/lib"
+    )  # no other user's NVRTC is found
+    python = "/usr/bin/python3"  # ours may lie where nobody else may go
 
     def run(*arguments: str) -> str:
         done = subprocess.run(
-            ["/usr/bin/python3", *arguments],  # ours may lie where nobody else may go
-            env={**environment, **own, "PYTHONPATH": modules, "OCL_ICD_VENDORS": str(theirs / "vendors")},
-            cwd="/",
+            [python, *arguments],
+            env={**environment, **own},
+            cwd=theirs / "project",
             capture_output=True,
             text=True,
             check=False,
             timeout=PATIENCE_S,
         )
-        return f"{done.returncode} {done.stdout} {done.stderr}"
+        return f"{done.returncode} {done.stdout}" + (done.stderr if done.returncode else "")
 
-    if not as_nobody(lambda: run("-c", "import click, numpy, pyopencl, gpucache.cli")).startswith("0 "):
+    if not as_nobody(lambda: run("-c", f"import click, gpucache.cli, {modules}")).startswith("0 "):
         pytest.skip("no interpreter here that another user may run has the packages of this one")
-    told = as_nobody(lambda: run(*words, "--recording", str(theirs / "recording")))
+    words = ("-m", "gpucache", "--root", str(theirs / "root"))
+    told = as_nobody(lambda: run(*words, "warm", "--shared", "--recording", str(theirs / "recording")))
     assert told.startswith("0 "), told
-    served = gpucache("run", "--report", str(tmp_path / "report.json"), *app("intel"), cwd=project,
-                      GPUCACHE_SYSTEM_DIRS=str(theirs / "root"), PYOPENCL_NO_CACHE="1")  # fmt: skip
-    assert served.stdout == "192\n", served.stderr
+    report = ("--report", str(theirs / "report.json"))
+    served = as_nobody(lambda: run(*words, "run", *report, "--", python, *program))
+    assert served == f"0 {bare.stdout}"
+    summary = json.loads((theirs / "report.json").read_text())["summary"]
+    assert (summary["builds"], summary["hits"]) == (1, 1)
 
 
 @pytest.mark.usefixtures("intel")
