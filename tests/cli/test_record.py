@@ -255,8 +255,8 @@ def test_another_user_builds_a_recording(
             folder.chmod(0o755)
 
     own = {name: str(theirs) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "POCL_CACHE_DIR")}
-    path = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
-    own |= {"PYTHONPATH": path, "OCL_ICD_VENDORS": str(theirs / "vendors"), "PYOPENCL_NO_CACHE": "1"}
+    modules_path = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
+    own |= {"PYTHONPATH": modules_path, "OCL_ICD_VENDORS": str(theirs / "vendors"), "PYOPENCL_NO_CACHE": "1"}
     own["LD_LIBRARY_PATH"] = (
         sysconfig.get_path("platlib") + "/nvidia/cu13/lib"
     )  # no other user's NVRTC is found

@@ -169,10 +169,18 @@ def _replayed_items(
     chosen = [device for device in selected if device.backend == backend.name]
     if not chosen:
         why = f"none of the targets asked for is {backend.name}'s; add --target {backend.name}:..."
-        why = why if selected else "its device is not here; name one of this machine with --target"
+        why = why if selected else _why_absent(backend.name, devices)
         yield WarmItem(build.program, build.target, build.short, skipped=why)
     for device in chosen:
         yield _replayed_item(one, device, backend, environ)
+
+
+def _why_absent(backend: str, devices: Sequence[Device]) -> str:
+    """Why a recorded device is not among some; if nothing of its backend is here, what is missing."""
+    rows = [device for device in devices if device.backend == backend]
+    if rows and not any(device.toolchain for device in rows):
+        return "; ".join(device.detail for device in rows)
+    return "its device is not here; name one of this machine with --target"
 
 
 def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device | None:
