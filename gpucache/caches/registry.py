@@ -45,6 +45,7 @@ SYSTEMS = {
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
     "opencv": "gpucache.caches.opencv",
+    "arrayfire": "gpucache.caches.arrayfire",
     "pytools": "gpucache.caches.pytools",
     "vulkan": "gpucache.caches.vulkan",
 }

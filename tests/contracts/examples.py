@@ -26,6 +26,7 @@ from gpucache.outcomes import CacheEntry, Location
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.caches.amd_comgr import build as amd_comgr
+from tests.caches.arrayfire import build as arrayfire
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
@@ -255,6 +256,7 @@ EXAMPLES: Mapping[str, Example] = {
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "opencv": Example(opencv.put, lambda _: PTX),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
+    "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

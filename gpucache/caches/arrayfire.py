@@ -1,0 +1,137 @@
+"""ArrayFire's kernels: a file for each program and device, of its OpenCL and its CUDA backend.
+
+Source: ArrayFire 3.8 to 3.9, ``src/backend/{opencl,cuda}/compile_module.cpp``, ``common/util.cpp`` and
+``deterministicHash.cpp``; nothing that it wrote was seen. ``KER`` and the number of a hash over sources and
+options, ``_CL_`` with the OpenCL vendor's number and the device's name or ``_CU_`` with the compute
+capability, and ``_AF_`` with the version. A file is u64 FNV-1a of the binary, u64 size of it and the binary;
+CUDA's kernels that were not generated have u64 number of names in front, each a kernel and its mangled name
+behind their sizes as u64. Files are written aside and renamed; what does not read is removed and compiled
+again, and nothing else is ever removed. Where the variable's folder cannot be written, ``~/.arrayfire`` is
+taken, and where that cannot ``/tmp/arrayfire``.
+"""
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from hashlib import sha1
+from typing import NamedTuple
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadInfo, PayloadKind
+from gpucache.units import printable
+
+_NAME = r"KER(\d{1,20})_(CL|CU)_(.+)_AF_(\d{1,4})\.bin"
+_AGAIN = "ArrayFire removes it and compiles it again"
+_WORDS = struct.Struct("=Q")
+_MOST_NAMES, _LARGEST_BYTES = 65_536, 1 << 30
+_OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
+"""Of FNV-1a with 32 bits, which ArrayFire reckons with in 64."""
+
+
+def _key(groups: Sequence[str]) -> str:
+    number, *device = groups
+    return f"{int(number):016x}{sha1('_'.join(device).encode('utf-8', 'surrogateescape')).hexdigest()[:24]}"
+
+
+class ArrayFire(BinaryFormat):
+    """What ArrayFire compiled for OpenCL and CUDA devices; its other backends keep nothing."""
+
+    name = "arrayfire"
+    title = "ArrayFire kernel cache"
+    owner = "ArrayFire"
+    place = Place(
+        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
+        move="set AF_JIT_KERNEL_CACHE_DIRECTORY",
+        nowhere="ArrayFire finds no home folder; set AF_JIT_KERNEL_CACHE_DIRECTORY",
+        opt_in=True,
+    )
+    layout = Layout([_NAME], left=[Left(r"\d{1,20}", HOUR_NS)], own=["test"], key=_key)
+    wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
+    opaque = (
+        "its entries say nothing of what their keys were made from; AF_TRACE=jit tells each kernel that is "
+        "compiled or loaded, with its number"
+    )
+    tracing = {"AF_TRACE": "jit"}
+    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
+    served = "ArrayFire would load it"
+    key_digits = 40
+    kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
+    consequence = _AGAIN
+    shows = "a file that begins as ArrayFire's do"
+    checked_bytes = largest_bytes = 32 << 20
+
+    def is_left(self, start: bytes) -> bool:
+        """The beginning of such a file, of a size that a binary can have."""
+        parts = _parts(start)
+        return parts is not None and parts.size <= _LARGEST_BYTES
+
+    def look(self, item: Files) -> Look:
+        """Kernel, device and version as the file's name and its first kernel say them."""
+        name, status = next(iter(item.seen.items()))
+        _, backend, device, version = re.fullmatch(_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
+        found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
+        return replace(
+            found,
+            program=parts.kernel if parts and parts.kernel else found.program,
+            target=f"cuda:sm_{device}" if backend == "CU" else printable(device),
+            toolchain=(("ArrayFire", version),),
+            shows=parts is not None and parts.start + parts.size == status.st_size,
+        )
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        """The binary, and whether it is all there and as its hash says."""
+        parts = _parts(data)
+        binary = b"" if parts is None else data[parts.start : parts.start + parts.size]
+        if not whole:
+            return binary, None
+        if parts is None or len(binary) < parts.size:
+            return binary, Problem(FindingKind.TRUNCATED, f"it ends before what it holds does; {_AGAIN}")
+        if _hash(binary) != parts.hash:
+            return binary, Problem(FindingKind.CORRUPT, f"its hash is not that of what it holds; {_AGAIN}")
+        return binary, None
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:  # noqa: ARG002
+        """Nothing where the hash is right, as some drivers have formats that nobody else knows."""
+        return None
+
+
+class _Parts(NamedTuple):
+    """Of a file: the hash of its binary, where that begins, its size, and the first kernel's name."""
+
+    hash: int
+    start: int
+    size: int
+    kernel: str
+
+
+def _parts(data: bytes) -> _Parts | None:
+    """What some bytes begin with; None where they end before the binary does begin."""
+    at, kernel = 0, ""
+    try:
+        (count,) = _WORDS.unpack_from(data, at)
+        if count <= _MOST_NAMES:  # a hash is beyond that
+            at = _WORDS.size
+            for _ in range(2 * count):
+                (length,) = _WORDS.unpack_from(data, at)
+                at += _WORDS.size
+                kernel = kernel or printable(data[at : at + length])
+                at += length
+        ((digest,), (size,)) = _WORDS.unpack_from(data, at), _WORDS.unpack_from(data, at + _WORDS.size)
+    except struct.error:
+        return None
+    return _Parts(digest, at + 2 * _WORDS.size, size, kernel)
+
+
+def _hash(data: bytes) -> int:
+    return reduce(lambda digest, byte: (digest ^ byte) * _PRIME & _MASK, data, _OFFSET)
+
+
+SYSTEM = ForeignSystem(ArrayFire)
