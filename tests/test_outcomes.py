@@ -10,7 +10,6 @@ from gpucache.outcomes import (
     CacheEntry,
     Checked,
     EvictOutcome,
-    EvictPlan,
     EvictSummary,
     Finding,
     FindingKind,
@@ -20,7 +19,6 @@ from gpucache.outcomes import (
     Spread,
     WarmOutcome,
     WarmResult,
-    summarise_evict,
     summarise_verify,
     summarise_warm,
 )
@@ -133,9 +131,10 @@ def test_evict_counts_what_could_not_be_removed_as_kept() -> None:
     """An entry that changed since the scan stays, and counts as kept with its size."""
     entries = [CacheEntry("gpucache", key, key, size, 0, 0) for key, size in (("a", 10), ("b", 20))]
     removals = tuple(Removal(entry, "--all") for entry in entries)
-    plan = EvictPlan(removals, kept=3, kept_bytes=300)
     outcomes = [EvictOutcome(removals[0]), EvictOutcome(removals[1], Kept())]
-    assert summarise_evict(plan, outcomes) == EvictSummary(removed=1, freed_bytes=10, kept=4, kept_bytes=320)
+    summary = EvictSummary(kept=3, kept_bytes=300)
+    assert list(summary.of(outcomes)) == outcomes
+    assert summary == EvictSummary(removed=1, freed_bytes=10, kept=4, kept_bytes=320, chosen=2, stay=1)
 
 
 def test_exit_codes_are_the_documented_numbers() -> None:

@@ -7,7 +7,7 @@ is made of is its format's to say (``gpucache.caches.format``). Must not know an
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -377,11 +377,13 @@ class _TogetherCache(ForeignCache[T]):
 
     together = 500  # whose lock or commit programs of the owner wait for
 
-    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
+    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
         """What ``remove`` does, of several entries: what became of each, in their order."""
         assert isinstance(self._format, Together)
-        done = iter(self._format.remove_together([self._item(one) for one in entries if not one.stays]))
-        return [Kept(entry.stays) if entry.stays else next(done) for entry in entries]
+        every = list(entries)
+        going = [self._item(one) for one in every if not one.stays]
+        done = iter(self._format.remove_together(going) if going else ())
+        return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
 
 
 _NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"

@@ -88,8 +88,17 @@ class RemovesTogether(Protocol):
         """How many removals share one at most."""
         ...
 
-    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> "Iterable[Kept | None]":
+    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterable[Kept | None]":
         """What ``remove`` does, of several entries: what became of each, in their order."""
+        ...
+
+
+@runtime_checkable
+class Rescanned(Protocol):
+    """A cache that can be scanned while its entries are removed, so that nobody has to keep them all."""
+
+    def entries(self) -> Iterable[CacheEntry]:
+        """Every entry; each walk over them is a ``scan`` of its own."""
         ...
 
 

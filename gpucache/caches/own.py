@@ -6,7 +6,7 @@ format allows: the key recomputed from its key fields, the payload against what 
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +53,10 @@ class OwnCache:
     def scan(self) -> Iterator[CacheEntry]:
         """Every entry, heads only."""
         return (_entry(scanned) for scanned in self._store.scan())
+
+    def entries(self) -> "OwnEntries":
+        """Every entry, read anew by each walk."""
+        return OwnEntries(self)
 
     def unread(self) -> list[str]:
         """Folders of entries that scans could not list, a sentence each."""
@@ -147,8 +151,8 @@ class OwnCache:
         """Remove an entry if unchanged since the scan."""
         return self._store.remove(_scanned(entry), why)
 
-    def remove_together(self, entries: Sequence[CacheEntry], why: str) -> "Iterator[Kept | None]":
-        """What ``remove`` does, of several entries."""
+    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
+        """What ``remove`` does, of several entries: each is removed before the next is read."""
         return self._store.remove_together(map(_scanned, entries), why)
 
     def beside_bytes(self) -> int:
@@ -290,6 +294,16 @@ def _scanned(entry: CacheEntry) -> ScannedEntry:
 
 def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
     return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
+
+
+class OwnEntries:
+    """The entries of a root: each walk over them is a scan."""
+
+    def __init__(self, cache: OwnCache) -> None:
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return self._cache.scan()
 
 
 class OwnSystem:

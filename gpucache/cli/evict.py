@@ -4,6 +4,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -18,11 +19,13 @@ from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 from gpucache.units import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpucache.caches.interface import Cache
-    from gpucache.engine.eviction_policy import Limits
-    from gpucache.outcomes import CacheEntry, EvictOutcome, EvictPlan
+    from gpucache.engine.eviction_policy import EvictPlan, Limits
+    from gpucache.outcomes import CacheEntry, EvictOutcome, EvictSummary
+
+    Plans = Sequence[tuple[Cache, EvictPlan]]
 
 _TOLD = 5
 """How many of the things that are left in a cache are told one by one."""
@@ -81,82 +84,114 @@ def evict(
     caches of others every removal keeps to their owner's rules and locks, and files that the
     owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
-    from gpucache.engine.evict import joined, run_evict
     from gpucache.engine.eviction_policy import Limits
-    from gpucache.outcomes import summarise_evict
+    from gpucache.outcomes import EvictSummary
     from gpucache.render import tables
 
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
     plans = _plans(opened, asked)
-    plan = joined([own for _, own in plans])
     if dry_run:
-        expected = plan.expected()
-        left = _left(plans) if everything else []
-        given().document("evict", expected, plan.foreseen(left))
-        given().show(tables.evict_plan(plan, whole=given().whole))
-        given().show(tables.evict_caches([(one.location(), own) for one, own in plans]))
-        for sentence in left:
-            given().say(sentence)
-        finish(opened, ExitCode.FINDINGS if any(one.stays for one in expected) else ExitCode.DONE)
+        _show_plans(opened, plans, everything=everything)
+        return
     if opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
-    if everything and not yes and plan.removals:
+    if everything and not yes:
         _ask(plans)
-    outcomes: list[EvictOutcome] = []
+    summary, said = EvictSummary(), list[str]()
+    outcomes = _run(opened, plans, asked, summary, said)
+    told = tables.Evictions(whole=given().whole)
     try:
-        for one, own in plans:
-            for outcome in run_evict(one, own):
-                outcomes.append(outcome)
+        given().document("evict", outcomes, summary)
+        for outcome in outcomes:
+            told.add(outcome)
     except KeyboardInterrupt:
-        gone = sum(outcome.removed for outcome in outcomes)
-        raise KeyboardInterrupt(f"{gone} of {len(plan.removals)} were removed, and the rest stays") from None
-    said = [sentence for cache, own in plans if own.removals for sentence in cache.finish_removals()]
-    said += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
-    left = _left(plans) if everything else []
-    summary = replace(summarise_evict(plan, outcomes), left=tuple(left))
-    given().document("evict", outcomes, summary)
-    given().show(tables.evict(outcomes, summary, whole=given().whole))
-    for sentence in (*said, *left):
+        raise KeyboardInterrupt(f"{summary.removed} were removed, and the rest stays") from None
+    given().show(told.done(summary))
+    for sentence in (*said, *summary.left):
         given().say(sentence)
-    finish(opened, ExitCode.FINDINGS if any(one.stays for one in outcomes) else ExitCode.DONE)
+    finish(opened, ExitCode.FINDINGS if summary.stay else ExitCode.DONE)
 
 
-def _plans(opened: Opened, asked: "Limits") -> "list[tuple[Cache, EvictPlan]]":
-    from gpucache.engine.eviction_policy import plan, plan_together
+def _run(
+    opened: Opened, plans: "Plans", asked: "Limits", summary: "EvictSummary", said: list[str]
+) -> "Iterator[EvictOutcome]":
+    """Remove what is planned; when it ends, ``summary`` and the sentences that were ``said`` are whole."""
+    from gpucache.engine.evict import run_evict
+    from gpucache.outcomes import EvictSummary
+
+    for cache, plan in plans:
+        own = EvictSummary()
+        try:
+            yield from own.of(run_evict(cache, plan, own.keep))
+        finally:
+            summary.include(own)
+        if own.chosen:
+            said += cache.finish_removals()
+    said += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
+    summary.left = tuple(_left(plans)) if asked.everything else ()
+
+
+def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
+    """Show what would be removed."""
+    from gpucache.engine.evict import foresee
+    from gpucache.outcomes import Foreseen
+    from gpucache.render import tables
+
+    total, owns = Foreseen(left=tuple(_left(plans)) if everything else ()), [Foreseen() for _ in plans]
+
+    def foreseen() -> "Iterator[EvictOutcome]":
+        for own, (_, plan) in zip(owns, plans, strict=True):
+            yield from own.of(foresee(plan, own.keep))
+            total.include(own)
+
+    outcomes = foreseen()
+    told = tables.Evictions(whole=given().whole)
+    given().document("evict", outcomes, total)
+    for outcome in outcomes:
+        told.add(outcome)
+    given().show(told.plan(total))
+    places = [cache.location() for cache, _ in plans]
+    given().show(tables.evict_caches(list(zip(places, owns, strict=True))))
+    for sentence in total.left:
+        given().say(sentence)
+    finish(opened, ExitCode.FINDINGS if total.stay else ExitCode.DONE)
+
+
+def _plans(opened: Opened, asked: "Limits") -> "Plans":
+    from gpucache.engine.evict import entries_of
+    from gpucache.engine.eviction_policy import plan_each, plan_together
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
     now_ns = time.time_ns()
-    limits = [(cache, _limits(asked, cache)) for cache in opened.caches]
-    scanned = [(cache, own, list(cache.scan())) for cache, own in limits]
-    every = [entry for _, _, entries in scanned for entry in entries]
+    limits = [_limits(asked, cache) for cache in opened.caches]
+    every = [entries_of(cache) for cache in opened.caches]
     with found_or_unread(opened):
         _require_names(asked, every)
-    toolchains = toolchains_for(every) if asked.stale else []
-    if asked.max_size_bytes is not None and len(scanned) > 1:
-        together = plan_together([entries for _, _, entries in scanned], asked, now_ns, toolchains)
+    if asked.max_size_bytes is not None and len(every) > 1:
+        together = plan_together(every, asked, now_ns, toolchains_for)
         return list(zip(opened.caches, together, strict=True))
-    return [(cache, plan(entries, own, now_ns, toolchains)) for cache, own, entries in scanned]
+    plans = plan_each(list(zip(every, limits, strict=True)), now_ns, toolchains_for)
+    return list(zip(opened.caches, plans, strict=True))
 
 
-def _require_names(asked: "Limits", entries: "Sequence[CacheEntry]") -> None:
+def _require_names(asked: "Limits", every: "Sequence[Iterable[CacheEntry]]") -> None:
     """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
     from gpucache.engine.eviction_policy import matches_program, matches_target
 
-    labels = {name for entry in entries for name, _ in entry.fields} if asked.unlike else set()
+    known = {entry.fields: None for entry in chain(*every)} if asked.unlike else {}
+    labels = {name for fields in known for name, _ in fields}
     for label, _ in asked.unlike:
-        if entries and label not in labels:
-            known = (
-                f"--unlike takes one of {', '.join(sorted(labels))}" if labels else "they have none at all"
-            )
-            raise UsageError(f"no entry has a field {label!r}; {known}")
+        if known and label not in labels:
+            told = f"--unlike takes one of {', '.join(sorted(labels))}" if labels else "they have none at all"
+            raise UsageError(f"no entry has a field {label!r}; {told}")
     for what, name, matches in (
         ("program", asked.program, matches_program),
         ("target", asked.target, matches_target),
     ):
-        if name is not None and not any(matches(entry, name) for entry in entries):
+        if name is not None and not any(matches(entry, name) for entry in chain(*every)):
             raise UsageError(
                 f"no entry is of the {what} {name!r}; run 'gpucache inspect --list' to see the entries"
             )
@@ -175,7 +210,7 @@ def _max_size(asked: "Limits", cache: "Cache") -> int | None:
     return cache.location().limit_bytes if asked.empty else asked.max_size_bytes
 
 
-def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:
+def _left(plans: "Plans") -> list[str]:
     """Sentences about what lies in caches besides entries; it stays, because it may be somebody else's."""
 
     told: list[str] = []
@@ -191,14 +226,16 @@ def _left(plans: "list[tuple[Cache, EvictPlan]]") -> list[str]:
     return told
 
 
-def _ask(plans: "list[tuple[Cache, EvictPlan]]") -> None:
+def _ask(plans: "Plans") -> None:
     """Ask before everything goes, naming every place; raises UsageError where nobody can answer."""
+    counted = [(cache, sum(1 for _ in plan.removals())) for cache, plan in plans]
+    if not any(count for _, count in counted):
+        return
     if not sys.stdin.isatty():
         raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
-    for cache, own in plans:
-        if own.removals:
-            entries = format_count(len(own.removals), "entry", "entries")
-            complain(f"{cache.name} in {cache.location().root}: {entries}")
+    for cache, count in counted:
+        if count:
+            complain(f"{cache.name} in {cache.location().root}: {format_count(count, 'entry', 'entries')}")
     for sentence in _left(plans):
         complain(sentence)
     click.confirm("Remove all of these?", abort=True, err=True)

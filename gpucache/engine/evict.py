@@ -1,41 +1,63 @@
 """Carry out an eviction plan over any cache, one removal at a time."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from operator import attrgetter
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 
-from gpucache.caches.interface import Cache, RemovesTogether
-from gpucache.engine.eviction_policy import Limits, plan
-from gpucache.model import Toolchain
-from gpucache.outcomes import EvictOutcome, EvictPlan
+from gpucache.caches.interface import Cache, RemovesTogether, Rescanned
+from gpucache.engine.eviction_policy import Ask, EvictPlan, Limits, plan
+from gpucache.outcomes import CacheEntry, EvictOutcome, Removal
 
-
-def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()) -> EvictPlan:
-    """What would be removed from a cache as it is now."""
-    return plan(cache.scan(), limits, now_ns, toolchains)
+Passed = Callable[[CacheEntry], object]
+"""Is told of each entry that no rule chose."""
 
 
-def run_evict(cache: Cache, evict_plan: EvictPlan) -> Iterator[EvictOutcome]:
-    """Remove the planned entries; one that changed since the scan stays."""
+def entries_of(cache: Cache) -> Iterable[CacheEntry]:
+    """All entries, to be walked several times, also while some are removed: as they are now, where a cache
+    cannot be scanned meanwhile."""
+    return cache.entries() if isinstance(cache, Rescanned) else list(cache.scan())
+
+
+def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:
+    """What would be removed from a cache."""
+    return plan(entries_of(cache), limits, now_ns, toolchains)
+
+
+def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
+    """What is to become of each planned removal."""
+    for removal in evict_plan.removals(passed):
+        yield EvictOutcome(removal, removal.refused, tried=False)
+
+
+def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
+    """Remove the planned entries; one that changed since it was chosen stays."""
+    removals = evict_plan.removals(passed)
     if not isinstance(cache, RemovesTogether):
-        for removal in evict_plan.removals:
+        for removal in removals:
             yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
         return
-    yield from (outcome for outcome in evict_plan.expected() if not outcome.removed)
-    going = [removal for removal in evict_plan.removals if removal.refused is None]
-    for rule, chosen in groupby(going, attrgetter("rule")):
-        while some := list(islice(chosen, cache.together)):
-            kept = cache.remove_together([removal.entry for removal in some], rule)
-            yield from map(EvictOutcome, some, kept)
+    for first in removals:
+        yield from _together(cache, chain([first], islice(removals, cache.together - 1)), evict_plan.rule)
 
 
-def joined(plans: Sequence[EvictPlan]) -> EvictPlan:
-    """The plans of several caches as one."""
-    return EvictPlan(
-        tuple(removal for one in plans for removal in one.removals),
-        sum(one.kept for one in plans),
-        sum(one.kept_bytes for one in plans),
-    )
+def _together(cache: RemovesTogether, some: Iterable[Removal], rule: str) -> Iterator[EvictOutcome]:
+    """Removals that share what one costs. A cache may read them all before it tells of the first."""
+    asked: deque[Removal] = deque()
+
+    def going() -> Iterator[CacheEntry]:
+        for removal in some:
+            asked.append(removal)
+            if removal.refused is None:
+                yield removal.entry
+
+    def refused() -> Iterator[EvictOutcome]:
+        while asked and (why := asked[0].refused) is not None:
+            yield EvictOutcome(asked.popleft(), why)
+
+    for kept in cache.remove_together(going(), rule):
+        yield from refused()
+        yield EvictOutcome(asked.popleft(), kept)
+    yield from refused()
 
 
 def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:

@@ -1,18 +1,23 @@
 """Which entries ``evict`` removes: a pure function of entries, limits and the time.
 
+There may be a million entries. So they are walked once for what a limit has to know of all of them, of which
+a few numbers are kept, and again to be judged one by one.
+
 An entry has to match all filters. With a size limit the least recently used of the matching entries are
 removed, down to a low-water mark, so that eviction does not run again at the next entry.
 """
 
 import re
+import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
-from gpucache.engine.staleness import Origins, origin
+from gpucache.engine.staleness import Origin, Origins, origin
 from gpucache.model import Toolchain
-from gpucache.outcomes import ALL, CacheEntry, EvictPlan, Removal
+from gpucache.outcomes import ALL, CacheEntry, Removal
 from gpucache.units import format_age, format_size
 
 LOW_WATER = 0.8
@@ -20,6 +25,10 @@ TYPICAL_NS = 200 * 10**6
 """What compiling an entry is taken to have cost where its owner does not store that."""
 _AT_ONCE_NS = 60 * 10**9
 """Entries used within so long are equally in use."""
+ORDERED_TOGETHER = 4096
+"""How many entries are kept at once to be removed in their order."""
+_RANK = struct.Struct(">?d8sqQ")
+"""Whether an entry is refused, its value, the beginning and the hash of its key, its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +63,75 @@ class Limits:
         return not (self.filters or self.everything or self.max_size_bytes is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class EvictPlan:
+    """Which entries of one cache go, by which rule and in which order.
+
+    An entry is judged when it is read, so that of a cache that is read anew nothing is kept.
+    """
+
+    entries: Iterable[CacheEntry]
+    """All entries; walked anew by each call of ``removals``."""
+    rule: str
+    chooses: Callable[[CacheEntry], bool]
+    order: Callable[[CacheEntry], bytes] | None = None
+    """What sorts first goes first; None for the order in which they are read."""
+
+    def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
+        """The entries that go; ``passed`` is told of each that stays.
+
+        Of more entries than are worth keeping at once each piece is in order.
+        """
+        chosen = self._chosen(passed)
+        if self.order is None:
+            yield from (Removal(entry, self.rule) for entry in chosen)
+            return
+        while piece := sorted(islice(chosen, ORDERED_TOGETHER), key=self.order):
+            yield from (Removal(entry, self.rule) for entry in piece)
+
+    def _chosen(self, passed: Callable[[CacheEntry], object]) -> Iterator[CacheEntry]:
+        for entry in self.entries:
+            if self.chooses(entry):
+                yield entry
+            else:
+                passed(entry)
+
+
+Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
+"""Finds the toolchains beside which some entries may be stale."""
+
+
 def plan(
-    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
+    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
 ) -> EvictPlan:
-    """The entries of one cache to remove, each with the rule that chose it, and what stays."""
-    everything = list(entries)
-    chosen = _filtered(everything, limits, now_ns, tuple(toolchains))
-    if limits.max_size_bytes is not None:
-        chosen = _to_low_water(everything, chosen, limits, lambda entry: entry.last_used_ns)
-    return _planned(everything, chosen)
+    """What goes of one cache, whose entries are walked several times."""
+    [found] = plan_each([(entries, limits)], now_ns, toolchains)
+    return found
+
+
+def plan_each(
+    caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask = lambda _: ()
+) -> list[EvictPlan]:
+    """The same of several caches, in their order, each with limits of its own."""
+    found = _filtered(caches, now_ns, toolchains)
+    for number, (one, (_, limits)) in enumerate(zip(found, caches, strict=True)):
+        if limits.max_size_bytes is not None:
+            [found[number]] = _to_low_water([one], limits.max_size_bytes, lambda entry: entry.last_used_ns)
+    return found
 
 
 def plan_together(
-    caches: Sequence[Sequence[CacheEntry]], limits: Limits, now_ns: int, toolchains: Iterable[Toolchain] = ()
+    caches: Sequence[Iterable[CacheEntry]], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
 ) -> list[EvictPlan]:
-    """The same of several caches, in their order, which a size limit bounds together.
+    """The same of several caches, which a size limit bounds together.
 
     The least valuable entries go first, wherever they lie; what nothing removes stays as long as there is
     anything else to remove.
     """
-    here = tuple(toolchains)
-    found = [_filtered(list(entries), limits, now_ns, here) for entries in caches]
-    if limits.max_size_bytes is not None:
-        every = [entry for entries in caches for entry in entries]
-        some = [removal for chosen in found for removal in chosen]
-        places = {id(entry): number for number, entries in enumerate(caches) for entry in entries}
-        found = [[] for _ in caches]
-        for removal in _to_low_water(every, some, limits, lambda entry: worth(entry, now_ns)):
-            found[places[id(removal.entry)]].append(removal)
-    return [_planned(entries, chosen) for entries, chosen in zip(caches, found, strict=True)]
+    found = _filtered([(entries, limits) for entries in caches], now_ns, toolchains)
+    if limits.max_size_bytes is None:
+        return found
+    return _to_low_water(found, limits.max_size_bytes, lambda entry: worth(entry, now_ns))
 
 
 def worth(entry: CacheEntry, now_ns: int) -> float:
@@ -90,12 +139,6 @@ def worth(entry: CacheEntry, now_ns: int) -> float:
     and less the longer ago it was used."""
     compile_ns = TYPICAL_NS if entry.compile_ns is None else max(entry.compile_ns, 1)
     return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
-
-
-def _planned(entries: Sequence[CacheEntry], chosen: Sequence[Removal]) -> EvictPlan:
-    gone = {id(removal.entry) for removal in chosen}
-    kept = [entry for entry in entries if id(entry) not in gone]
-    return EvictPlan(tuple(chosen), len(kept), sum(entry.size_bytes for entry in kept))
 
 
 def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
@@ -170,19 +213,38 @@ def matches_target(entry: CacheEntry, target: str) -> bool:
 
 
 def _filtered(
-    entries: list[CacheEntry], limits: Limits, now_ns: int, toolchains: tuple[Toolchain, ...]
-) -> list[Removal]:
-    if limits.everything:
-        return [Removal(entry, ALL) for entry in entries]
-    if not limits.filters:
-        return []
-    tests = _tests(entries, limits, now_ns, toolchains)
-    rule = ", ".join(name for name, _ in tests)
-    return [Removal(entry, rule) for entry in entries if all(test(entry) for _, test in tests)]
+    caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask
+) -> list[EvictPlan]:
+    """What all filters choose; without any all of a cache that has a limit, else nothing."""
+    judged = [Origins() for _ in caches]
+    for origins, (entries, limits) in zip(judged, caches, strict=True):
+        if limits.stale:
+            deque(origins.of(entries), maxlen=0)
+    here: Iterable[Toolchain] = ()
+    if any(limits.stale for _, limits in caches):
+        here = tuple(toolchains(entry for origins in judged for entry in origins.samples()))
+    plans = []
+    for origins, (entries, limits) in zip(judged, caches, strict=True):
+        tests = _tests(entries, limits, now_ns, origins.stale(here, now_ns))
+        rule = ", ".join(name for name, _ in tests)
+        if limits.everything:
+            rule = ALL
+        elif not tests and limits.max_size_bytes is not None:
+            rule = f"over {format_size(limits.max_size_bytes)}"
+        plans.append(EvictPlan(entries, rule, _all_of([test for _, test in tests]) if rule else _none))
+    return plans
+
+
+def _all_of(tests: Sequence[Callable[[CacheEntry], bool]]) -> Callable[[CacheEntry], bool]:
+    return lambda entry: all(test(entry) for test in tests)
+
+
+def _none(_: CacheEntry) -> bool:
+    return False
 
 
 def _tests(
-    entries: list[CacheEntry], limits: Limits, now_ns: int, toolchains: tuple[Toolchain, ...]
+    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, unread: Mapping[Origin, str]
 ) -> list[tuple[str, Callable[[CacheEntry], bool]]]:
     tests: list[tuple[str, Callable[[CacheEntry], bool]]] = []
     if limits.older_than_ns is not None:
@@ -194,9 +256,6 @@ def _tests(
         old = superseded(entries)
         tests.append(("superseded", lambda entry: entry.key in old))
     if limits.stale:
-        origins = Origins()
-        deque(origins.of(entries), maxlen=0)
-        unread = origins.stale(toolchains, now_ns)
         tests.append(("stale", lambda entry: origin(entry) in unread))
     for label, value in limits.unlike:
         tests.append((f"{label} is not {value}", partial(is_unlike, label=label, value=value)))
@@ -210,27 +269,46 @@ def _tests(
 
 
 def _to_low_water(
-    entries: Sequence[CacheEntry],
-    chosen: list[Removal],
-    limits: Limits,
-    value: Callable[[CacheEntry], float],
-) -> list[Removal]:
-    """The least valuable of the chosen (or of all) entries, as many as the low-water mark needs; those that
-    stay whatever is planned come last, so that the reasons are told where the limit cannot be met."""
-    limit = limits.max_size_bytes or 0
-    total = sum(entry.size_bytes for entry in entries)
-    if total <= limit:
-        return []
-    rule = f"over {format_size(limit)}"
-    pool = chosen if limits.filters else [Removal(entry, rule) for entry in entries]
+    plans: Sequence[EvictPlan], limit_bytes: int, value: Callable[[CacheEntry], float]
+) -> list[EvictPlan]:
+    """The least valuable of what some plans choose, as many as the low-water mark needs.
 
-    def order(one: Removal) -> tuple[bool, float, str]:
-        return one.refused is not None, value(one.entry), one.entry.key
+    Those that stay whatever is planned come last, so that the reasons are told where the limit cannot be met.
+    Of each chosen entry its place in the order is kept, 80 bytes or so.
+    """
+    total = 0
+    ranks: list[bytes] = []
+    for one in plans:
+        for entry in one.entries:
+            total += entry.size_bytes
+            if one.chooses(entry):
+                ranks.append(_rank(entry, one.rule, value))
+    last = b""
+    if total > limit_bytes:
+        for rank in sorted(ranks):
+            if total <= limit_bytes * LOW_WATER:
+                break
+            last = rank
+            refused, *_, size_bytes = _RANK.unpack(rank)
+            total -= 0 if refused else size_bytes
 
-    removals = []
-    for removal in sorted(pool, key=order):
-        if total <= limit * LOW_WATER:
-            break
-        removals.append(removal)
-        total -= removal.entry.size_bytes if removal.refused is None else 0
-    return removals
+    def bounded(one: EvictPlan) -> EvictPlan:
+        def order(entry: CacheEntry) -> bytes:
+            return _rank(entry, one.rule, value)
+
+        def chooses(entry: CacheEntry) -> bool:
+            return one.chooses(entry) and order(entry) <= last
+
+        return EvictPlan(one.entries, one.rule, chooses, order)
+
+    return [bounded(one) for one in plans]
+
+
+def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float]) -> bytes:
+    """What sorts as entries go: those that can, then the least valuable, then by key; and the size.
+
+    Of a key the beginning sorts, and the hash tells it from others that begin alike.
+    """
+    refused = Removal(entry, rule).refused is not None
+    key = entry.key
+    return _RANK.pack(refused, max(value(entry), 0), key[:8].encode(), hash(key), entry.size_bytes)

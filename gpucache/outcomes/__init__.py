@@ -45,12 +45,10 @@ if TYPE_CHECKING:
         ALL,
         GONE,
         EvictOutcome,
-        EvictPlan,
         EvictSummary,
         Foreseen,
         Kept,
         Removal,
-        summarise_evict,
     )
     from gpucache.outcomes.exports import Exported
     from gpucache.outcomes.findings import (
@@ -113,12 +111,10 @@ _HOMES = {
         "ALL",
         "GONE",
         "EvictOutcome",
-        "EvictPlan",
         "EvictSummary",
         "Foreseen",
         "Kept",
         "Removal",
-        "summarise_evict",
     ],
     "outcomes.exports": ["Exported"],
     "outcomes.findings": [

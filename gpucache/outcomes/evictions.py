@@ -1,9 +1,9 @@
 """Outcomes of evict."""
 
 import errno
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import NamedTuple, Self
 
 from gpucache.host import os_errors
 from gpucache.outcomes.entries import CacheEntry
@@ -47,25 +47,6 @@ class Removal(NamedTuple):
         return Kept(why) if why else None
 
 
-class EvictPlan(NamedTuple):
-    """What would go and what stays."""
-
-    removals: tuple[Removal, ...]
-    kept: int
-    kept_bytes: int
-
-    def expected(self) -> "tuple[EvictOutcome, ...]":
-        """What is to become of each planned removal."""
-        return tuple(EvictOutcome(removal, removal.refused, tried=False) for removal in self.removals)
-
-    def foreseen(self, left: Iterable[str]) -> "Foreseen":
-        """The summary of what a run would do."""
-        going = [one.entry.size_bytes for one in self.removals if one.refused is None]
-        chosen = sum(one.entry.size_bytes for one in self.removals)
-        kept, kept_bytes = self.kept + len(self.removals), self.kept_bytes + chosen
-        return Foreseen(0, 0, kept, kept_bytes, tuple(left), len(going), sum(going))
-
-
 class EvictOutcome(NamedTuple):
     """What became of one planned removal."""
 
@@ -86,34 +67,60 @@ class EvictOutcome(NamedTuple):
         return self.kept is not None and not self.kept.gone
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EvictSummary:
-    """What was removed, what that freed in allocated blocks, and what stays."""
+    """What was removed, what that freed in allocated blocks, and what stays; counted as outcomes pass."""
 
-    removed: int
-    freed_bytes: int
-    kept: int
-    kept_bytes: int
+    removed: int = 0
+    freed_bytes: int = 0
+    kept: int = 0
+    kept_bytes: int = 0
     left: tuple[str, ...] = ()
     """What ``--all`` leaves besides entries, a sentence each."""
+    chosen: int = 0
+    """How many entries a rule chose."""
+    stay: int = 0
+    """How many of those are still there."""
+
+    def of(self, outcomes: Iterable[EvictOutcome]) -> Iterator[EvictOutcome]:
+        """Passes outcomes through, one by one, and counts them.
+
+        What changed since it was chosen counts as kept, what somebody else removed as nothing.
+        """
+        for outcome in outcomes:
+            self.chosen += 1
+            if outcome.removed:
+                self.count_removed(outcome.removal.entry)
+            elif outcome.stays:
+                self.stay += 1
+                self.keep(outcome.removal.entry)
+            yield outcome
+
+    def count_removed(self, entry: CacheEntry) -> None:
+        """Count an entry that was removed."""
+        self.removed += 1
+        self.freed_bytes += entry.size_bytes
+
+    def keep(self, entry: CacheEntry) -> None:
+        """Count an entry that stays."""
+        self.kept += 1
+        self.kept_bytes += entry.size_bytes
+
+    def include(self, other: Self) -> None:
+        """Count what another summary of this type counted."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Foreseen(EvictSummary):
     """Of a plan, which removes nothing yet: what a run of it would remove."""
 
     would_remove: int = 0
     would_free_bytes: int = 0
 
-
-def summarise_evict(plan: EvictPlan, outcomes: Iterable[EvictOutcome]) -> EvictSummary:
-    """The summary of a run of evict; what changed since the scan counts as kept, what was gone as nothing."""
-    removed = freed = kept = kept_bytes = 0
-    for outcome in outcomes:
-        if outcome.removed:
-            removed += 1
-            freed += outcome.removal.entry.size_bytes
-        elif outcome.stays:
-            kept += 1
-            kept_bytes += outcome.removal.entry.size_bytes
-    return EvictSummary(removed, freed, plan.kept + kept, plan.kept_bytes + kept_bytes)
+    def count_removed(self, entry: CacheEntry) -> None:
+        """Count an entry that would be removed and is still there."""
+        self.would_remove += 1
+        self.would_free_bytes += entry.size_bytes
+        self.keep(entry)

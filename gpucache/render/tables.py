@@ -9,16 +9,16 @@ from gpucache.outcomes import (
     Checked,
     Difference,
     EvictOutcome,
-    EvictPlan,
     EvictSummary,
     Exported,
+    Foreseen,
     Location,
+    Removal,
     Verdict,
     VerifySummary,
     WarmOutcome,
     WarmResult,
     WarmSummary,
-    summarise_evict,
 )
 from gpucache.render.grid import SIZE, Block, Column, Grid, plain
 from gpucache.units import format_count, format_duration, format_list, format_size
@@ -217,12 +217,51 @@ def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:
         yield plain(f"{format_list(named, NAMED)}: not checked: {reason}", "yellow")
 
 
-def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
-    """What would be removed, in that order, and why; all rows and columns if ``whole``."""
-    outcomes = plan.expected()
-    going = [outcome.removal for outcome in outcomes if outcome.removed]
-    if going:
-        caches = len({removal.entry.cache for removal in going}) > 1
+class Evictions:
+    """What people are told of outcomes of evict; of a million of them a few are kept, all if ``whole``."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
+        self._shown: list[Removal] = []
+        self._why: dict[str, list[str]] = {}
+
+    def add(self, outcome: EvictOutcome) -> None:
+        """Keep what is told of an outcome."""
+        if outcome.kept is not None:
+            self._why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
+        elif self._whole or len(self._shown) < ROWS_SHOWN:
+            self._shown.append(outcome.removal)
+
+    def plan(self, foreseen: Foreseen) -> Iterator[Block]:
+        """What would be removed, in that order, and why; all rows and columns if ``whole``."""
+        if self._shown:
+            yield self._rows()
+            yield from _more(0 if self._whole else foreseen.would_remove, "entry", "entries")
+        yield from self._kept("would not be removed", "would not be removed")
+        stay_bytes = foreseen.kept_bytes - foreseen.would_free_bytes
+        yield plain(
+            f"\n{format_count(foreseen.would_remove, 'entry', 'entries')} would go, "
+            f"freeing {format_size(foreseen.would_free_bytes)}; "
+            f"{foreseen.kept - foreseen.would_remove} would stay ({format_size(stay_bytes)})",
+            "bold",
+        )
+
+    def done(self, summary: EvictSummary) -> Iterator[Block]:
+        """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
+        for removal in self._shown if self._whole else ():
+            one = removal.entry
+            where = f" for {one.target}" if one.target else ""
+            yield plain(f"{one.key[:12]} {one.program}{where} was removed: {removal.rule}")
+        yield from self._kept("was not removed", "were not removed")
+        removed = format_count(summary.removed, "entry", "entries")
+        yield plain(
+            f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
+            f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
+            "bold",
+        )
+
+    def _rows(self) -> Grid:
+        caches = len({removal.entry.cache for removal in self._shown}) > 1
         grid = Grid(
             (
                 Column("cache", whole=True, shared=True),
@@ -233,9 +272,9 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
                 Column(SIZE, numeric=True),
                 Column("rule", shared=True),
             ),
-            every=whole,
+            every=self._whole,
         )
-        for removal in going if whole else going[:ROWS_SHOWN]:
+        for removal in self._shown:
             one = removal.entry
             grid.add(
                 one.cache if caches else "",
@@ -246,21 +285,18 @@ def evict_plan(plan: EvictPlan, *, whole: bool = False) -> Iterator[Block]:
                 format_size(one.size_bytes),
                 removal.rule,
             )
-        yield grid
-        yield from _more(0 if whole else len(going), "entry", "entries")
-    yield from _kept(outcomes, "would not be removed", "would not be removed", whole=whole)
-    expected = summarise_evict(plan, outcomes)
-    yield plain(
-        f"\n{format_count(expected.removed, 'entry', 'entries')} would go, "
-        f"freeing {format_size(expected.freed_bytes)}; "
-        f"{expected.kept} would stay ({format_size(expected.kept_bytes)})",
-        "bold",
-    )
+        return grid
+
+    def _kept(self, one: str, many: str) -> Iterator[Block]:
+        """What stayed, once for all that share the reason; all of their keys if ``whole``."""
+        for reason, keys in self._why.items():
+            named = format_list(keys, len(keys) if self._whole else NAMED)
+            yield plain(f"{named} {one if len(keys) == 1 else many}: {reason}", "yellow")
 
 
-def evict_caches(plans: Sequence[tuple[Location, EvictPlan]]) -> Iterator[Block]:
+def evict_caches(found: Sequence[tuple[Location, Foreseen]]) -> Iterator[Block]:
     """What would go of each cache, where there are several, the most first."""
-    if len(plans) < 2:
+    if len(found) < 2:
         return
     grid = Grid(
         (
@@ -271,7 +307,6 @@ def evict_caches(plans: Sequence[tuple[Location, EvictPlan]]) -> Iterator[Block]
             Column("place", place=True),
         )
     )
-    found = [(place, plan.foreseen(())) for place, plan in plans]
     for place, one in sorted(found, key=lambda pair: (-pair[1].would_free_bytes, pair[0].cache)):
         stay_bytes = one.kept_bytes - one.would_free_bytes
         name = f"{place.cache} ({place.role})" if place.role else place.cache
@@ -284,33 +319,6 @@ def evict_caches(plans: Sequence[tuple[Location, EvictPlan]]) -> Iterator[Block]
         )
     yield ""
     yield grid
-
-
-def evict(outcomes: Sequence[EvictOutcome], summary: EvictSummary, *, whole: bool = False) -> Iterator[Block]:
-    """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
-    for outcome in outcomes if whole else ():
-        if outcome.removed:
-            one = outcome.removal.entry
-            where = f" for {one.target}" if one.target else ""
-            yield plain(f"{one.key[:12]} {one.program}{where} was removed: {outcome.removal.rule}")
-    yield from _kept(outcomes, "was not removed", "were not removed", whole=whole)
-    removed = format_count(summary.removed, "entry", "entries")
-    yield plain(
-        f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
-        f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
-        "bold",
-    )
-
-
-def _kept(outcomes: Iterable[EvictOutcome], one: str, many: str, *, whole: bool) -> Iterator[Block]:
-    """What stayed, once for all that share the reason; all of their keys if ``whole``."""
-    why: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.kept is not None:
-            why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
-    for reason, keys in why.items():
-        named = format_list(keys, len(keys) if whole else NAMED)
-        yield plain(f"{named} {one if len(keys) == 1 else many}: {reason}", "yellow")
 
 
 def _brief(entry: str) -> str:

@@ -87,12 +87,18 @@ def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, 
                 yield entries, found.name, not in_the_way and _is_stray(entries, found.name)
                 continue
             with folder:
-                try:
+                names: list[str] = []
+                try:  # listed first, as files may be removed while they are walked
                     for inner in folder.entries():
-                        fits = layout.fits(found.name, inner.name)
-                        yield folder, inner.name, not fits and not _begins_as_ours(folder, inner.name)
+                        names.append(inner.name)
                 except OSError as error:
                     unread(folder.path, _unlisted(folder.path, error))
+                for name in names:
+                    yield (
+                        folder,
+                        name,
+                        not layout.fits(found.name, name) and not _begins_as_ours(folder, name),
+                    )
 
 
 def _unlisted(place: Path, error: OSError) -> str:

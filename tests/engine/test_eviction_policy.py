@@ -1,15 +1,19 @@
 """What evict removes: filters, limits and their order, as a pure function."""
 
 import random
-from collections.abc import Sequence
+import tracemalloc
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.engine.evict import foresee
 from gpucache.engine.eviction_policy import (
     LOW_WATER,
+    EvictPlan,
     Limits,
     matches_program,
     matches_target,
@@ -19,7 +23,7 @@ from gpucache.engine.eviction_policy import (
     worth,
 )
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, EvictPlan, FindingKind, Problem
+from gpucache.outcomes import CacheEntry, FindingKind, Foreseen, Problem
 
 DAY_NS = 86_400 * 1_000_000_000
 NOW_NS = 100 * DAY_NS
@@ -45,13 +49,25 @@ def _entry(key: str, **overrides: object) -> CacheEntry:
 
 
 def _removed(found: EvictPlan) -> list[str]:
-    return [removal.entry.key for removal in found.removals]
+    return [removal.entry.key for removal in found.removals()]
+
+
+def _foreseen(found: EvictPlan) -> Foreseen:
+    foreseen = Foreseen()
+    deque(foreseen.of(foresee(found, foreseen.keep)), maxlen=0)
+    return foreseen
+
+
+def _kept(found: EvictPlan) -> tuple[int, int]:
+    """How many entries would stay, and their bytes."""
+    one = _foreseen(found)
+    return one.kept - one.would_remove, one.kept_bytes - one.would_free_bytes
 
 
 def test_nothing_asked_for_removes_nothing() -> None:
     """Without filter and limit everything stays, and the request is known to be empty."""
     found = plan([_entry("a"), _entry("b")], Limits(), NOW_NS)
-    assert (found.removals, found.kept, found.kept_bytes) == ((), 2, 200)
+    assert (_removed(found), _kept(found)) == ([], (2, 200))
     assert Limits().empty
 
 
@@ -81,8 +97,8 @@ def test_all_removes_everything() -> None:
         NOW_NS,
     )
     assert _removed(found) == ["a", "b"]
-    assert {removal.rule for removal in found.removals} == {"--all"}
-    assert (found.kept, found.kept_bytes) == (0, 0)
+    assert {removal.rule for removal in found.removals()} == {"--all"}
+    assert _kept(found) == (0, 0)
 
 
 def test_age_counts_from_the_last_use() -> None:
@@ -94,7 +110,7 @@ def test_age_counts_from_the_last_use() -> None:
     ]
     found = plan(entries, Limits(older_than_ns=30 * DAY_NS), NOW_NS)
     assert _removed(found) == ["idle"]
-    assert found.removals[0].rule == "unused for 30 d"
+    assert next(found.removals()).rule == "unused for 30 d"
 
 
 def test_filters_are_joined_by_and() -> None:
@@ -109,7 +125,7 @@ def test_filters_are_joined_by_and() -> None:
     limits = Limits(older_than_ns=30 * DAY_NS, program="p", target="cuda:sm_90")
     found = plan(entries, limits, NOW_NS)
     assert _removed(found) == ["all"]
-    assert found.removals[0].rule == "unused for 30 d, program p, target cuda:sm_90"
+    assert next(found.removals()).rule == "unused for 30 d, program p, target cuda:sm_90"
 
 
 def test_a_size_limit_takes_the_least_recently_used_to_low_water() -> None:
@@ -117,16 +133,16 @@ def test_a_size_limit_takes_the_least_recently_used_to_low_water() -> None:
     entries = [_entry(str(age), last_used_ns=NOW_NS - age * DAY_NS) for age in (3, 9, 1, 7, 5)]
     found = plan(entries, Limits(max_size_bytes=400), NOW_NS)
     assert _removed(found) == ["9", "7"]
-    assert (found.kept, found.kept_bytes) == (3, 300)
-    assert found.kept_bytes <= 400 * LOW_WATER
-    assert {removal.rule for removal in found.removals} == {"over 400 B"}
+    assert _kept(found) == (3, 300)
+    assert _kept(found)[1] <= 400 * LOW_WATER
+    assert {removal.rule for removal in found.removals()} == {"over 400 B"}
 
 
 def test_a_size_limit_that_holds_removes_nothing() -> None:
     """At the limit nothing goes: the low-water mark counts only once the limit is passed."""
     entries = [_entry(key) for key in "abcd"]
-    assert not plan(entries, Limits(max_size_bytes=400), NOW_NS).removals
-    assert plan(entries, Limits(max_size_bytes=399), NOW_NS).removals
+    assert not _removed(plan(entries, Limits(max_size_bytes=400), NOW_NS))
+    assert _removed(plan(entries, Limits(max_size_bytes=399), NOW_NS))
 
 
 def test_a_size_limit_takes_only_what_the_filters_left() -> None:
@@ -138,7 +154,7 @@ def test_a_size_limit_takes_only_what_the_filters_left() -> None:
     ]
     found = plan(entries, Limits(max_size_bytes=250, program="p"), NOW_NS)
     assert _removed(found) == ["c"]
-    assert found.removals[0].rule == "program p"
+    assert next(found.removals()).rule == "program p"
     assert _removed(plan(entries, Limits(max_size_bytes=0, program="p"), NOW_NS)) == ["c", "a"]
 
 
@@ -206,7 +222,7 @@ def test_stale_is_only_what_this_machine_has_outgrown(
     """An entry is stale where its device is here with another driver alone; what is not here is not stale."""
     entry = _entry("a", toolchain=fields, toolchain_identity=identity)
     toolchains = [Toolchain("other", one, _IDENTITY) for one in here]
-    assert _removed(plan([entry], Limits(stale=True), NOW_NS, toolchains)) == ["a"] * stale
+    assert _removed(plan([entry], Limits(stale=True), NOW_NS, lambda _: toolchains)) == ["a"] * stale
 
 
 @pytest.mark.parametrize(
@@ -273,14 +289,15 @@ def test_a_plan_depends_on_nothing_else(
         for number, (size, used, created, program) in enumerate(rows)
     ]
     found = plan(entries, limits, 5)
-    assert plan(entries, limits, 5) == found
+    assert _removed(plan(entries, limits, 5)) == _removed(found)
     shuffled = rng.sample(entries, len(entries))
     assert set(_removed(plan(shuffled, limits, 5))) == set(_removed(found))
-    assert len(found.removals) + found.kept == len(entries)
-    freed = sum(removal.entry.size_bytes for removal in found.removals)
-    assert freed + found.kept_bytes == sum(entry.size_bytes for entry in entries)
+    kept, kept_bytes = _kept(found)
+    assert len(_removed(found)) + kept == len(entries)
+    freed = sum(removal.entry.size_bytes for removal in found.removals())
+    assert freed + kept_bytes == sum(entry.size_bytes for entry in entries)
     if limits.max_size_bytes is not None and not limits.filters:
-        assert found.kept_bytes <= limits.max_size_bytes
+        assert kept_bytes <= limits.max_size_bytes
 
 
 def _caches() -> list[list[CacheEntry]]:
@@ -294,8 +311,8 @@ def test_a_limit_over_several_caches_bounds_their_sum() -> None:
     """The least recently used go, from whichever cache, until 80 % of the limit is met by all together."""
     plans = plan_together(_caches(), Limits(max_size_bytes=500), NOW_NS)
     assert [_removed(one) for one in plans] == [["a"], ["d"]]
-    assert [(one.kept, one.kept_bytes) for one in plans] == [(2, 200), (2, 200)]
-    assert not any(one.removals for one in plan_together(_caches(), Limits(max_size_bytes=600), NOW_NS))
+    assert [_kept(one) for one in plans] == [(2, 200), (2, 200)]
+    assert not any(_removed(one) for one in plan_together(_caches(), Limits(max_size_bytes=600), NOW_NS))
 
 
 def test_filters_hold_over_several_caches() -> None:
@@ -314,7 +331,7 @@ def test_what_nothing_removes_counts_and_comes_last() -> None:
     assert [_removed(one) for one in met] == [["a", "b"], []]
     missed = plan_together([removable, opaque], Limits(max_size_bytes=300), NOW_NS)
     assert [_removed(one) for one in missed] == [["a", "b", "c"], ["d", "e", "f"]]
-    assert [one.removed for one in missed[1].expected()] == [False] * 3
+    assert [one.removed for one in foresee(missed[1])] == [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -326,3 +343,41 @@ def test_what_is_worth_less_goes_first(changes: dict[str, int]) -> None:
     """Last use, size and the time of compiling each count where all else is the same."""
     facts = {"last_used_ns": NOW_NS - DAY_NS, "size_bytes": 100, "compile_ns": 10**9}
     assert worth(_entry("a", **{**facts, **changes}), NOW_NS) < worth(_entry("a", **facts), NOW_NS)
+
+
+class _Many:
+    """Ten thousand entries that nobody keeps: each walk makes them anew."""
+
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return (
+            _entry(f"{number * 7919 % 10_000:08x}", last_used_ns=number * 37 % 10_000)
+            for number in range(10_000)
+        )
+
+
+@pytest.mark.parametrize(
+    ("limits", "most_bytes"),
+    [
+        (Limits(everything=True), 100_000),
+        (Limits(older_than_ns=NOW_NS - 5_000), 100_000),
+        (Limits(max_size_bytes=500_000), 5_000_000),
+    ],
+    ids=["all", "older-than", "max-size"],
+)
+def test_a_plan_of_many_entries_keeps_few_of_them(limits: Limits, most_bytes: int) -> None:
+    """Entries are judged as they are read: 8 MB of them pass through some kilobytes, or their numbers."""
+    tracemalloc.start()
+    try:
+        foreseen = _foreseen(plan(_Many(), limits, NOW_NS))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert foreseen.kept == 10_000 and foreseen.would_remove >= 4_000
+    assert peak < most_bytes
+
+
+def test_of_more_than_is_kept_at_once_the_same_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece goes in its order, and all pieces together are the least recently used."""
+    entries = [_entry(str(age), last_used_ns=NOW_NS - age * DAY_NS) for age in (3, 9, 1, 7, 5)]
+    monkeypatch.setattr("gpucache.engine.eviction_policy.ORDERED_TOGETHER", 2)
+    assert _removed(plan(entries, Limits(max_size_bytes=200), NOW_NS)) == ["9", "3", "7", "5"]

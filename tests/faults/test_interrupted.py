@@ -37,7 +37,7 @@ sys.exit(main(sys.argv[1:]))
             "gpucache.store.removal.Removal",
             "_removed",
             ["evict", "--all", "--yes"],
-            "2 of 4 were removed, and the rest stays",
+            "2 were removed, and the rest stays",
             2,
         ),
         ("gpucache.caches.own", "_judged", ["verify"], "2 of 4 were checked", 4),

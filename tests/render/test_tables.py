@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,10 +16,10 @@ from gpucache.outcomes import (
     Checked,
     EntryReport,
     EvictOutcome,
-    EvictPlan,
     EvictSummary,
     Finding,
     FindingKind,
+    Foreseen,
     Kept,
     Location,
     Miss,
@@ -197,18 +197,27 @@ def test_verify_shows_what_could_not_be_told() -> None:
 def test_evict_shows_what_would_go_and_by_which_rule() -> None:
     """A planned removal keeps key, names and rule; the sum says what would stay."""
     rule = "unused for 30 d, superseded"
-    plan = EvictPlan((Removal(_entry(KEYS[0]), rule),), 2, 2048)
-    text = _text(tables.evict_plan(plan))
+    foreseen, told = Foreseen(kept=2, kept_bytes=2048), tables.Evictions()
+    for outcome in foreseen.of([EvictOutcome(Removal(_entry(KEYS[0]), rule), tried=False)]):
+        told.add(outcome)
+    text = _text(told.plan(foreseen))
     assert KEYS[0][:12] in text
     assert PROGRAM in text and f"target: {TARGET}" in text and f"rule: {rule}" in text
     assert "1 entry would go, freeing 118 MiB; 2 would stay (2.0 KiB)" in text
+
+
+def _told(outcomes: Sequence[EvictOutcome], *, whole: bool = False) -> tables.Evictions:
+    told = tables.Evictions(whole=whole)
+    for outcome in outcomes:
+        told.add(outcome)
+    return told
 
 
 def test_evict_names_what_could_not_be_removed() -> None:
     """An entry that changed since the scan is named; what was removed is summed up."""
     gone, stayed = (Removal(_entry(key), "stale") for key in KEYS[:2])
     outcomes = [EvictOutcome(gone), EvictOutcome(stayed, Kept("it changed since the scan"))]
-    text = _text(tables.evict(outcomes, EvictSummary(1, 4096, 1, 8192)))
+    text = _text(_told(outcomes).done(EvictSummary(1, 4096, 1, 8192)))
     assert f"{KEYS[1][:12]} was not removed: it changed since the scan" in text and KEYS[0][:12] not in text
     assert "1 entry removed, 4.0 KiB freed; 1 stay (8.0 KiB)" in text
 
@@ -218,10 +227,10 @@ def test_evict_tells_a_reason_once_for_all_that_stay() -> None:
     keys = [f"{number:064x}" for number in range(1, 6)]
     kept = [EvictOutcome(Removal(_entry(key), "stale"), Kept("it is held")) for key in keys]
     kept.append(EvictOutcome(Removal(_entry(KEYS[0]), "stale"), Kept("it changed")))
-    text = _text(tables.evict(kept, EvictSummary(0, 0, 6, 0)))
+    text = _text(_told(kept).done(EvictSummary(0, 0, 6, 0)))
     assert text.count("it is held") == 1 and "and 2 more were not removed: it is held" in text
     assert f"{KEYS[0][:12]} was not removed: it changed" in text
-    every = _text(tables.evict(kept, EvictSummary(0, 0, 6, 0), whole=True))
+    every = _text(_told(kept, whole=True).done(EvictSummary(0, 0, 6, 0)))
     assert every.count("000000000000") == 5 and "more" not in every
 
 
