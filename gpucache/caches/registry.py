@@ -46,6 +46,7 @@ SYSTEMS = {
     "hashcat": "gpucache.caches.hashcat",
     "opencv": "gpucache.caches.opencv",
     "arrayfire": "gpucache.caches.arrayfire",
+    "cycles": "gpucache.caches.cycles",
     "pytools": "gpucache.caches.pytools",
     "vulkan": "gpucache.caches.vulkan",
 }

@@ -30,6 +30,7 @@ from tests.caches.arrayfire import build as arrayfire
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
+from tests.caches.cycles import build as cycles
 from tests.caches.deep_gemm import build as deep_gemm
 from tests.caches.futhark import build as futhark
 from tests.caches.hashcat import build as hashcat
@@ -257,6 +258,7 @@ EXAMPLES: Mapping[str, Example] = {
     "opencv": Example(opencv.put, lambda _: PTX),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
+    "cycles": Example(cycles.put, lambda _: PTX),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

@@ -1,0 +1,69 @@
+"""The kernels that Cycles, Blender's renderer, compiled by itself, where none came with it for a GPU.
+
+Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file of
+its own was seen. nvcc or hipcc writes ``cycles_``, the kernel, the architecture and an MD5 over Cycles'
+sources and the compiler's options, in upper case: ``.cubin`` for CUDA, ``.ptx`` for OptiX, nothing or
+``.hipfb`` for HIP. What is there is taken as it is, so a broken one is never compiled again, and those of
+other versions stay. What comes with Cycles (``lib/*.zst``) lies with the program and is no cache.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha1
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout
+from gpucache.caches.places import Home, Place, Var
+from gpucache.payload import PayloadKind
+
+_MD5 = "([0-9A-F]{32})"
+
+
+def _key(groups: Sequence[str]) -> str:
+    *named, digest = groups
+    return digest.lower() + sha1("_".join(named).encode()).hexdigest()[:8]
+
+
+class Cycles(BinaryFormat):
+    """A file for each kernel and architecture."""
+
+    name = "cycles"
+    title = "Cycles kernel cache"
+    owner = "Cycles"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
+        move="set XDG_CACHE_HOME",
+        nowhere="Cycles finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
+        opt_in=True,
+    )
+    layout = Layout(
+        [
+            rf"cycles_([a-z]\w*)_(sm_\d+)_{_MD5}\.cubin",
+            rf"cycles_([a-z]\w*)_(compute_\d+)_{_MD5}\.ptx",
+            rf"cycles_([a-z]\w*)_(gfx[\w:+-]+)_{_MD5}(?:\.(?:hipfb|fatbin))?",
+        ],
+        own=[r"Apple_\w+/"],  # archives of Metal, a folder for each device
+        key=_key,
+    )
+    wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
+    opaque = (
+        "its entries say nothing of what their keys were made from, which is all of Cycles' sources and the "
+        "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) tells which file it looks for"
+    )
+    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
+    served = "Cycles would load it"
+    key_digits = 40
+    kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
+    consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"
+    shows = "a GPU binary"
+
+    def look(self, item: Files) -> Look:
+        """The kernel's name in the file's, in place of that of its first function."""
+        return replace(super().look(item), program=item.names[0].split("_")[1])
+
+
+SYSTEM = ForeignSystem(Cycles)
