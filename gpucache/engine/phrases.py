@@ -86,11 +86,35 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
     ``shadows`` maps a header's name to the sentence that says which file now shadows which.
     """
+    if way := _other_way(differences):
+        return [way]
     # The resolution changes with every header, so it is news only alone.
     known = any(header_of(item.label) for item in differences)
     told = [item for item in told_once(differences) if not (known and item.label == RESOLUTION)]
     told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
     return [phrase for item in told for phrase in _phrase(item, shadows or {})]
+
+
+def _other_way(differences: Sequence[Difference]) -> str:
+    """That one of two builds was asked for by a program itself, and the other was not; empty if it is not so.
+
+    The options and kinds of such builds differ in any case.
+    """
+    name = next((item for item in differences if item.label == SOURCE_NAME), None)
+    if name is not None and name.right is None:
+        return "it was kept for a program that calls NVRTC itself under gpucache run, and has keys of its own"
+    options = next((item for item in differences if item.label == "option"), None)
+    # Only such a program's options name the architecture; entries without its source's name are older.
+    if name is None or name.left is not None or options is None or _names_target(options.values()[0]):
+        return ""
+    return (
+        "it was kept by warm or for the library, and a program that calls NVRTC itself has keys of its own: "
+        "'gpucache record' writes down what it asks for, and 'gpucache warm --recording' builds that"
+    )
+
+
+def _names_target(options: Iterable[str]) -> bool:
+    return any(option.startswith("-arch=") for option in options)
 
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:

@@ -12,14 +12,14 @@ from dataclasses import replace
 from gpucache.caches.interface import Cache, System
 from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import look_up
-from gpucache.engine.nearest import record_of
+from gpucache.engine.nearest import Record, record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
 from gpucache.engine.trials import request_of
 from gpucache.engine.warm.plan import Backends, WarmItem
 from gpucache.errors import GpucacheError
-from gpucache.keys import difference
-from gpucache.model import BuildRequest, Device, Toolchain
+from gpucache.keys import SOURCE_NAME, difference
+from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
 from gpucache.outcomes import (
     Answer,
     Build,
@@ -34,9 +34,14 @@ from gpucache.outcomes import (
     Verdict,
 )
 
+_UNDER_RUN = (
+    "'gpucache run --report FILE' tells whether the program hits, 'gpucache inspect --misses' why it missed"
+)
 Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are on this machine; none if it has none."""
 _WRITTEN_TOLD = 3
+_ENTRIES_READ = 32
+"""The most entries that are read to tell how they were asked for."""
 
 
 def why(
@@ -67,23 +72,38 @@ def why(
             yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
             continue
         records = [record_of(store, prepared) for store in layers.on_disk()]
-        built = {
-            Build(event.when_ns, event.key)
-            for record in records
-            for event in record.builds()
-            if event.target == item.target
-        }
+        built = sorted(
+            {
+                (Build(event.when_ns, event.key), record)
+                for record in records
+                for event in record.builds()
+                if event.target == item.target
+            },
+            key=lambda pair: pair[0],
+            reverse=True,
+        )
         yield Answer(
             item.program,
             item.target,
             item.variant,
             consulted,
             look_up(asked, prepared, whole=True),
-            tuple(sorted(built, reverse=True)[:_WRITTEN_TOLD]),
+            tuple(build for build, _ in built[:_WRITTEN_TOLD]),
+            _under_run(built),
             not_asked=layers.not_asked,
             directory=prepared.request.cwd if prepared.key != anywhere.key else None,
             elsewhere=look_up(asked, anywhere, whole=True) if prepared.key != anywhere.key else None,
         )
+
+
+def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
+    """Of the newest builds those that a program asked its compiler for itself, and that are still there."""
+    found = []
+    for build, record in built[:_ENTRIES_READ]:
+        detail = record.store.detail(CacheKey(build.key))
+        if detail is not None and any(item.label == SOURCE_NAME for item in detail.key_fields):
+            found.append(build)
+    return tuple(found[:_WRITTEN_TOLD])
 
 
 def items_of(
@@ -117,13 +137,14 @@ def _item(
     device = next((one for one in devices if str(one.target) == entry.target), None)
     if device is None or device.target is None or device.toolchain is None:
         return WarmItem(entry.program, entry.target, entry.variant, skipped="its target is not here")
+    how = "with GPUCACHE_LOG=info the program says whether it hits"
     try:
-        request = request_of(report(entry), device.target, changed=True)
+        found = report(entry)
+        if any(item.label == SOURCE_NAME for item in found.key_fields):
+            how = _UNDER_RUN
+        request = request_of(found, device.target, changed=True)
     except (GpucacheError, ValueError) as error:
-        told = (
-            f"it cannot be asked for again: {error}; its entry {entry.key[:12]} is there, and with "
-            "GPUCACHE_LOG=info the program says whether it hits"
-        )
+        told = f"it cannot be asked for again: {error}; its entry {entry.key[:12]} is there, and {how}"
         return WarmItem(entry.program, entry.target, entry.variant, skipped=told)
     return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)
 

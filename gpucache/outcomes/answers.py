@@ -45,6 +45,8 @@ class Answer:
     found: Hit | Miss
     written: tuple[Build, ...] = ()
     """What was built for the target under this name, newest first."""
+    under_run: tuple[Build, ...] = ()
+    """Those of them that a program asked its compiler for itself, which have other keys, newest first."""
     layers: tuple[Reply, ...] = ()
     """What the caches say that the program passes, ours first."""
     not_asked: tuple[tuple[str, str], ...] = ()

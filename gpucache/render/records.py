@@ -245,6 +245,7 @@ RECORDS = (
             ),
             Key("nearest", "text or null", "The key of the entry that differs least.", "miss.nearest"),
             Key("written", "list of build", "What was built under this name for the target, newest first."),
+            Key("under_run", "list of build", "Those of them for programs that call NVRTC themselves."),
             Key(
                 "directory",
                 "text or null",

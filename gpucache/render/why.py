@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucache.outcomes import Answer, Hit, Miss, Reach, ReplyState, Served
+from gpucache.outcomes import Answer, Build, Hit, Miss, Reach, ReplyState, Served
 from gpucache.render.grid import Block, Column, Grid, digest, plain
 from gpucache.units import format_age
 
@@ -25,6 +25,13 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
             yield from _differences(one)
             if one.consulted:  # where nothing was asked, what was built before is not known
                 yield from _written(one, now_ns)
+        if one.under_run:
+            yield plain(
+                f"note:    kept for programs that call NVRTC themselves under 'gpucache run', with keys of "
+                f"their own: {_builds(one.under_run, now_ns)}; 'gpucache inspect --misses' tells what such "
+                "programs missed",
+                "yellow",
+            )
         if one.elsewhere is not None:
             yield plain(
                 f"note:    answered for a program that runs in {one.directory}, where its compiler finds "
@@ -56,8 +63,11 @@ def _differences(one: Answer) -> Iterator[Block]:
 
 
 def _written(one: Answer, now_ns: int) -> Iterator[Block]:
-    told = ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in one.written)
-    yield plain(f"built before for this target: {told or 'nothing'}")
+    yield plain(f"built before for this target: {_builds(one.written, now_ns) or 'nothing'}")
+
+
+def _builds(built: Sequence[Build], now_ns: int) -> str:
+    return ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in built)
 
 
 def _layers(one: Answer) -> Iterator[Block]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Write = Callable[..., Path]
 ANSWER = {
     "program", "target", "variant", "consulted", "verdict", "detail", "differences", "key", "nearest",
-    "written", "layers", "not_asked", "directory", "elsewhere",
+    "written", "under_run", "layers", "not_asked", "directory", "elsewhere",
 }  # fmt: skip
 KERNEL = '#include "value.h"\nextern "C" __global__ void k(int *out) { *out = VALUE + EXTRA; }\n'
 HEADER = "#define VALUE 1\n"

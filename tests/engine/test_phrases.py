@@ -64,6 +64,19 @@ def test_a_difference_in_words(label: str, left: str | None, right: str | None, 
     assert phrases([Difference(label, left, right)]) == words
 
 
+def test_a_build_that_was_asked_for_in_another_way_is_told_in_one_sentence() -> None:
+    """What follows from that is left out, and what an older gpucache kept is not taken for it."""
+    itself, ours = "calls NVRTC itself under gpucache run", "by warm or for the library"
+    name = Difference("name of the source", None, "a.cu")
+    options = Difference("option", "-DA=1", "-arch=sm_90 -DA=1", (("-DA=1",), ("-arch=sm_90", "-DA=1")))
+    older = Difference("option", "-arch=sm_80", "-arch=sm_90", (("-arch=sm_80",), ("-arch=sm_90",)))
+    back = [Difference(one.label, one.right, one.left, one.values()[::-1]) for one in (options, name)]
+    for differences, told in (([options, name], ours), (back, itself)):
+        (phrase,) = phrases(differences)
+        assert told in phrase
+    assert any("older gpucache" in phrase for phrase in phrases([older, name]))
+
+
 def test_a_header_that_has_longer_names_as_well_is_told_once() -> None:
     """One file with three names in a closure is one change; another file of that name is one of its own."""
     names = ("sub/a.h", "inc/sub/a.h", "/far/inc/sub/a.h", "/far/b.h")

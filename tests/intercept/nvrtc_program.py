@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-_SOURCE = "template <class T> __global__ void scale(T *out) { int unused; *out = T(7); }"
+SOURCE = "template <class T> __global__ void scale(T *out) { int unused; *out = T(7); }"
 
 
 def say(*words: object) -> None:
@@ -22,7 +22,7 @@ def core(mode: str, *more: str) -> None:
     from cuda.core import Program, ProgramOptions
 
     options: dict[str, Any] = {"arch": "sm_90"}
-    source = _SOURCE
+    source = SOURCE
     if mode == "lines":
         options["lineinfo"] = True
     if mode == "wrong":
@@ -52,7 +52,7 @@ def bindings(mode: str) -> None:
     with tempfile.NamedTemporaryFile(suffix=".cu", prefix="of_a_program_") as file:
         name = file.name if mode == "lines" else "warned.cu"
         options = [b"-arch=sm_90", *([b"-lineinfo"] if mode == "lines" else [])]
-        program = ask(nvrtc.nvrtcCreateProgram, _SOURCE.encode(), name.encode(), 0, [], [])
+        program = ask(nvrtc.nvrtcCreateProgram, SOURCE.encode(), name.encode(), 0, [], [])
         ask(nvrtc.nvrtcAddNameExpression, program, b"scale<int>")
         ask(nvrtc.nvrtcCompileProgram, program, len(options), options)
         log = bytes(ask(nvrtc.nvrtcGetProgramLogSize, program))

@@ -31,6 +31,7 @@ from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
 from gpucache.outcomes import Intercepted, Miss, RunResult, Verdict
 from gpucache.settings import Settings
+from tests.intercept import nvrtc_program
 from tests.patience import PATIENCE_S
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.py")
@@ -153,6 +154,29 @@ def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> Non
     assert (outcome["result"], outcome["verdict"]) == ("kept", "key-changed")
     assert "the header value.h changed" in outcome["reason"]
     assert "the header value.h changed" in gpucache("inspect", "--misses").stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Command, tmp_path: Path) -> None:
+    """--why plans with the library's keys; what such a program has is named, with how to see its misses."""
+    source = tmp_path / "scale.cu"
+    source.write_text(nvrtc_program.SOURCE)
+    _, (kept,) = run("core", "plain")
+    ask = ("--json", "inspect", "--why", source, "--target", "cuda:sm_90")
+    (row,) = json.loads(gpucache(*ask).stdout)["outcomes"]
+    assert row["verdict"] == "key-changed"
+    assert "a program that calls NVRTC itself" in row["detail"]
+    assert kept["key"] in [one["key"] for one in row["under_run"]]
+    assert (
+        gpucache("warm", source, "--target", "cuda:sm_90", "--name-expression", "scale<int>").returncode == 0
+    )
+    told = gpucache(
+        "inspect", "--why", source, "--target", "cuda:sm_90", "--name-expression", "scale<int>"
+    ).stdout
+    assert "answer:  hit" in told
+    assert kept["key"][:12] in told
+    assert "gpucache inspect --misses" in told
+    assert "gpucache inspect --misses" in gpucache("inspect", "--why", kept["key"][:12]).stdout
 
 
 @pytest.mark.usefixtures("installed")
