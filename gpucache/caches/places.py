@@ -57,23 +57,25 @@ class Home(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """A place among temporary files, where Python's ``tempfile`` puts them, with the user's name."""
+    """A place among temporary files, where Python's ``tempfile`` puts them."""
 
     prefix: str
     """What stands in front of the user's name."""
+    user: bool = True
+    """Whether the user's name follows, so that each has a place of their own."""
 
     @property
     def below(self) -> str:
         """A pattern of the place's name."""
-        return f"{self.prefix}*"
+        return f"{self.prefix}*" if self.user else self.prefix
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable that decided it; None where the user has no name."""
         user = next(filter(None, map(environ.get, ("LOGNAME", "USER", "LNAME", "USERNAME"))), None)
-        user = user or _on_record("pw_name")
+        user = (user or _on_record("pw_name")) if self.user else ""
         named = next((name for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), None)
         folder = environ[named] if named else "/tmp"
-        return (Path(folder, self.prefix + user), named or "default") if user else None
+        return None if user is None else (Path(folder, self.prefix + user), named or "default")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ SYSTEMS = {
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
     "opencv": "gpucache.caches.opencv",
+    "ggml-opencl": "gpucache.caches.ggml_opencl",
     "arrayfire": "gpucache.caches.arrayfire",
     "cycles": "gpucache.caches.cycles",
     "pytools": "gpucache.caches.pytools",

@@ -33,6 +33,7 @@ from tests.caches.cupy import build as cupy
 from tests.caches.cycles import build as cycles
 from tests.caches.deep_gemm import build as deep_gemm
 from tests.caches.futhark import build as futhark
+from tests.caches.ggml_opencl import build as ggml_opencl
 from tests.caches.hashcat import build as hashcat
 from tests.caches.inductor import build as inductor
 from tests.caches.intel_neo import build as intel_neo
@@ -259,6 +260,7 @@ EXAMPLES: Mapping[str, Example] = {
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "cycles": Example(cycles.put, lambda _: PTX),
+    "ggml-opencl": Example(ggml_opencl.put, lambda _: PTX),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

@@ -1,0 +1,79 @@
+"""llama.cpp's OpenCL programs, as ggml's OpenCL backend keeps them: a file for each program and device.
+
+Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``; no file of an Adreno or
+Intel GPU, which alone it runs on, was seen. A file is ``GGMLCLBC``, u32 1, u32 0 and what the driver gave as
+the binary; its name is a SHA-256 of source, options, and the names and versions of device, driver and
+platform. Files are written aside and renamed, and never removed; what the driver refuses is compiled again.
+Without a variable they lie among temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Place, Temporary, Var
+from gpucache.outcomes import FindingKind, Location, Problem
+from gpucache.payload import PayloadInfo, PayloadKind
+
+_VARIABLE, _DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
+_HEAD, _MAGIC = 16, b"GGMLCLBC\1\0\0\0"
+_AGAIN = "llama.cpp compiles the program again and replaces it"
+
+
+class GgmlOpencl(BinaryFormat):
+    """What llama.cpp and what is made of ggml had compiled."""
+
+    name = "ggml-opencl"
+    title = "llama.cpp OpenCL kernel cache"
+    owner = "llama.cpp"
+    place = Place(
+        (Var(_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
+        move=f"set {_VARIABLE}",
+        nowhere=f"llama.cpp finds no temporary folder; set {_VARIABLE}",
+        off={_VARIABLE: ("0", "off", "none", "disable", "disabled")},
+        opt_in=True,
+    )
+    layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.\d+", HOUR_NS)])
+    wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
+    tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
+    opaque = "its entries say nothing of what their keys were made from"
+    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
+    served = "llama.cpp would hand it to the driver"
+    kinds = frozenset(PayloadKind)
+    consequence = "llama.cpp hands it to the driver, and compiles it again where that refuses it"
+    shows = "a file that begins as llama.cpp's do"
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """As the variable says: a place, a word that turns the cache off, or one for the default."""
+        off = cls.place.why_off(environ)
+        by_default = off or environ.get(_VARIABLE) in _DEFAULT
+        asked = {name: value for name, value in environ.items() if not (by_default and name == _VARIABLE)}
+        for location in super().locations(asked):
+            problems = (off, *location.problems) if off else location.problems
+            yield replace(location, enabled=location.enabled and not off, problems=problems)
+
+    def is_left(self, start: bytes) -> bool:
+        """The beginning of such a file."""
+        return start.startswith(_MAGIC[:8])
+
+    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
+        """The binary, behind a header that is checked where it is all there."""
+        if len(data) > _HEAD and data.startswith(_MAGIC):
+            return data[_HEAD:], None
+        if not whole:
+            return data, None
+        if len(data) <= _HEAD:
+            return b"", Problem(FindingKind.TRUNCATED, f"it ends in its header; {_AGAIN}")
+        return data, Problem(FindingKind.CORRUPT, f"it does not begin as llama.cpp's files do; {_AGAIN}")
+
+    def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
+        """What is wrong with a binary; of those of Adreno GPUs nothing is known here."""
+        unknown = info.kind is PayloadKind.UNKNOWN and binary
+        return None if unknown else super()._wrong(binary, info, whole=whole)
+
+
+SYSTEM = ForeignSystem(GgmlOpencl)
