@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Generic, Protocol, TypeVar
 
@@ -24,6 +23,7 @@ from gpucache.outcomes import Ended, Intercepted
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
+_LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _MAKING_S = 3.0
 """How long a question may wait until its service is made: less than the command's own time-out."""
 _BY_KERNEL = 0x80
@@ -63,7 +63,7 @@ class Later(Generic[S]):
     @property
     def handlers(self) -> Handlers:
         """What answers each kind of request."""
-        return {kind: self._announced if kind is Kind.LOADED else self._asked(kind) for kind in self._kinds}
+        return {kind: self._announced if kind in _LOADED else self._asked(kind) for kind in self._kinds}
 
     def finish(self) -> Sequence[Intercepted]:
         """What became of each build; raises what went wrong with making the service."""
@@ -72,7 +72,8 @@ class Later(Generic[S]):
         return () if self.made is None else self.made.finish()
 
     def _announced(self, _: Fields) -> Reply:
-        return replace(HEARD, then=self._begin)
+        self._begin()
+        return HEARD
 
     def _asked(self, kind: Kind) -> Handler:
         def answer(fields: Fields) -> Reply:

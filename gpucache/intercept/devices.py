@@ -72,9 +72,13 @@ class Devices:
         self._cwd = os.getcwd()  # noqa: PTH109 - the probe's, as text
 
     def begin(self) -> None:
-        """Know the devices of the last probe, or start one, and wait for nothing."""
-        self._rows = _recall(self._memos) if self._memos is not None else ()
-        if not self._rows:
+        """Know the devices of the last probe, or start one, and wait for nothing; later calls do nothing."""
+        if self._rows:
+            return
+        rows = _recall(self._memos) if self._memos is not None else ()
+        if rows:
+            self._rows = rows
+        else:
             self._begin_probe()
 
     def match(self, facts: Facts, cwd: str) -> tuple[Target, Toolchain]:

@@ -141,8 +141,8 @@ class _Server:
                 connection.sendall(_encoded(reply))
             if reply.then is not None:
                 reply.then()
-        except OSError as error:  # whoever asked has gone
-            _debug("a request was not answered: %s", error)
+        except OSError:
+            pass  # whoever asked has gone, or waits for no reply
         except Exception:
             _debug("a request was answered, and what was to follow failed", failed=True)
         finally:

@@ -36,11 +36,13 @@ class Kind(IntEnum):
     OTHER = 5
     """An entry point was called that is never served."""
     LOADED = 6
-    """A program has an OpenCL loader at work, and may ask for builds soon."""
+    """A program loads OpenCL, and may ask for builds soon. It may not wait for the reply."""
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17
     """What NVRTC gave."""
+    NVRTC_LOADED = 18
+    """A program loads NVRTC, and may ask for compiles soon. It does not wait for the reply."""
     PASS = 0x80
     """Not served: do as without us."""
     HIT = 0x81
@@ -52,7 +54,7 @@ class Kind(IntEnum):
 
 
 OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER)
-NVRTC = (Kind.COMPILE, Kind.COMPILED)
+NVRTC = (Kind.NVRTC_LOADED, Kind.COMPILE, Kind.COMPILED)
 """What a program's OpenCL layer asks, and what the library before NVRTC asks."""
 
 

@@ -2,8 +2,13 @@
 
    The loader tells each file name before it opens it, and may be told another. The shim in turn needs a
    library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had found.
-   The loader holds its lock all this time, so that what the shim needs is what was named last. */
+   The loader holds its lock all this time, so that what the shim needs is what was named last.
+
+   Of an NVRTC, and of a loader of OpenCL, the server hears as soon as it is looked for: it makes ready while
+   the program starts. Nobody waits for an answer, and nothing is done where that cannot be told at once. */
 #define _GNU_SOURCE
+#include "wire.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -12,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -54,10 +61,26 @@ static int is_library(const char *path) {
     return whole && !memcmp(header.e_ident, own->e_ident, EI_VERSION) && header.e_machine == own->e_machine;
 }
 
+/* Tell the server, once in a process for each kind. Descriptors 0 to 2 are left to who has closed them. */
+static void announce(enum wire_kind kind) {
+    static unsigned told;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
+    if (told & 1u << kind || !path || strlen(path) >= sizeof address.sun_path) return;
+    told |= 1u << kind;
+    strcpy(address.sun_path, path);
+    const unsigned char frame[] = {4, 0, 0, 0, WIRE_VERSION, 0, (unsigned char)kind, 0};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd > 2 && !connect(fd, (struct sockaddr *)&address, sizeof address))
+        send(fd, frame, sizeof frame, MSG_NOSIGNAL);
+    if (fd >= 0) close(fd);
+}
+
 EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) {
     (void)cookie, (void)flag;
     char target[PATH_MAX], *same = (char *)name;
     const char *base = strrchr(name, '/');
+    if (!strncmp(base ? base + 1 : name, "libOpenCL", 9)) announce(WIRE_LOADED);
     if (!base) {
         int major = major_of(name, "gpucache-nvrtc.so.");
         if (!major || !*versions[major - OLDEST].found) return same;
@@ -75,5 +98,6 @@ EXPORTED char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag) 
         /* In another spelling, because the loader would take the shim for a name that it knows. */
         sprintf(versions[major - OLDEST].real, "%.*s/.%s", (int)(base - name), name, base);
     }
+    announce(WIRE_NVRTC_LOADED);
     return versions[major - OLDEST].shim;
 }

@@ -27,6 +27,7 @@ enum wire_kind {
     WIRE_LOADED = 6,
     WIRE_COMPILE = 16,
     WIRE_COMPILED = 17,
+    WIRE_NVRTC_LOADED = 18,
     WIRE_PASS = 0x80,
     WIRE_HIT = 0x81,
     WIRE_MISS = 0x82,

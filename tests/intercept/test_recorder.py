@@ -67,6 +67,16 @@ def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
     return read_recording(tmp_path / "recording").recording.rows()
 
 
+def test_every_process_of_a_command_is_recorded(
+    recorder: OpenCLRecorder, project: Path, tmp_path: Path
+) -> None:
+    """Each says that it has loaded OpenCL, and the devices are known from the first on."""
+    for value in (b"2", b"3"):
+        asked(recorder, Kind.LOADED)
+        asked(recorder, Kind.BUILD, *build(project, SOURCE.replace(b"N", value)))
+    assert len(rows(tmp_path)) == 2
+
+
 def test_a_build_is_written_and_passed(recorder: OpenCLRecorder, project: Path, tmp_path: Path) -> None:
     """It is written before the command goes on, which is told to do as without us, and to go on telling."""
     reply = asked(recorder, Kind.BUILD, *build(project))

@@ -26,6 +26,7 @@ class Kind(IntEnum):
     LOADED = 6
     COMPILE = 16
     COMPILED = 17
+    NVRTC_LOADED = 18
     PASS = 0x80
     HIT = 0x81
     MISS = 0x82
@@ -63,12 +64,12 @@ def always(reply: bytes | None) -> Answer:
 class Peer:
     """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival.
 
-    That a layer was loaded is heard and answered here, and counted apart.
+    That something was loaded is heard and answered here, and kept apart.
     """
 
     def __init__(self, answer: Answer) -> None:
         self.heard: list[Request] = []
-        self.loaded = 0
+        self.loaded: list[int] = []
         self.path = Path(tempfile.mkdtemp(prefix="gpucache-wire-"), "socket")
         self._answer = answer
         self._lock = threading.Lock()
@@ -118,8 +119,8 @@ class Peer:
                 return
             kind, fields = parse(stream.read(*struct.unpack("<I", head)))
             with self._lock:
-                if kind == Kind.LOADED:
-                    self.loaded += 1
+                if kind in (Kind.LOADED, Kind.NVRTC_LOADED):
+                    self.loaded.append(kind)
                     reply: bytes | None = frame(Kind.OK)
                 else:
                     self.heard.append((kind, fields))

@@ -15,7 +15,7 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native import build, locate
 from tests.native.peer import Kind, Peer, frame
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _CASES, _FAILING = 12, 3
@@ -329,6 +329,19 @@ def test_a_library_of_another_machine_is_passed_over(
         )
         == plain
     )
+
+
+def test_what_is_loaded_is_told_once(audit: Path, peer: Peer, shimmed: Run, tmp_path: Path) -> None:
+    """Of NVRTC and of OpenCL the server hears as they are looked for, so that it makes ready meanwhile."""
+    shimmed(peer, "functions")
+    wait_until(lambda: peer.loaded == [Kind.NVRTC_LOADED])
+    code = "import ctypes\nfor name in 'libOpenCL.so.0', 'libOpenCL-a1.so.1', 'libm.so.6':\n"
+    code += "    try:\n        ctypes.CDLL(name)\n    except OSError:\n        pass"
+    audited = {**os.environ, "LD_AUDIT": str(audit), "GPUCACHE_RUN_SOCKET": str(peer.path)}
+    subprocess.run([sys.executable, "-c", code], env=audited, check=True, timeout=PATIENCE_S)
+    wait_until(lambda: peer.loaded == [Kind.NVRTC_LOADED, Kind.LOADED])
+    gone = {**audited, "GPUCACHE_RUN_SOCKET": str(tmp_path / "gone")}
+    subprocess.run([sys.executable, "-c", code], env=gone, check=True, timeout=PATIENCE_S)
 
 
 def test_the_users_own_audit_library_is_asked_too(
