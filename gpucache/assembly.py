@@ -18,9 +18,8 @@ from gpucache.settings import Settings, other_roots
 from gpucache.store import (
     DirectoryStore,
     MemoryStore,
-    RootMissing,
+    Root,
     RootRefused,
-    RootUsable,
     refused_root,
     root_state,
 )
@@ -63,7 +62,7 @@ def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStor
 
     found = []
     for path in settings.system_dirs:
-        if path != settings.root and isinstance(root_state(path), RootUsable):
+        if path != settings.root and root_state(path) is Root.USABLE:
             store = DirectoryStore(path, writable=False)
             place = Location(
                 OwnCache.name, str(path), "GPUCACHE_SYSTEM_DIRS", not settings.disabled, role="system"
@@ -75,7 +74,7 @@ def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStor
 def is_private(settings: Settings) -> bool:
     """Whether the root is there and only its owner may read it."""
     root = settings.require_root()
-    return isinstance(root_state(root), RootUsable) and not root.stat().st_mode & stat.S_IROTH
+    return root_state(root) is Root.USABLE and not root.stat().st_mode & stat.S_IROTH
 
 
 def open_cache(settings: Settings) -> "OwnCache":
@@ -106,7 +105,7 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     from gpucache.probe.last_targets import FILE, load_last, save_last
 
     root = settings.root
-    if root is None or settings.read_only or isinstance(root_state(root), RootRefused | RootMissing):
+    if root is None or settings.read_only or root_state(root) is not Root.USABLE:
         return
     if os.path.lexists(root / FILE) and not DirectoryStore(root, writable=False).is_marked():
         return  # a folder of somebody else's may have such a file of its own

@@ -4,7 +4,6 @@ Must not import anything of ours but errors: every other module may import this 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +50,7 @@ class Check(NamedTuple):
     """What a ``#line`` calls the file that ``line`` is of; empty for the program itself."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Target:
+class Target(NamedTuple):
     """What a program is compiled for: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
 
     backend: str
@@ -73,8 +71,7 @@ class Target:
         return cls(backend, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """The compiler that runs for a target, as readable fields that enter the key.
 
     ``identity`` labels name what stays when a driver or compiler is upgraded (platform and device
@@ -92,8 +89,7 @@ class Toolchain:
         return tuple(pair for pair in self.fields if pair[0] in self.identity)
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """One row of a probe: a target, who would compile for it, and whether that works here."""
 
     target: Target | None
@@ -112,8 +108,7 @@ class Device:
     """The files of the driver that it belongs to, first the library that is called; empty if not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A source read into memory. The name is for people and is not part of the key."""
 
     name: str
@@ -123,8 +118,7 @@ class Program:
     """Where it was read from; gives compiler messages their file name, nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class AsAsked:
+class AsAsked(NamedTuple):
     """What more a program says where it calls its compiler itself, and is to get what that would give it."""
 
     file_name: str
@@ -135,8 +129,7 @@ class AsAsked:
     """Headers in memory by the name under which they are included; they are found before any on disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRequest:
+class BuildRequest(NamedTuple):
     """One program for one target with everything a caller can say about the build."""
 
     program: Program
@@ -164,45 +157,6 @@ class BuildRequest:
     """What to compile it as a program asked for it itself; None to compile it as gpucache does. CUDA only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Include:
-    """A header of the closure: its name as spelled, and its SHA-256, None if it resolved nowhere."""
-
-    name: str
-    digest: str | None
-
-
-Asked = tuple[str, str, str]
-"""A question to the disk, the path that it is about, and the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closure:
-    """Every header the compiler could read for a program.
-
-    Equal closures mean equal content reached in the same way, wherever the files lie.
-    """
-
-    includes: tuple[Include, ...] = ()
-    resolution: str = ""
-    """Digest of which include led to which content; tells apart equal sets reached differently."""
-    uncacheable: str | None = None
-    """Why no key can be made, with the remedy; None if one can."""
-    files: tuple[str, ...] = field(default=(), compare=False)
-    """Where the headers were found; for traces and watching, never part of a key."""
-    stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
-    """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
-    what tells that one was another for a while. Never part of a key."""
-    asked: tuple[Asked, ...] | None = field(default=(), compare=False)
-    """All that was asked of the disk, in that order; None where an answer is an error that may pass.
-    Never part of a key."""
-    tells_places: bool = field(default=False, compare=False)
-    """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
-    constant nothing can be found in the artifact."""
-    tells_name: bool = field(default=False, compare=False)
-    """The same of what the source is called, as far as that is not made up for each build."""
-
-
 class KeyField(NamedTuple):
     """One readable input of a key."""
 
@@ -210,8 +164,7 @@ class KeyField(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CacheKey:
+class CacheKey(NamedTuple):
     """SHA-256 over framed key fields, as 64 lower-case hex digits."""
 
     hex: str
@@ -225,23 +178,22 @@ class CacheKey:
         return self.hex[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+_NO_NAMES: Mapping[str, str] = {}
+
+
+class Artifact(NamedTuple):
     """Compiled bytes with the compiler's own words."""
 
     kind: StrEnum
     payload: bytes
     build_log: str = ""
     compile_ns: int = 0
-    lowered_names: Mapping[str, str] = field(default_factory=dict)
+    lowered_names: Mapping[str, str] = _NO_NAMES
     """Name expression to lowered (mangled) name; empty for OpenCL."""
     uncovered: tuple[str, ...] = ()
     """Files that the compiler was seen to read and the key does not cover, so that it may not be kept."""
     refusal: str | None = None
     """Why it may not be kept, though another build of the same may; None if it may."""
-
-
-_NO_NAMES: Mapping[str, str] = {}
 
 
 class EntryHead(NamedTuple):
@@ -284,8 +236,7 @@ class EntryDetail(NamedTuple):
     """Where it was built from, as far as files were read: for people and for rebuilding, never a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A whole entry as it goes into or comes out of a store."""
 
     key: CacheKey

@@ -7,7 +7,6 @@ nothing of what is stored there.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.errors import CacheUnusableError, UsageError
@@ -75,8 +74,7 @@ RUN_ENVIRONMENT = (
 """What the libraries read that run puts into its command."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Everything that the environment and the options decide."""
 
     root: "Path | None"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.keys import (
+    Closure,
     Difference,
+    Include,
     KeyInputs,
     cache_key,
     difference,
@@ -23,8 +26,6 @@ from gpucache.model import (
     BuildRequest,
     CacheKey,
     Checks,
-    Closure,
-    Include,
     KeyField,
     Language,
     Program,
@@ -53,10 +54,11 @@ def make_fields(**overrides: Any) -> tuple[KeyField, ...]:
     """Fields of one build; an override replaces the part of request, program, closure or inputs it names."""
 
     def changed(value: Any) -> Any:
-        names = {name for name in overrides if name in type(value).__dataclass_fields__}
-        return replace(value, **{name: overrides[name] for name in names})
+        named = {name: overrides[name] for name in overrides if hasattr(value, name)}
+        change: Any = getattr(value, "_replace", partial(replace, value))
+        return change(**named)
 
-    request = changed(replace(_REQUEST, program=changed(_REQUEST.program)))
+    request = changed(_REQUEST._replace(program=changed(_REQUEST.program)))
     return key_fields(request, changed(_CLOSURE), changed(_INPUTS))
 
 
@@ -107,7 +109,7 @@ SAME: Mapping[str, Mapping[str, Any]] = {
     "places": {"locations": ("/elsewhere",), "file_name": "other.cl"},
     "local size": {"local_sizes": ((64,), (16, 8))},
     "no local sizes": {"local_sizes": ()},
-    "what identifies a toolchain": {"toolchain": replace(_INPUTS.toolchain, identity=())},
+    "what identifies a toolchain": {"toolchain": _INPUTS.toolchain._replace(identity=())},
 }
 
 
@@ -212,8 +214,8 @@ def test_a_located_key_holds_the_places() -> None:
         KeyField("searched directory", "/src/include"),
         KeyField("file name", "program.cl"),
     )
-    moved = located_fields(fields, replace(_INPUTS, locations=("/moved/include",)))
-    renamed = located_fields(fields, replace(_INPUTS, file_name="other.cl"))
+    moved = located_fields(fields, _INPUTS._replace(locations=("/moved/include",)))
+    renamed = located_fields(fields, _INPUTS._replace(file_name="other.cl"))
     assert len({cache_key(fields), cache_key(located), cache_key(moved), cache_key(renamed)}) == 4
 
 

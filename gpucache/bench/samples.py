@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.assembly import open_layers
@@ -91,7 +91,7 @@ def time_checks(job: CheckedJob) -> Durations:
     from gpucache.backends.opencl import suite
 
     backend = load_backend(job.request.target.backend)
-    requests = [replace(job.request, checks=mode) for mode in Checks]
+    requests = [job.request._replace(checks=mode) for mode in Checks]
     builds = [(request, backend.plan(request, job.toolchain, os.environ)) for request in requests]
     return suite.measure(job.request.target, builds, job.runs)
 

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Generic, cast
@@ -106,7 +105,7 @@ class ForeignCache(Generic[T]):
         if self._limits is None:
             self._limits = tuple(self._format.limits())
         found = self._format.location
-        return replace(found, problems=(*found.problems, *self._limits))
+        return found._replace(problems=(*found.problems, *self._limits))
 
     def scan(self) -> Iterator[CacheEntry]:
         """Every entry, one by one; raises CacheUnusableError where the place cannot be read at all."""
@@ -242,7 +241,7 @@ class ForeignCache(Generic[T]):
                 entry, shows = self._looked(item)
                 if entry is not None:
                     own = entry.stays or shows is not False or self._is_shown()
-                    yield entry if own else replace(entry, stays=self._unproven())
+                    yield entry if own else entry._replace(stays=self._unproven())
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return  # the last is told by leftovers
         except OSError as error:
@@ -326,10 +325,10 @@ class ForeignCache(Generic[T]):
             why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
             return checked.unmended(why, frozenset(FindingKind))
         marked = (
-            replace(one, repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
+            one._replace(repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
             for one in checked.findings
         )
-        return replace(checked, findings=tuple(marked))
+        return checked._replace(findings=tuple(marked))
 
     def _answer(self, value: bytes) -> Reach:
         """Whether the owner would find the entry of a key, or of the beginning of one."""

@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -218,7 +218,7 @@ class Format(ABC, Generic[T]):
     def opened(cls, location: Location) -> Location:
         """A location with what is wrong with the place, where it does not say that yet."""
         found = location.problems or tuple(cls.at_place(Path(location.root)))
-        return replace(location, problems=found)
+        return location._replace(problems=found)
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - opaque keys

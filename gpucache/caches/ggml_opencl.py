@@ -8,7 +8,6 @@ Without a variable they lie among temporary files. ggml's Vulkan and CUDA backen
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
@@ -54,7 +53,7 @@ class GgmlOpencl(BinaryFormat):
         asked = {name: value for name, value in environ.items() if not (by_default and name == _VARIABLE)}
         for location in super().locations(asked):
             problems = (off, *location.problems) if off else location.problems
-            yield replace(location, enabled=location.enabled and not off, problems=problems)
+            yield location._replace(enabled=location.enabled and not off, problems=problems)
 
     def is_left(self, start: bytes) -> bool:
         """The beginning of such a file."""

@@ -73,7 +73,7 @@ class Hashcat(BinaryFormat):
             if older is not None and places.is_folder(older[0].parent):
                 root = older[0]
                 problems = tuple(cls.at_place(root))
-                yield replace(location, root=str(root), decided_by=older[1], enabled=True, problems=problems)
+                yield location._replace(root=str(root), decided_by=older[1], enabled=True, problems=problems)
             else:
                 yield location
 

@@ -16,7 +16,6 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -109,8 +108,8 @@ class Mesa(FilesFormat):
             named = [location.root + form for form in _FORMS]
             found = [place for place in named if places.is_folder(Path(place))]
             for place in found or named[:1]:
-                at = location if place == location.root else replace(location, problems=())
-                yield replace(at, root=place, enabled=bool(found) and location.enabled)
+                at = location if place == location.root else location._replace(problems=())
+                yield at._replace(root=place, enabled=bool(found) and location.enabled)
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:

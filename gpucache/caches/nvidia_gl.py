@@ -7,7 +7,6 @@ format NVIDIA does not document. The driver uses an older place for as long as t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import places
@@ -43,18 +42,18 @@ class NvidiaGl(OpaqueFormat):
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The place, or the older one where that is there; both where both are."""
         for location in super().locations(environ):
-            limited = replace(location, limit_bytes=_limit(environ, _DEFAULT_BYTES))
+            limited = location._replace(limit_bytes=_limit(environ, _DEFAULT_BYTES))
             base = environ.get(location.decided_by)
             older = Path(base or "", _OLDER)
             if location.decided_by == _PATH or not older.is_absolute() or not places.is_folder(older):
                 yield limited
                 continue
-            at = replace(location, root=str(older), limit_bytes=_limit(environ, _OLDER_BYTES))
+            at = location._replace(root=str(older), limit_bytes=_limit(environ, _OLDER_BYTES))
             off = location.problems[:1] if cls.place.why_off(environ) else ()
-            yield replace(at, enabled=not off, problems=(*off, *cls.at_place(older)))
+            yield at._replace(enabled=not off, problems=(*off, *cls.at_place(older)))
             if places.is_folder(Path(location.root)):
                 why = f"the driver does not look here as long as {older} is there, which may be removed"
-                yield replace(limited, enabled=False, problems=(why,))
+                yield limited._replace(enabled=False, problems=(why,))
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,6 @@ import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -103,10 +102,10 @@ class OpenCV(BinaryFormat):
             root = Path(location.root)
             if location.decided_by != _DIRECTORY and not places.is_folder(root.parent):
                 told = tuple(cls.at_place(_SHARED))
-                location = replace(location, root=str(_SHARED), decided_by="default", problems=told)
+                location = location._replace(root=str(_SHARED), decided_by="default", problems=told)
             problems = dict.fromkeys((why, *location.problems) if why else location.problems)
             enabled = not why and places.is_folder(Path(location.root))
-            yield replace(location, enabled=enabled, problems=tuple(problems))
+            yield location._replace(enabled=enabled, problems=tuple(problems))
 
     def look(self, item: Files) -> Look:
         """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
@@ -130,7 +129,7 @@ class OpenCV(BinaryFormat):
         for build in builds:
             binary = item.part(item.names[0], build.at, build.size_bytes)
             if wrong := self._wrong(binary, describe(binary), whole=True):
-                yield replace(wrong, detail=f"of its build with {build.options!r} {wrong.detail}")
+                yield wrong._replace(detail=f"of its build with {build.options!r} {wrong.detail}")
         if problem:
             yield problem
 

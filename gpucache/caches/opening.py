@@ -6,7 +6,6 @@ that are asked for and no others. Must not know our own cache.
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches.interface import Cache, System, Wanted
@@ -49,7 +48,7 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
             root = Path(location.root)
             if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):
                 why = f"programs do not look here now, as {known[0].decided_by} sends them to {known[0].root}"
-                found.append(_opened(system, replace(location, enabled=False, problems=(why,))))
+                found.append(_opened(system, location._replace(enabled=False, problems=(why,))))
     return found
 
 
@@ -89,7 +88,7 @@ class Unusable:
         return (
             self._location
             if self._reason in problems
-            else replace(self._location, problems=(*problems, self._reason))
+            else self._location._replace(problems=(*problems, self._reason))
         )
 
     def scan(self) -> Iterator[CacheEntry]:

@@ -7,7 +7,6 @@ format allows: the key recomputed from its key fields, the payload against what 
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 from gpucache.caches import registry
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.keys import cache_key
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Entry, EntryHead, Toolchain
 from gpucache.outcomes import (
     CacheEntry,
@@ -192,10 +190,9 @@ class OwnCache:
 
 
 def _marked(checked: Checked) -> Checked:
-    return replace(
-        checked,
+    return checked._replace(
         findings=tuple(
-            replace(finding, repaired=finding.kind.wrong or finding.kind is FindingKind.LEFTOVER)
+            finding._replace(repaired=finding.kind.wrong or finding.kind is FindingKind.LEFTOVER)
             for finding in checked.findings
         ),
     )
@@ -221,6 +218,8 @@ def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
 
 
 def _key(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
+    from gpucache.keys import cache_key  # which nothing but checking needs
+
     if cache_key(whole.detail.key_fields) != whole.key:
         yield FindingKind.CORRUPT, "its key is not that of its key fields"
 

@@ -8,7 +8,6 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
 WINDOWS = os.name == "nt"
 _ADMINISTRATOR = 0
+_NOTHING: Mapping[str, Collection[str]] = {}
 
 
 class Var(NamedTuple):
@@ -55,8 +55,7 @@ class Home(NamedTuple):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Temporary:
+class Temporary(NamedTuple):
     """A place among temporary files, where Python's ``tempfile`` puts them."""
 
     prefix: str
@@ -78,8 +77,7 @@ class Temporary:
         return None if user is None else (Path(folder, self.prefix + user), named or "default")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where programs look for a cache in an environment, and which variables change that: facts alone."""
 
     ways: tuple[Var | Home | Temporary, ...]
@@ -90,7 +88,7 @@ class Place:
     """Why an environment can lack a place, and what to set; a clause."""
     also: tuple[Var | Home, ...] = ()
     """Where programs above the owner put it: each is a cache beside the first where a folder is there."""
-    off: Mapping[str, Collection[str]] = field(default_factory=dict)
+    off: Mapping[str, Collection[str]] = _NOTHING
     """By variable the values, in lower case, with which programs use no cache."""
     along: tuple[tuple[str, str], ...] = ()
     """Variables that are set with every redirection, such as a limit that is to be out of the way."""

@@ -73,7 +73,7 @@ class Vulkan(BinaryFormat):
             blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
             if places.is_folder(blender):
                 found = tuple(cls.at_place(blender))
-                yield replace(location, root=str(blender), enabled=True, problems=found)
+                yield location._replace(root=str(blender), enabled=True, problems=found)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -158,7 +157,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     settings = given().settings()
     name, place = split(text)
     if place is not None and (name == OWN or (name is None and is_own(place))):
-        settings = replace(settings, root=place, root_origin="--cache", system_dirs=())
+        settings = settings._replace(root=place, root_origin="--cache", system_dirs=())
         return _ours(settings, systems=False)
     if name == OWN:
         return _ours(settings, systems=systems)

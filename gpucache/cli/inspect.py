@@ -1,7 +1,6 @@
 """``gpucache inspect``: what is cached, and why something missed."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,4 +244,4 @@ def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
     try:
         return cache.report(entry)
     except FormatError as error:
-        return replace(entry, damage=Problem(None, str(error)))
+        return entry._replace(damage=Problem(None, str(error)))

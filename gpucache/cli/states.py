@@ -1,7 +1,6 @@
 """The states of caches: of those that were named, or of everything on this machine at a glance."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,7 +97,7 @@ def _judged(found: "Sequence[tuple[CacheState, Origins]]") -> "list[CacheState]"
     """
     toolchains = toolchains_for(entry for _, origins in found for entry in origins.rebuilt())
     now_ns = time.time_ns()
-    return [replace(one, stale=origins.summary(origins.stale(toolchains, now_ns))) for one, origins in found]
+    return [one._replace(stale=origins.summary(origins.stale(toolchains, now_ns))) for one, origins in found]
 
 
 class _Ours(NamedTuple):

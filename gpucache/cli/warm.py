@@ -164,7 +164,7 @@ class _Run:
 def _settings(*, check: bool) -> "Settings":
     """The settings of a run; a question is no use of an entry, and leaves the cache as it is."""
     settings = given().settings()
-    return replace(settings, read_only=True) if check else settings
+    return settings._replace(read_only=True) if check else settings
 
 
 def _warm_programs(
@@ -237,7 +237,7 @@ def _warm_misses(
         return [one for one in wanted if one.key not in tried and (keys is None or one.key in keys)]
 
     # What the driver rejected of a system root would be found there again, so the user's root gets its own.
-    alone_in_root = replace(run, settings=replace(run.settings, system_dirs=()))
+    alone_in_root = replace(run, settings=run.settings._replace(system_dirs=()))
 
     def outcomes_of(missed: "list[MissedRequest]") -> "list[WarmOutcome]":
         outcomes: list[WarmOutcome] = []

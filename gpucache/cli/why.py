@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,7 +73,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
         if one.entries:
             report = opened.require_own(_WITH_A_PROGRAM).cache.report
             items += items_of(one.entries, report, here.devices)
-    layers = open_layers(replace(opened.settings, read_only=True), command="gpucache inspect")
+    layers = open_layers(opened.settings._replace(read_only=True), command="gpucache inspect")
     known = tuple(systems())
     answers_ = why(items, backends(), layers, here.environment, _directory())
     found = [
@@ -94,8 +94,7 @@ def _directory() -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Meant:
+class _Meant(NamedTuple):
     """What a word means: programs that are read from files, or entries that are there."""
 
     specs: "Sequence[ProgramSpec]" = ()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from gpucache.caches.interface import Cache, Rebuildable
@@ -19,7 +18,7 @@ _KEY_PREFIX = re.compile(r"[0-9a-f]{4,}(-\d+)?")
 
 def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
     """The state of our own cache, with the size of the files beside its entries."""
-    return replace(state(cache, scanned), beside_bytes=cache.beside_bytes())
+    return state(cache, scanned)._replace(beside_bytes=cache.beside_bytes())
 
 
 def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
@@ -64,7 +63,7 @@ def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
     except GpucacheError as error:  # reported, so that it does not hide the other caches
         whole = [str(error)]
     told = dict.fromkeys((*whole, *damages))
-    return replace(found, findings=tuple(one for one in told if one not in found.location.problems))
+    return found._replace(findings=tuple(one for one in told if one not in found.location.problems))
 
 
 def select(

@@ -20,8 +20,8 @@ from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
-from gpucache.keys import digest
-from gpucache.model import Artifact, Closure, Entry, EntryDetail, EntryHead
+from gpucache.keys import Closure, digest
+from gpucache.model import Artifact, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
 from gpucache.store.interface import EntryStore, Event

@@ -7,7 +7,6 @@ is noted of such a miss. Must not know how a program is built.
 
 import os
 import time
-from dataclasses import replace
 
 from gpucache.engine.journal import note_miss
 from gpucache.engine.layers import Layers
@@ -72,5 +71,5 @@ def _elsewhere(prepared: Prepared) -> BuildRequest:
     request = prepared.request
     here = request.cwd.rstrip(os.sep) + os.sep
     if request.searches_cwd and any(file.startswith(here) for file in prepared.closure.files):
-        request = replace(request, options=(f"-I{request.cwd}", *request.options))
-    return replace(request, searches_cwd=False)
+        request = request._replace(options=(f"-I{request.cwd}", *request.options))
+    return request._replace(searches_cwd=False)

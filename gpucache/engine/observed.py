@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from gpucache.backends.interface import Compilation
 from gpucache.engine.prepare import Prepared, closure_of
-from gpucache.keys import digest
-from gpucache.model import BuildRequest, Closure
+from gpucache.keys import Closure, digest
+from gpucache.model import BuildRequest
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.trees import Tree, read_headers
 
@@ -76,6 +76,6 @@ def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) 
         homeless = replace(compilation, rule=replace(rule, home=None))
         found += [rule.home] if closure_of(request, homeless) != closure else []
     if request.searches_cwd:
-        elsewhere = replace(request, searches_cwd=False)
+        elsewhere = request._replace(searches_cwd=False)
         found += [request.cwd] if closure_of(elsewhere, compilation) != closure else []
     return tuple(found)

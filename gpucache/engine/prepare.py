@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import FOLDER, SEARCHED, cache_key, digest, key_fields, located_fields
+from gpucache.keys import FOLDER, SEARCHED, Closure, Include, cache_key, digest, key_fields, located_fields
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,
     CacheKey,
-    Closure,
     EntryHead,
-    Include,
     KeyField,
     Toolchain,
 )
@@ -48,7 +46,7 @@ class Prepared:
     def located(self) -> tuple[KeyField, ...]:
         """The key fields of an artifact that holds paths."""
         used = _used(self.request, self.compilation, self.closure)
-        return located_fields(self.fields, replace(self.compilation.inputs, locations=used))
+        return located_fields(self.fields, self.compilation.inputs._replace(locations=used))
 
     @cached_property
     def located_key(self) -> CacheKey:
@@ -139,7 +137,7 @@ def prepare_again(
 
 def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
     """The same inputs for another kind of artifact that comes out with the first."""
-    request = replace(prepared.request, artifact_kind=kind)
+    request = prepared.request._replace(artifact_kind=kind)
     fields = key_fields(request, prepared.closure, prepared.compilation.inputs)
     return replace(prepared, request=request, fields=fields, key=cache_key(fields))
 

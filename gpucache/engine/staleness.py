@@ -8,7 +8,6 @@ What is not known to be out of reach is not called stale.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpucache.model import Toolchain
@@ -32,14 +31,14 @@ class Origin(NamedTuple):
         return self.producer.rpartition(" ")[0]
 
 
-@dataclass(slots=True)
 class _Uses:
-    sample: CacheEntry
-    first_ns: int
-    last_ns: int
-    entries: int = 0
-    size_bytes: int = 0
-    """Of those that an eviction by rules may remove, as their number."""
+    """When the entries of one origin were made and used, and how much an eviction by rules may remove."""
+
+    def __init__(self, sample: CacheEntry) -> None:
+        self.sample = sample
+        self.first_ns, self.last_ns = sample.created_ns, sample.last_used_ns
+        self.entries = 0
+        self.size_bytes = 0
 
 
 def origin(entry: CacheEntry) -> Origin:
@@ -57,21 +56,20 @@ def _is_alike(entry: CacheEntry, other: CacheEntry) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Origins:
     """The origins of a cache's entries, with a few numbers of each, so that any number of entries fits."""
 
-    found: dict[Origin, _Uses] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.found: dict[Origin, _Uses] = {}
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and counts them."""
         uses = None
         for entry in entries:
-            made = entry.created_ns
             # Neighbours mostly share a toolchain, the same tuple, which is then not hashed again.
             if uses is None or not _is_alike(entry, uses.sample):
-                uses = self.found.setdefault(origin(entry), _Uses(entry, made, entry.last_used_ns))
-            uses.first_ns = min(uses.first_ns, made)
+                uses = self.found.setdefault(origin(entry), _Uses(entry))
+            uses.first_ns = min(uses.first_ns, entry.created_ns)
             uses.last_ns = max(uses.last_ns, entry.last_used_ns)
             if not (entry.stays or entry.indivisible):
                 uses.entries += 1

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target
@@ -51,7 +50,7 @@ def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
     fields = tuple(
         (label, wanted.name if label == "architecture" else value) for label, value in plain.toolchain.fields
     )
-    return replace(plain, target=wanted, toolchain=replace(plain.toolchain, fields=fields), present=False)
+    return plain._replace(target=wanted, toolchain=plain.toolchain._replace(fields=fields), present=False)
 
 
 def _begins(device: Device, text: str) -> bool:

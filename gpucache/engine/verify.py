@@ -5,7 +5,7 @@ this machine: superseded and stale ones.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from gpucache.caches.interface import Cache, ChecksAll
@@ -47,10 +47,10 @@ def run_verify(
     for entry, checked in _checked(cache, entries):
         if trials and not checked.findings and checked.counts:
             try:
-                checked = replace(checked, unchecked=stopped) if stopped else _tried(checked, entry, trials)
+                checked = checked._replace(unchecked=stopped) if stopped else _tried(checked, entry, trials)
             except WorkersError as error:  # the next worker would not start either, and each try takes time
                 stopped = str(error)
-                checked = replace(checked, unchecked=stopped)
+                checked = checked._replace(unchecked=stopped)
         yield _known(checked, entry, old, stale), entry
     if whole:
         yield from ((leftover, None) for leftover in cache.leftovers())
@@ -72,11 +72,11 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
         trial = attempt(entry)
         if trial.problem:
             finding = _finding(entry, FindingKind.MISLABELLED, trial.problem)
-            checked = replace(checked, findings=(*checked.findings, finding))
+            checked = checked._replace(findings=(*checked.findings, finding))
         if trial.note:
-            checked = replace(checked, notes=(*checked.notes, trial.note))
+            checked = checked._replace(notes=(*checked.notes, trial.note))
         if trial.unchecked:
-            checked = replace(checked, unchecked=trial.unchecked)
+            checked = checked._replace(unchecked=trial.unchecked)
     return checked
 
 
@@ -89,7 +89,7 @@ def _known(checked: Checked, entry: CacheEntry, old: Collection[str], stale: Map
         extra.append(
             _finding(entry, FindingKind.SUPERSEDED, "a newer entry has the same program, target and options")
         )
-    return replace(checked, findings=(*checked.findings, *extra)) if extra else checked
+    return checked._replace(findings=(*checked.findings, *extra)) if extra else checked
 
 
 def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:

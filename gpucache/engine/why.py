@@ -124,7 +124,7 @@ def compare(left: EntryReport, right: EntryReport) -> list[str]:
 def _running(request: BuildRequest, directory: str | None) -> BuildRequest | None:
     """The request of a program that runs in the directory of its relative paths, or in ``directory``."""
     place = request.cwd if request.cwd != "/" else directory
-    return None if request.searches_cwd or place is None else replace(request, cwd=place, searches_cwd=True)
+    return None if request.searches_cwd or place is None else request._replace(cwd=place, searches_cwd=True)
 
 
 def _unasked(item: WarmItem, miss: Miss) -> Answer:

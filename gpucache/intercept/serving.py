@@ -232,7 +232,7 @@ class OpenCLServing:
             hit = found if isinstance(found, Hit) and not one.rejected else None
             if hit is None and prepared.key not in self.noted:
                 continue  # it is not to be built at all
-            request = replace(prepared.request, local_sizes=tuple(sorted(one.sizes)))
+            request = prepared.request._replace(local_sizes=tuple(sorted(one.sizes)))
             toolchain = prepared.compilation.inputs.toolchain
             compilation = BACKEND.plan(request, toolchain, one.asked.environ)
             sized = replace(prepared, request=request, compilation=compilation)

@@ -6,7 +6,6 @@ A program never fails because of the cache: what goes wrong with it ends in a pl
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +37,7 @@ def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
         if is_spirv(call.source):
             raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
         options = (*as_pyopencl_reads(call.options), *_of_platform(call.context))
-        request = replace(request, options=options)
+        request = request._replace(options=options)
         return _answer(layers, [_prepare(layers, device, request) for device in call.devices], call)
     except (CacheMissError, Warning):
         raise
@@ -55,7 +54,7 @@ def _of_platform(context: Any) -> Sequence[str]:
 
 
 def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
-    request = replace(request, target=platforms.target_of(device))
+    request = request._replace(target=platforms.target_of(device))
     return prepare_again(BACKEND, request, platforms.toolchain(device), environment(), layers)
 
 

@@ -1,14 +1,13 @@
 """What any cache says of itself and of its entries."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from gpucache.model import Check, KeyField
 from gpucache.outcomes.findings import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(NamedTuple):
     """One entry of any cache as inspect and evict see it."""
 
     cache: str
@@ -45,7 +44,7 @@ class CacheEntry:
     be missing, or where a use from elsewhere would not show."""
     place: str = ""
     """Tells where its source lies from other places; empty where that is not known."""
-    handle: object = field(default=None, compare=False, repr=False)
+    handle: object = None
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 
 
@@ -58,8 +57,7 @@ class AdviceKind(StrEnum):
     UNREAD = "unread"
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """Something worth knowing about the entries of one program for one target."""
 
     kind: AdviceKind
@@ -71,8 +69,7 @@ class Advice:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EntryReport:
+class EntryReport(NamedTuple):
     """One entry with everything that inspect can say of it."""
 
     entry: CacheEntry
@@ -91,8 +88,7 @@ class EntryReport:
     """Its failure table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """An entry that was just written, as ``inspect --watch`` saw it."""
 
     entry: CacheEntry
@@ -103,8 +99,7 @@ class Written:
     nobody had by then, or where the system does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where a cache lives, which setting decided that, and what is wrong with the place."""
 
     cache: str
@@ -115,10 +110,12 @@ class Location:
     problems: tuple[str, ...] = ()
     role: str = ""
     """Which of a system's caches it is, such as ``user`` or ``system``; empty where there is one."""
+    bounds: tuple[int, int] | None = None
+    """The least and the largest size in bytes of what programs cache there, 0 for no bound; None where its
+    system has no such bounds, or where the place was named by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stale:
+class Stale(NamedTuple):
     """What of a cache no program of this machine reads again and ``evict --stale`` removes."""
 
     entries: int = 0
@@ -127,8 +124,7 @@ class Stale:
     """A clause for each reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheState:
+class CacheState(NamedTuple):
     """The state of one cache."""
 
     location: Location

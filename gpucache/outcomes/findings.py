@@ -1,7 +1,6 @@
 """Outcomes of verify."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -40,8 +39,7 @@ _WRONG = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with an entry or worth knowing of it, before anybody makes a sentence of it."""
 
     kind: FindingKind | None
@@ -57,8 +55,7 @@ class Problem:
         return told if self.kind is None else f"{self.kind}: {told}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing verify found."""
 
     cache: str
@@ -71,8 +68,7 @@ class Finding:
     repaired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """An entry that was looked at; ``findings`` is empty for a sound one."""
 
     entry: str
@@ -86,14 +82,14 @@ class Checked:
 
     def mended(self) -> "Checked":
         """The same with every finding marked as repaired."""
-        return replace(self, findings=tuple(replace(one, repaired=True) for one in self.findings))
+        return self._replace(findings=tuple(one._replace(repaired=True) for one in self.findings))
 
     def unmended(self, why: str, kinds: Collection[FindingKind]) -> "Checked":
         """The same, in which each finding of some kinds says why it stays."""
         told = (
-            replace(one, detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in self.findings
+            one._replace(detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in self.findings
         )
-        return replace(self, findings=tuple(told))
+        return self._replace(findings=tuple(told))
 
 
 class Note(NamedTuple):
@@ -103,8 +99,7 @@ class Note(NamedTuple):
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class VerifySummary:
+class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, what was found, and what could not be told."""
 
     checked: int

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property, reduce
 
-from gpucache.model import ArtifactKind, Include
+from gpucache.keys import Include
+from gpucache.model import ArtifactKind
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from gpucache.model import ArtifactKind, Include, Language
+from gpucache.keys import Include
+from gpucache.model import ArtifactKind, Language
 from gpucache.recording.builds import Call, Header, Pairs, RecordedBuild, Seen, canonical
 
 VERSION = 1

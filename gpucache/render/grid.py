@@ -9,7 +9,6 @@ pipe without rich, which takes longer to import than a small cache to read. Must
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,17 +93,15 @@ class Column(NamedTuple):
     """Its turn to be left out where there is too little room, the highest number first; 0 always stays."""
 
 
-@dataclass(frozen=True, slots=True)
 class Grid:
     """Rows below columns. With ``every`` no column is left out, however narrow the terminal is."""
 
-    columns: Sequence[Column]
-    rows: list[tuple[Cell, ...]] = field(default_factory=list)
-    every: bool = False
-    as_lines: bool = False
-    """Whether it is drawn as ``lines``, as it is one of many."""
-    _known: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
-    """The width of the widest cell by column; forgotten when a row is added."""
+    def __init__(self, columns: Sequence[Column], *, every: bool = False, as_lines: bool = False) -> None:
+        self.columns = columns
+        self.rows: list[tuple[Cell, ...]] = []
+        self.as_lines = as_lines  # whether it is drawn as ``lines``, as it is one of many
+        self._every = every
+        self._known: dict[int, int] = {}  # the width of the widest cell by column, until a row is added
 
     def add(self, *cells: Cell) -> None:
         """Add a row with a cell for each column; text is shown as it is and never read as markup."""
@@ -162,7 +159,7 @@ class Grid:
         groups = [] if fits() else [index for index in used if self.columns[index].shared]
         used = [index for index in used if index not in groups]
         for index in sorted(used, key=lambda one: -self.columns[one].spare):
-            if self.columns[index].spare and not self.every and not fits():
+            if self.columns[index].spare and not self._every and not fits():
                 used.remove(index)
         return said, groups, used, self._widths(used, width)
 

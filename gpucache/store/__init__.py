@@ -17,7 +17,7 @@ from gpucache.store.interface import (
 )
 from gpucache.store.memory import MemoryStore
 from gpucache.store.system_root import refused_root
-from gpucache.store.trust import RootMissing, RootRefused, RootState, RootUsable, root_state
+from gpucache.store.trust import Root, RootRefused, RootState, root_state
 
 __all__ = [
     "Absent",
@@ -32,10 +32,9 @@ __all__ = [
     "Leftover",
     "MemoryStore",
     "RefusedRoot",
-    "RootMissing",
+    "Root",
     "RootRefused",
     "RootState",
-    "RootUsable",
     "ScannedEntry",
     "Store",
     "refused_root",

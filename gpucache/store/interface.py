@@ -6,7 +6,6 @@ or terminals.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -97,8 +96,7 @@ UNREADABLE = "entries that cannot be read"
 """The name of the history for quarantined entries whose head does not say which program they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One line of a program's history."""
 
     when_ns: int
@@ -113,7 +111,7 @@ class Event:
     """For a build: its canonical build options; None if they are not known."""
     limit_s: float = 0.0
     """For a poisoning by a time limit: that limit in seconds; else 0."""
-    program: str = field(default="", compare=False)
+    program: str = ""
     """The program whose history it is in. Set when it is read; ``record`` takes the name as an argument."""
 
 

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -25,14 +25,11 @@ _NO_FILE = "it is not a regular file"
 _ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
 
 
-@dataclass(frozen=True, slots=True)
-class RootUsable:
-    """The root is there and may be used."""
+class Root(Enum):
+    """A root that nothing is wrong with."""
 
-
-@dataclass(frozen=True, slots=True)
-class RootMissing:
-    """Nothing is there yet; the first entry makes it."""
+    USABLE = "it is there and may be used"
+    MISSING = "nothing is there yet; the first entry makes it"
 
 
 class RootRefused(NamedTuple):
@@ -41,7 +38,7 @@ class RootRefused(NamedTuple):
     reason: str
 
 
-RootState = RootUsable | RootMissing | RootRefused
+RootState = Root | RootRefused
 
 
 class UntrustedFileError(PermissionError):
@@ -53,10 +50,10 @@ def root_state(path: Path) -> RootState:
     try:
         open_root(path).close()
     except FileNotFoundError:
-        return RootMissing()
+        return Root.MISSING
     except CacheUnusableError as error:
         return RootRefused(str(error))
-    return RootUsable()
+    return Root.USABLE
 
 
 def open_root(path: Path) -> Folder:

@@ -1,7 +1,6 @@
 """What of a request reaches NVRTC: options, include directories, environment."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -20,7 +19,7 @@ _TOOLCHAIN = Toolchain("nvrtc", (("NVRTC version", "13.5"),), ())
 
 
 def _plan(*options: str, environ: Mapping[str, str] | None = None, **changes: object) -> Compilation:
-    request = replace(_REQUEST, options=options, **changes)  # type: ignore[arg-type]
+    request = _REQUEST._replace(options=options, **changes)  # type: ignore[arg-type]
     return plan(request, _TOOLCHAIN, environ or {})
 
 

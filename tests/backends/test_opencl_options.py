@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -294,7 +293,7 @@ def test_a_debug_build_of_an_unknown_compiler_is_for_its_directory(implementatio
     )
     debugged = plan(request, Toolchain(implementation, (), ()), {})
     assert (debugged.holds_paths, debugged.inputs.file_name) == (True, home)
-    assert plan(replace(request, options=()), Toolchain(implementation, (), ()), {}).inputs.file_name == ""
+    assert plan(request._replace(options=()), Toolchain(implementation, (), ()), {}).inputs.file_name == ""
 
 
 def test_the_toolchain_is_handed_on() -> None:
@@ -302,7 +301,7 @@ def test_the_toolchain_is_handed_on() -> None:
     toolchain = Toolchain("intel", (("driver version", "1"),), ())
     request = BuildRequest(_PROGRAM, Target("opencl", "p/d"))
     assert plan(request, toolchain, {}).inputs.toolchain == toolchain
-    assert plan(replace(request, cwd="/elsewhere"), toolchain, {}) == plan(request, toolchain, {})
+    assert plan(request._replace(cwd="/elsewhere"), toolchain, {}) == plan(request, toolchain, {})
 
 
 @pytest.mark.parametrize(

@@ -170,13 +170,13 @@ def test_what_goes_wrong_is_the_samples_error(start: Start) -> None:
 
 def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
     """A warm start explains its miss as a program's log would: by the field that changed."""
-    changed = replace(warm.ready.request, options=("-DOTHER=1",))
+    changed = warm.ready.request._replace(options=("-DOTHER=1",))
     backend: Any = FakeBackend(warm.ready, warm.session)
     backend.ready = replace(
         warm.ready,
         compilation=replace(
             warm.ready.compilation,
-            inputs=replace(warm.ready.compilation.inputs, options=("-DOTHER=1",)),
+            inputs=warm.ready.compilation.inputs._replace(options=("-DOTHER=1",)),
         ),
     )
     job = StartJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)

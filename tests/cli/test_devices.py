@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def test_a_device_that_compiles_nothing_is_refused_with_its_reason(
 ) -> None:
     """Neither asked for by name nor as the only one is it tried, and its own words say what to do."""
     first = next(device for device in devices if device.backend == "opencl" and device.target is not None)
-    old = replace(first, available=False, detail="it compiles nothing; install another")
+    old = first._replace(available=False, detail="it compiles nothing; install another")
     monkeypatch.setattr("gpucache.probe.ask", lambda _=None, **__: [old])
     answer = run("warm", mixed_source, *(["--target", str(old.target)] if named else []))
     assert answer.code == 4

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING
@@ -58,7 +57,7 @@ def outdated(cache: Path, nvrtc: str) -> str:
     )
     toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
     head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
-    older = replace(entry, key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+    older = entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
     store.publish(older)
     return str(older.key)
 

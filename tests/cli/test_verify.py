@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,9 +39,8 @@ def _entry(root: Path, target: str) -> tuple[DirectoryStore, Entry]:
 
 
 def _holding(entry: Entry, payload: bytes) -> Entry:
-    return replace(
-        entry, payload=payload, head=entry.head._replace(payload_sha256=sha256(payload).hexdigest())
-    )
+    head = entry.head._replace(payload_sha256=sha256(payload).hexdigest())
+    return entry._replace(payload=payload, head=head)
 
 
 def test_a_filled_cache_is_sound(run: Run, mixed: Filled) -> None:
@@ -132,7 +130,7 @@ def test_what_was_repaired_is_built_again(
 def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> None:
     """An entry that is sound as a file but holds a cubin for another architecture is mislabelled."""
     store, entry = _entry(cache, nvrtc)
-    store.publish(replace(entry, head=entry.head._replace(target="cuda:sm_80")))
+    store.publish(entry._replace(head=entry.head._replace(target="cuda:sm_80")))
     answer = run("--json", "verify")
     assert (answer.code, _kinds(answer)) == (3, [("mislabelled", str(entry.key))])
 
@@ -140,7 +138,7 @@ def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> Non
 def test_a_key_that_is_not_of_its_fields_is_found(run: Run, cache: Path, nvrtc: str) -> None:
     """The key is computed again from the key fields that the entry stores."""
     store, entry = _entry(cache, nvrtc)
-    store.publish(replace(entry, detail=entry.detail._replace(key_fields=entry.detail.key_fields[1:])))
+    store.publish(entry._replace(detail=entry.detail._replace(key_fields=entry.detail.key_fields[1:])))
     assert _kinds(run("--json", "verify")) == [("corrupt", str(entry.key))]
 
 
@@ -154,8 +152,7 @@ def _upgraded(entry: Entry, *, created_ns: int) -> Entry:
     toolchain = tuple(
         (name, "0.1") if name == label else (name, value) for name, value in entry.head.toolchain
     )
-    return replace(
-        entry,
+    return entry._replace(
         key=cache_key(fields),
         head=entry.head._replace(toolchain=toolchain, created_ns=created_ns),
         detail=entry.detail._replace(key_fields=fields),
@@ -178,7 +175,7 @@ def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc:
     store, entry = _entry(cache, nvrtc)
     label = entry.head.toolchain_identity[0]
     toolchain = tuple((name, "elsewhere" if name == label else value) for name, value in entry.head.toolchain)
-    store.publish(replace(entry, head=entry.head._replace(toolchain=toolchain)))
+    store.publish(entry._replace(head=entry.head._replace(toolchain=toolchain)))
     assert _kinds(run("--json", "verify", "--strict")) == []
 
 

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +88,10 @@ def _keys(trial: _Trial) -> Iterator[tuple[str, str]]:
     yield "same, moved", trial.prepare(trial.request(trial.source(), elsewhere)).key.hex
     yield "other source", trial.prepare(trial.request(trial.source(body=";"), here)).key.hex
     yield "other header", trial.prepare(trial.request(trial.source(), changed)).key.hex
-    yield "other option", trial.prepare(replace(plain, options=("-DX=1",))).key.hex
+    yield "other option", trial.prepare(plain._replace(options=("-DX=1",))).key.hex
     for label, value in trial.toolchain.fields:
         fields = tuple((each, text + "!" * (each == label)) for each, text in trial.toolchain.fields)
-        yield f"other {label}: {value}", trial.prepare(plain, replace(trial.toolchain, fields=fields)).key.hex
+        yield f"other {label}: {value}", trial.prepare(plain, trial.toolchain._replace(fields=fields)).key.hex
     value = "-DY" if "OPTIONS" in variable else "/y"
     yield f"other {variable}", trial.prepare(plain, environ={variable: value}).key.hex
 
@@ -116,7 +115,7 @@ def _loaded(trial: _Trial) -> dict[str, Any]:
     artifact = trial.compile(request)
     names: list[str] = []
     error = _error(lambda: names.extend(trial.backend.load(artifact, trial.target)))
-    garbage = replace(artifact, payload=b"nobody's format" * 64)
+    garbage = artifact._replace(payload=b"nobody's format" * 64)
     return {
         "kernels": sorted(names),
         "error": error,
@@ -125,7 +124,7 @@ def _loaded(trial: _Trial) -> dict[str, Any]:
 
 
 def _session(trial: _Trial) -> dict[str, Any]:
-    request = replace(trial.request(trial.source(), str(trial.folder / "here")), local_sizes=((1,),))
+    request = trial.request(trial.source(), str(trial.folder / "here"))._replace(local_sizes=((1,),))
     compilation = trial.prepare(request).compilation
     launches = trial.backend.launches(request, compilation)
     told: dict[str, Any] = {"launches": [launch.kernel for launch in launches]}
@@ -155,7 +154,7 @@ def _looked_up(trial: _Trial) -> dict[str, Any]:
 
     first, second = (get_or_build(layers, prepared, compile_) for _ in range(2))
     assert isinstance(first, Built) and isinstance(second, Hit), (first, second)
-    changed = look_up(layers, trial.prepare(replace(prepared.request, options=("-DX=1",))))
+    changed = look_up(layers, trial.prepare(prepared.request._replace(options=("-DX=1",))))
     assert isinstance(changed, Miss)
     broken = trial.prepare(trial.request(trial.source(body="undeclared = 1;", begin="")))
     failed = _error(
@@ -163,7 +162,7 @@ def _looked_up(trial: _Trial) -> dict[str, Any]:
             layers, broken, lambda: trial.backend.compile(broken.request, broken.compilation)
         )
     )
-    hit = replace(first.artifact, payload=second.payload)
+    hit = first.artifact._replace(payload=second.payload)
     return {
         "asked": len(asked),
         "note": first.note,

@@ -45,7 +45,7 @@ def _entry(key: str, **overrides: object) -> CacheEntry:
         toolchain=_OLD,
         toolchain_identity=_IDENTITY,
     )
-    return replace(entry, **overrides)  # type: ignore[arg-type]
+    return entry._replace(**overrides)  # type: ignore[arg-type]
 
 
 def _removed(found: EvictPlan) -> list[str]:
@@ -326,7 +326,7 @@ def test_filters_hold_over_several_caches() -> None:
 def test_what_nothing_removes_counts_and_comes_last() -> None:
     """An opaque cache's bytes are part of the sum; its reasons are told only where the rest does not do."""
     removable, opaque = _caches()
-    opaque = [replace(entry, stays="remove it as a whole") for entry in opaque]
+    opaque = [entry._replace(stays="remove it as a whole") for entry in opaque]
     met = plan_together([removable, opaque], Limits(max_size_bytes=500), NOW_NS)
     assert [_removed(one) for one in met] == [["a", "b"], []]
     missed = plan_together([removable, opaque], Limits(max_size_bytes=300), NOW_NS)

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import time_ns
 from typing import Any
@@ -243,7 +242,7 @@ def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Read
     assert is_poisoned(layers, prepared, 2.5) and not is_poisoned(layers, prepared, 3)
     told = explain(layers, prepared, NoEntry()).detail
     assert "warm --retry or a --timeout above 2.5 tries it again" in told
-    store.record("show", replace(late, when_ns=time_ns(), why="it died", limit_s=0))
+    store.record("show", late._replace(when_ns=time_ns(), why="it died", limit_s=0))
     assert is_poisoned(layers, prepared, 3)
 
 
@@ -327,7 +326,7 @@ def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss]
 def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Miss], ready: Ready) -> None:
     """A target has a longer name beside another one like it; its device was built for all the same."""
     old = ready(KERNEL, implementation="pocl", options=["-DN=4"])
-    request = replace(old.request, target=Target("opencl", "pocl-3.0/cpu"), options=("-DN=8",))
+    request = old.request._replace(target=Target("opencl", "pocl-3.0/cpu"), options=("-DN=8",))
     wanted = prepare(load_backend("opencl"), request, old.compilation.inputs.toolchain, {})
     miss = missed(wanted, old)
     assert (miss.verdict, miss.detail.partition(" (")[0]) == (Verdict.KEY_CHANGED, "the define N: 4 -> 8")

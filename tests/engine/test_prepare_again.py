@@ -1,7 +1,6 @@
 """What a process prepared before is given again only where it would come out the same."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def test_an_equal_request_is_prepared_once(request_: BuildRequest, prepared_anew
     """The second time all is as the first time, with the stamps of the files of now."""
     first = _prepared(request_)
     Path(request_.cwd, "a.h").touch()
-    again = _prepared(replace(request_))
+    again = _prepared(request_._replace())
     assert len(prepared_anew) == 1
     assert (again.key, again.fields, again.closure) == (first.key, first.fields, first.closure)
     assert {*again.closure.stamps} == {*prepare(_BACKEND, request_, _TOOLCHAIN, environment()).closure.stamps}
@@ -56,16 +55,16 @@ def test_an_equal_request_is_prepared_once(request_: BuildRequest, prepared_anew
 
 def test_a_large_source_is_not_kept(request_: BuildRequest, prepared_anew: list[BuildRequest]) -> None:
     """What is kept is bounded in bytes."""
-    large = replace(request_.program, source=_SOURCE + b" " * (1 << 20))
+    large = request_.program._replace(source=_SOURCE + b" " * (1 << 20))
     for _ in range(2):
-        _prepared(replace(request_, program=large))
+        _prepared(request_._replace(program=large))
     assert len(prepared_anew) == 2
 
 
 def test_few_programs_are_kept(request_: BuildRequest) -> None:
     """What is kept is bounded in number."""
     for number in range(500):
-        _prepared(replace(request_, options=(f"-DN={number}",)))
+        _prepared(request_._replace(options=(f"-DN={number}",)))
     assert len(prepared._kept) < 100
 
 

@@ -1,7 +1,5 @@
 """Which entries nobody reads again: what the facts say, and where they say too little."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpucache.engine.staleness import Origins
@@ -16,7 +14,7 @@ OLD, NEW = (("device name", "D"), ("driver version", "1")), (("device name", "D"
 def _entry(made_days: int, used_days: int, **facts: object) -> CacheEntry:
     """An entry that was made and last used so many days ago."""
     made, used = NOW_NS - made_days * DAY_NS, NOW_NS - used_days * DAY_NS
-    return replace(CacheEntry("triton", "k", "/p", 10, made, used), **facts)  # type: ignore[arg-type]
+    return CacheEntry("triton", "k", "/p", 10, made, used)._replace(**facts)  # type: ignore[arg-type]
 
 
 def _stale(*entries: CacheEntry, toolchains: tuple[Toolchain, ...] = ()) -> Stale:

@@ -1,7 +1,5 @@
 """Which device a name on the command line means."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpucache.engine.targets import default_devices, select_target
@@ -99,8 +97,8 @@ def test_an_architecture_with_a_suffix_is_made_from_its_number(name: str) -> Non
     plain = next(one for one in _HERE if one.target == Target("cuda", name[:-1]))
     made = select_target(f"cuda:{name}", _HERE)
     assert plain.toolchain is not None
-    toolchain = replace(plain.toolchain, fields=(("architecture", name), ("version", "1")))
-    assert made == replace(plain, target=Target("cuda", name), toolchain=toolchain, present=False)
+    toolchain = plain.toolchain._replace(fields=(("architecture", name), ("version", "1")))
+    assert made == plain._replace(target=Target("cuda", name), toolchain=toolchain, present=False)
 
 
 @pytest.mark.parametrize("text", ["cuda:sm_75a", "cuda:sm_90x", "cuda:sm_90aa", "opencl:sm_90a"])

@@ -109,7 +109,7 @@ def test_why_something_had_to_be_built_is_found_out_by_its_worker_alone(
     (item,) = warming.items("scale.cu")
     warming([item], "None")
     assert item.request is not None
-    changed = replace(item, request=replace(item.request, options=("-DFACTOR=2",)))
+    changed = replace(item, request=item.request._replace(options=("-DFACTOR=2",)))
     read: list[CacheKey] = []
     monkeypatch.setattr(DirectoryStore, "detail", lambda _, key: read.append(key))
     outcome = warming([changed], "None")["scale.cu"]

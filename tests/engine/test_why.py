@@ -40,7 +40,7 @@ def test_the_directory_that_a_program_runs_in_is_searched_and_told(
     anywhere = ready(source, implementation=implementation)
     request, toolchain = anywhere.request, anywhere.compilation.inputs.toolchain
     backend = load_backend("opencl")
-    running = prepare(backend, replace(request, cwd=str(here), searches_cwd=True), toolchain, {})
+    running = prepare(backend, request._replace(cwd=str(here), searches_cwd=True), toolchain, {})
     get_or_build(layers, running, compiler(kind=ArtifactKind.OPENCL_BINARY))
     backends = {"opencl": backend}
     (found,) = why([_item(anywhere)], backends, layers, {}, str(here))
@@ -75,7 +75,7 @@ def test_what_cannot_be_asked_is_an_answer(ask: Callable[..., list[Answer]], rea
     """An item without a device was not looked up, a refused option makes no key; neither ends the rest."""
     bad = _item(ready(b"int x;"))
     assert bad.request is not None
-    bad = replace(bad, request=replace(bad.request, options=("--time=x.csv",)))
+    bad = replace(bad, request=bad.request._replace(options=("--time=x.csv",)))
     skipped, refused, asked = ask(WarmItem("k.cu", "", skipped="no device"), bad, _item(ready(b"int x;")))
     assert (skipped.found, skipped.consulted) == (Miss(Verdict.NOT_CONSULTED, "no device"), ())
     assert isinstance(refused.found, Miss) and refused.found.verdict is Verdict.UNCACHEABLE

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -275,7 +274,7 @@ def test_a_driver_that_changed_is_probed_again(rows: Sequence[Device], tmp_path:
     memory = Memory()
     library = tmp_path / "driver.so"
     library.write_bytes(b"one")
-    row = replace(_row(rows, "intel"), files=(str(library),))
+    row = _row(rows, "intel")._replace(files=(str(library),))
     facts = Facts(str(library), _told(row).values)
     Devices(memory, lambda: [row]).match(facts, str(Path.cwd()))
     wait_until(lambda: bool(memory.kept))
@@ -294,7 +293,7 @@ def test_a_driver_of_another_build_is_another(rows: Sequence[Device], tmp_path: 
     ours.write_bytes(b"driver")
     copy.write_bytes(b"driver")
     other.write_bytes(b"rebuilt")
-    row = replace(row, files=(str(ours),))
+    row = row._replace(files=(str(ours),))
     devices = Devices(probe=lambda: [row])
     assert devices.match(Facts(str(copy), _told(row).values), str(Path.cwd()))[0] == row.target
     with pytest.raises(TargetError, match="its driver is not seen"):

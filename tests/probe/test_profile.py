@@ -1,7 +1,6 @@
 """Device profiles: written, read strictly, and compared."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def _document(**changes: Any) -> dict[str, Any]:
 
 def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     """Devices, toolchains and variables survive the file, odd characters included."""
-    odd = Profile((DEVICE, replace(DEVICE, target=None, toolchain=None, name="\u00e4\n")), {"A": "\udcff"})
+    odd = Profile((DEVICE, DEVICE._replace(target=None, toolchain=None, name="\u00e4\n")), {"A": "\udcff"})
     for profile in (PROFILE, odd):
         save_profile(tmp_path / "p.json", profile)
         assert load_profile(tmp_path / "p.json") == profile
@@ -76,16 +75,16 @@ def test_a_file_that_cannot_be_had_is_said(tmp_path: Path) -> None:
 
 def test_equal_profiles_do_not_differ() -> None:
     """What does not reach a key (words about a device, one that is unavailable) tells nobody apart."""
-    broken = replace(DEVICE, target=None, toolchain=None)
-    assert compare(PROFILE, Profile((broken, replace(DEVICE, detail="other")), PROFILE.environment)) == []
+    broken = DEVICE._replace(target=None, toolchain=None)
+    assert compare(PROFILE, Profile((broken, DEVICE._replace(detail="other")), PROFILE.environment)) == []
 
 
 def test_what_would_split_a_cache_is_named() -> None:
     """A field of a toolchain, a target on one side only, and a variable are told with both values."""
     assert DEVICE.toolchain is not None
-    newer = replace(DEVICE.toolchain, fields=(("device name", "a CPU"), ("driver version", "2.0")))
-    other = replace(DEVICE, target=Target("opencl", "intel/cpu"))
-    assert compare(PROFILE, Profile((replace(DEVICE, toolchain=newer), other), {"POCL_B": "y"})) == [
+    newer = DEVICE.toolchain._replace(fields=(("device name", "a CPU"), ("driver version", "2.0")))
+    other = DEVICE._replace(target=Target("opencl", "intel/cpu"))
+    assert compare(PROFILE, Profile((DEVICE._replace(toolchain=newer), other), {"POCL_B": "y"})) == [
         ("opencl:intel/cpu", Difference("target", None, "present")),
         ("opencl:pocl/cpu", Difference("driver version", "1.0", "2.0")),
         ("environment", Difference("POCL_CPU", "x", None)),

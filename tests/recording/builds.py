@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from gpucache.model import ArtifactKind, Include, Language
+from gpucache.keys import Include
+from gpucache.model import ArtifactKind, Language
 from gpucache.recording.builds import Call, Header, RecordedBuild, Recording, Seen
 
 DIGESTS = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,9 +42,8 @@ def again(observed: Observed, tmp_path: Path, like: Prepared) -> Prepared:
     Writer(tmp_path / "recording").build(observed.build, Seen(), observed.contents)
     [one] = replay(read_recording(tmp_path / "recording"), tmp_path / "laid")
     assert one.source is not None, one.problem
-    request = replace(
-        like.request,
-        program=replace(like.request.program, source=one.source),
+    request = like.request._replace(
+        program=like.request.program._replace(source=one.source),
         options=observed.build.options,
         include_dirs=one.include_dirs,
         cwd="/",

@@ -56,7 +56,9 @@ def test_columns_go_before_anything_is_broken() -> None:
     head, _, _group, row, *_ = _lines(_grid("a", "b", program=program), 80)
     assert head.split() == ["key", "program", "variant", "on", "disk"]
     assert row.split()[:3] == ["0123456789ab", program, "T=float"]
-    whole = Grid(COLUMNS, _grid("a", "b", program=program).rows, every=True)
+    whole = Grid(COLUMNS, every=True)
+    for cells in _grid("a", "b", program=program).rows:
+        whole.add(*cells)
     assert "age" in _lines(whole, 80)[0]
 
 

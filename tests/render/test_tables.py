@@ -3,7 +3,6 @@
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from rich.console import Console, RenderableType
@@ -151,7 +150,7 @@ def test_verify_shows_finding_key_and_detail(kind: FindingKind) -> None:
 def test_many_entries_are_lines_below_each_other(width: int) -> None:
     """A list of thousands of entries is drawn row by row: aligned, none broken, what is shared said once."""
     one = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu", "cuda:sm_90", "cubin", "-DN=7")
-    found = [("", replace(one, key=f"{number:012}")) for number in range(ROWS_IN_A_TABLE + 2)]
+    found = [("", one._replace(key=f"{number:012}")) for number in range(ROWS_IN_A_TABLE + 2)]
     file = io.StringIO()
     write(Console(file=file, width=width, color_system=None), inspect.entries(found, 0))
     lines = file.getvalue().splitlines()
@@ -275,16 +274,16 @@ def _report(fields: int) -> EntryReport:
 def test_a_failure_table_is_told_by_its_codes() -> None:
     """With file, line, function and format of each check; without checks neither table nor mode."""
     table = (Check(20, "index %d", "gather"), Check(3, "", "", "other.cl"))
-    text = _text(inspect.report(replace(_report(0), checks="async", failures=table), whole=False))
+    text = _text(inspect.report(_report(0)._replace(checks="async", failures=table), whole=False))
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert {"checks async", "0 20 gather index %d", "1 other.cl:3"} <= set(rows)
-    plain = _text(inspect.report(replace(_report(0), checks="none"), whole=False))
+    plain = _text(inspect.report(_report(0)._replace(checks="none"), whole=False))
     assert "Failure table" not in plain and "checks" not in plain
 
 
 def test_many_checks_are_counted_until_all_are_asked_for() -> None:
     """Of many checks the first are shown and the rest counted; -v shows all."""
-    many = replace(_report(0), checks="sync", failures=tuple(Check(line, "x") for line in range(1, 101)))
+    many = _report(0)._replace(checks="sync", failures=tuple(Check(line, "x") for line in range(1, 101)))
     short = " ".join(_text(inspect.report(many, whole=False)).split())
     assert "23 24" in short and "24 25" not in short and "and 76 more checks; -v shows them" in short
     assert "99 100" in " ".join(_text(inspect.report(many, whole=True)).split())

@@ -4,7 +4,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,7 +158,7 @@ def test_removals_together_are_recorded_program_by_program(
     """Each program's history has all of its removals in their order, and those of an entry that stays not."""
     for seed, program in (("a", "one"), ("b", "other"), ("c", "one"), ("d", "one")):
         entry = make_entry(seed)
-        store.publish(replace(entry, head=entry.head._replace(program=program)))
+        store.publish(entry._replace(head=entry.head._replace(program=program)))
     going = sorted(store.scan(), key=lambda one: one.key)
     stays = next(one for one in going if one.head and one.head.program == "one")
     store.get(stays.key)

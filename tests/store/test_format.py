@@ -5,7 +5,6 @@ import os
 import pickle
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,8 +107,8 @@ def test_table_of_the_format(make_entry: Callable[..., Entry]) -> None:
 def test_equal_entries_are_equal_files(make_entry: Callable[..., Entry]) -> None:
     """The order in which lowered names were put in does not change the bytes."""
     entry = make_entry()
-    there = replace(entry, head=entry.head._replace(lowered_names={"a": "1", "b": "2"}))
-    back = replace(entry, head=entry.head._replace(lowered_names={"b": "2", "a": "1"}))
+    there = entry._replace(head=entry.head._replace(lowered_names={"a": "1", "b": "2"}))
+    back = entry._replace(head=entry.head._replace(lowered_names={"b": "2", "a": "1"}))
     assert encode(there) == encode(back)
 
 
@@ -128,7 +127,7 @@ def test_head_is_read_without_the_rest(tmp_path: Path, make_entry: Callable[...,
 def test_build_log_is_cut(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
     """A long build log is kept up to its cap and says that it was cut."""
     entry = make_entry()
-    entry = replace(entry, detail=entry.detail._replace(build_log="é" * BUILD_LOG_CAP))
+    entry = entry._replace(detail=entry.detail._replace(build_log="é" * BUILD_LOG_CAP))
     log = _read(tmp_path / "entry", encode(entry), entry.key)[0].detail().build_log
     assert log.startswith("éé") and log.endswith("[cut]")
     assert BUILD_LOG_CAP - 8 < len(log.encode()) <= BUILD_LOG_CAP

@@ -1,7 +1,6 @@
 """Requests that missed: kept whole and once, bounded, private, and never a failure."""
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ _REQUEST = BuildRequest(
 
 
 def _missed(number: int = 0, **changes: object) -> MissedRequest:
-    request = replace(_REQUEST, **changes)  # type: ignore[arg-type] # any field
+    request = _REQUEST._replace(**changes)  # type: ignore[arg-type] # any field
     key = CacheKey(digest(str(number).encode()))
     return MissedRequest(key, number + 1, "solver.py", request, (("POCL_X", "1"),))
 

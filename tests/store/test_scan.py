@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +88,7 @@ def test_check_sees_what_a_scan_cannot(
 def test_check_compares_the_digest_of_the_payload(store: DirectoryStore, make_entry: MakeEntry) -> None:
     """An entry whose head names another payload is corrupt, though its checksums match."""
     entry = make_entry()
-    store.publish(replace(entry, head=entry.head._replace(payload_sha256="0" * 64)))
+    store.publish(entry._replace(head=entry.head._replace(payload_sha256="0" * 64)))
     (scanned,) = store.scan()
     assert isinstance(result := store.check(scanned), Damaged) and "SHA-256" in result.detail
 

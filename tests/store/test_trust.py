@@ -14,9 +14,8 @@ from gpucache.store import (
     Damaged,
     DirectoryStore,
     Found,
-    RootMissing,
+    Root,
     RootRefused,
-    RootUsable,
     root_state,
 )
 
@@ -35,13 +34,13 @@ def test_own_root_is_usable(tmp_path: Path) -> None:
     """A folder of one's own that nobody else can write to is used, also through one's own link."""
     tmp_path.chmod(0o755)
     (tmp_path / "link").symlink_to(tmp_path)
-    assert root_state(tmp_path) == RootUsable()
-    assert root_state(tmp_path / "link") == RootUsable()
+    assert root_state(tmp_path) == Root.USABLE
+    assert root_state(tmp_path / "link") == Root.USABLE
 
 
 def test_missing_root_is_no_fault(tmp_path: Path) -> None:
     """A root that is not there yet is told apart from one that is refused."""
-    assert root_state(tmp_path / "none" / "yet") == RootMissing()
+    assert root_state(tmp_path / "none" / "yet") == Root.MISSING
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702])

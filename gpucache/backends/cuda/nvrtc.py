@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -160,7 +159,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
             artifact = thread.submit(_compile_in, folder, request, compilation.command).result()
     except RuntimeError:  # a program that is ending starts no more threads
         artifact = None
-    return artifact or replace(_compile(request, compilation.command), refusal=_IN_A_DIRECTORY)
+    return artifact or _compile(request, compilation.command)._replace(refusal=_IN_A_DIRECTORY)
 
 
 def _compile_in(folder: str, request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:

@@ -13,7 +13,7 @@ nothing: such a row is as old as its file.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -120,7 +120,7 @@ class Rocfft(Format[Stored]):
     def opened(cls, location: Location) -> Location:
         """The system's database is nobody's to write."""
         found = location.problems or locations.place_problems(Path(location.root), location.role)
-        return replace(location, problems=found)
+        return location._replace(problems=found)
 
     @classmethod
     def require(cls, root: Path) -> None:
@@ -241,10 +241,10 @@ class Rocfft(Format[Stored]):
         except CacheUnusableError:
             return checked
         marked = [
-            one if one in left else replace(one, repaired=True, detail=f"{one.detail}{done.get(one, '')}")
+            one if one in left else one._replace(repaired=True, detail=f"{one.detail}{done.get(one, '')}")
             for one in checked.findings
         ]
-        return replace(checked, findings=tuple(marked))
+        return checked._replace(findings=tuple(marked))
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether lookups would be answered; raises UsageError, CacheUnusableError for a locked file."""

@@ -7,7 +7,6 @@ Raises nothing.
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache.caches import places
@@ -48,7 +47,7 @@ def _named(cache: str, place: str, variable: str, role: str, environ: Mapping[st
     if Path(place).is_absolute():
         return found
     told = f"{variable} is {place}, another place for every current directory; set an absolute path"
-    return replace(found, problems=(told, *found.problems))
+    return found._replace(problems=(told, *found.problems))
 
 
 def real_path(path: Path) -> Path:

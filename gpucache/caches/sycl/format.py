@@ -28,7 +28,7 @@ from gpucache.caches.sycl import (
     tree,
 )
 from gpucache.caches.sycl.checks import Verdicts
-from gpucache.caches.sycl.locations import SyclLocation
+from gpucache.caches.sycl.locations import Bounds
 from gpucache.caches.sycl.removal import Removals
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing, Views
@@ -104,7 +104,7 @@ class Sycl(Format[Numbered]):
         if found is None:
             return
         root, decided_by = found
-        yield SyclLocation(
+        yield Location(
             cls.name,
             str(root),
             decided_by,
@@ -131,7 +131,7 @@ class Sycl(Format[Numbered]):
 
         Where programs will make their cache in such a place, it has no entries yet.
         """
-        if isinstance(location, SyclLocation):
+        if location.bounds is not None:
             return location
         if foreign := locations.foreign(Path(location.root)):
             raise CacheUnusableError(foreign)
@@ -144,8 +144,8 @@ class Sycl(Format[Numbered]):
 
     def limits(self) -> Iterator[str]:
         """Limits that what is stored shows to be wrong, where programs go by them here."""
-        if isinstance(self.location, SyclLocation):
-            yield from non_entries.limits(self.location)
+        if self.location.bounds is not None:
+            yield from non_entries.limits(self.location, Bounds(*self.location.bounds))
 
     def items(self, prefix: str) -> Iterator[Numbered]:
         """Every entry, with the first bytes of its files; of digits with ``-n`` behind number n alone."""
@@ -250,7 +250,7 @@ class Sycl(Format[Numbered]):
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """One answer for the fields given; raises UsageError."""
         placed = self.location
-        bounds = placed.bounds if isinstance(placed, SyclLocation) else locations.bounds(os.environ)
+        bounds = Bounds(*(placed.bounds or locations.bounds(os.environ)))
         return iter((explaining.explain(self.root, placed, bounds, explaining.ask(wanted)),))
 
     def _remains(self, path: Path) -> bool:

@@ -11,9 +11,9 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.caches import places
 from gpucache.caches.sycl import naming
@@ -47,8 +47,7 @@ _WAYS_TRIED = 4
 _REMEDY = f"name another folder, or {MOVE}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """The sizes of images that are cached, in bytes; 0 for no bound."""
 
     min_bytes: int = 0
@@ -61,13 +60,6 @@ class Bounds:
         if self.max_bytes and size_bytes > self.max_bytes:
             return _refusal(size_bytes, "above", self.max_bytes, MAX_IMAGE)
         return ""
-
-
-@dataclass(frozen=True, slots=True)
-class SyclLocation(Location):
-    """A location with the sizes of images that its programs cache."""
-
-    bounds: Bounds = Bounds()
 
 
 def root_of(environ: Mapping[str, str]) -> tuple[Path, str] | None:

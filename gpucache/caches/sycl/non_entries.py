@@ -15,12 +15,12 @@ from pathlib import Path
 
 from gpucache.caches import files
 from gpucache.caches.sycl import locations, locks, naming, slots, tree
-from gpucache.caches.sycl.locations import MAX_IMAGE, MAX_SIZE, MIN_IMAGE, Bounds, SyclLocation
+from gpucache.caches.sycl.locations import MAX_IMAGE, MAX_SIZE, MIN_IMAGE, Bounds
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.tree import Listing, Stray
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind, Problem
+from gpucache.outcomes import FindingKind, Location, Problem
 from gpucache.units import format_size
 
 _TIMES = "programs no longer note when the entry was used, and eviction takes it too early"
@@ -241,7 +241,7 @@ def _write(folder: Folder, status: os.stat_result, summed: int) -> None:
         os.close(fd)
 
 
-def limits(location: SyclLocation) -> Iterator[str]:
+def limits(location: Location, bounds: Bounds) -> Iterator[str]:
     """What is wrong with the limits of a place, each with the line that mends it. Raises nothing."""
     root, limit = Path(location.root), location.limit_bytes
     if limit is not None and limit >= locations.LITTLE_BYTES and (stored := summed_bytes(root)) > limit:
@@ -250,8 +250,8 @@ def limits(location: SyclLocation) -> Iterator[str]:
             f"{format_size(limit)}, so libsycl evicts when the next entry is added; "
             f"export {MAX_SIZE}={2 * stored}"
         )
-    if location.bounds != Bounds():
-        yield from _keeping_out(root, location.bounds)
+    if bounds != Bounds():
+        yield from _keeping_out(root, bounds)
 
 
 def _keeping_out(root: Path, bounds: Bounds) -> Iterator[str]:

@@ -14,12 +14,12 @@ from gpucache.checks import include_dirs
 from gpucache.engine.prepare import Known, Prepared, lacks_kernels
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import GpucacheError
+from gpucache.keys import Closure
 from gpucache.manifest import ProgramSpec
 from gpucache.model import (
     ArtifactKind,
     AsAsked,
     BuildRequest,
-    Closure,
     Device,
     Program,
     Target,
@@ -240,9 +240,8 @@ def _as_asked(request: BuildRequest, one: Replayed) -> BuildRequest:
     )
     linked = build.artifact_kind not in (ArtifactKind.CUBIN, ArtifactKind.PTX)
     if one.directory:
-        request = replace(request, cwd=one.directory, searches_cwd=True)
-    return replace(
-        request,
+        request = request._replace(cwd=one.directory, searches_cwd=True)
+    return request._replace(
         options=options,
         artifact_kind=ArtifactKind(build.artifact_kind) if linked else request.artifact_kind,
         asked=AsAsked(build.file_name, build.made_up, one.memory_headers),
@@ -257,7 +256,7 @@ def _either(one: WarmItem, other: WarmItem) -> WarmItem:
     if whole.request is None or rest.request is None:
         return whole
     sizes = tuple(dict.fromkeys((*whole.request.local_sizes, *rest.request.local_sizes)))
-    return replace(whole, request=replace(whole.request, local_sizes=sizes))
+    return replace(whole, request=whole.request._replace(local_sizes=sizes))
 
 
 def _changed_variables(
@@ -343,5 +342,5 @@ def _missed_item(
             variant,
             skipped=f"it was wanted with another {changed}; set it as the program has it",
         )
-    request = replace(request, local_sizes=tuple(dict.fromkeys((*request.local_sizes, *local_sizes))))
+    request = request._replace(local_sizes=tuple(dict.fromkeys((*request.local_sizes, *local_sizes))))
     return WarmItem(name, target, variant, request, device.toolchain)

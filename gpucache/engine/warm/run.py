@@ -15,7 +15,8 @@ from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
-from gpucache.model import CacheKey, Closure
+from gpucache.keys import Closure
+from gpucache.model import CacheKey
 from gpucache.outcomes import Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import EntryStore, MissedRequest
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from gpucache.backends.interface import Backend
@@ -30,7 +29,7 @@ def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
     if found.incomplete is not None:
         sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
         prepared = prepare(
-            backend, replace(job.request, local_sizes=sizes), job.toolchain, os.environ, layers
+            backend, job.request._replace(local_sizes=sizes), job.toolchain, os.environ, layers
         )
     return build(layers, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
 
@@ -42,4 +41,4 @@ def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
     if opened is None:
         return artifact
     own = partial(backend.own_files, prepared.compilation.inputs.toolchain)
-    return replace(artifact, uncovered=uncovered(opened, prepared.closure.files, own))
+    return artifact._replace(uncovered=uncovered(opened, prepared.closure.files, own))

@@ -1,7 +1,6 @@
 """Repair: afterwards programs get to everything that is sound, and to nothing else."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,9 +164,9 @@ def test_what_others_add_to_an_entry_is_not_marked(tmp_path: Path) -> None:
     lock(folder / "0.lock")
     cache = opened(tmp_path)
     ((checked, entry),) = verified(cache)
-    stale = replace(checked.findings[0], kind=FindingKind.STALE)
+    stale = checked.findings[0]._replace(kind=FindingKind.STALE)
 
-    marked = cache.repair(replace(checked, findings=(*checked.findings, stale)), entry)
+    marked = cache.repair(checked._replace(findings=(*checked.findings, stale)), entry)
 
     assert [finding.repaired for finding in marked.findings] == [True, True, False]
 
