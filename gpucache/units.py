@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from gpucache.errors import UsageError
 
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?b|)", re.IGNORECASE)
-_AGE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)", re.IGNORECASE)
+_SIZE = r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?b|)"
+_AGE = r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _POWERS = ("", "k", "m", "g", "t")
 PRINTED = 200
@@ -21,7 +21,7 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999, after which there is no date
 
 def parse_size(text: str) -> int:
     """Bytes of a size such as ``512M``, ``1.5GiB``, ``100kB`` or ``4096``; raises UsageError."""
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a size; write a number with a unit, such as 512M or 2GiB")
     number, power, suffix = match.groups()
@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
 
 def parse_age_ns(text: str) -> int:
     """Nanoseconds of an age such as ``30d``, ``12h`` or ``90s``; raises UsageError."""
-    match = _AGE.fullmatch(text.strip())
+    match = re.fullmatch(_AGE, text.strip(), re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not an age; write a number with s, m, h, d or w, such as 30d")
     return int(float(match[1]) * _SECONDS[match[2].lower()] * 1_000_000_000)

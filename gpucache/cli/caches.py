@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split, system_at
 from gpucache.cli.globals import given, leave
@@ -15,6 +14,8 @@ from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from gpucache.caches.interface import Cache, Rebuildable
     from gpucache.outcomes import CacheEntry
     from gpucache.settings import Settings
@@ -92,8 +93,10 @@ class CacheName(click.ParamType[str]):
         ctx: click.Context,  # noqa: ARG002 - Click's signature
         param: click.Parameter,  # noqa: ARG002 - Click's signature
         incomplete: str,
-    ) -> list[CompletionItem]:
+    ) -> "list[CompletionItem]":
         """Names of systems, then folders and files."""
+        from click.shell_completion import CompletionItem
+
         names = [CompletionItem(name) for name in (*NAMES, ALL) if name.startswith(incomplete)]
         return names or [CompletionItem(incomplete, type="file")]
 

@@ -19,14 +19,11 @@ from gpucache.cli.parameters import (
     profile_option,
 )
 from gpucache.cli.programs import Named
-from gpucache.cli.recordings import show_recording
 from gpucache.cli.states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
-from gpucache.cli.watch import show_written
-from gpucache.cli.why import Asked, explain
 from gpucache.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gpucache.caches.interface import Cache
     from gpucache.outcomes import CacheEntry, EntryReport
@@ -102,16 +99,21 @@ def inspect(
     A cache in a default place that a variable leads its programs away from is shown as not used.
     """
     named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
-    asked = Asked(what, targets, named, profile, wanted)
-    _refuse_contradictions(asked, why=why, list_all=list_all, misses=misses, since=since, extract=extract)
+    ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract is not None}
+    says_how = bool(named.anything or profile or wanted)
+    _refuse_contradictions(ways, since, names=bool(what or targets), says_how=says_how)
     if watch:
         if any((why, list_all, misses, extract, what, targets, recording)):
             raise UsageError("--watch tells of what is written from now on; leave all but --cache out")
+        from gpucache.cli.watch import show_written
+
         show_written(cache)
         return
     if recording is not None:
         if any((why, list_all, misses, extract, what, targets, cache)):
             raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")
+        from gpucache.cli.recordings import show_recording
+
         show_recording(recording)
         return
     if not (cache or why or extract or misses or what or targets or list_all):
@@ -119,7 +121,9 @@ def inspect(
         return
     opened = open_named(cache)
     if why:
-        explain(opened, asked)
+        from gpucache.cli.why import Asked, explain
+
+        explain(opened, Asked(what, targets, named, profile, wanted))
     elif extract is not None:
         _extract(opened, what, targets, extract)
     elif misses:
@@ -132,18 +136,18 @@ def inspect(
 
 
 def _refuse_contradictions(
-    asked: Asked, *, why: bool, list_all: bool, misses: bool, since: int | None, extract: Path | None
+    ways: "Mapping[str, bool]", since: int | None, *, names: bool, says_how: bool
 ) -> None:
-    if (asked.named.anything or asked.profile or asked.wanted) and not why:
+    misses = ways["--misses"]
+    if says_how and not ways["--why"]:
         raise UsageError(
             "--manifest, -I, -D, --option, --name-expression, --local-size, --device-profile and --want say "
             "how to ask; add --why"
         )
-    ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract is not None}
     given_ways = [option for option, asked_for in ways.items() if asked_for]
     if len(given_ways) > 1:
         raise UsageError(f"{' and '.join(given_ways)} ask for different answers; give one of them")
-    if misses and (asked.what or asked.targets):
+    if misses and names:
         raise UsageError("--misses shows those of all programs; leave WHAT and --target out")
     if since is not None and not misses:
         raise UsageError("--since bounds the misses that are shown; add --misses")

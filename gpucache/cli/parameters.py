@@ -8,13 +8,15 @@ import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.model import Checks
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,8 +94,10 @@ class TargetName(_Named):
         ctx: click.Context,
         param: click.Parameter,  # noqa: ARG002 - Click's signature
         incomplete: str,
-    ) -> list[CompletionItem]:
+    ) -> "list[CompletionItem]":
         """Targets that the last probe found."""
+        from click.shell_completion import CompletionItem
+
         from gpucache.probe.last_targets import load_last
 
         root = _root(ctx)
@@ -111,8 +115,10 @@ class EntryName(_Named):
         ctx: click.Context,
         param: click.Parameter,  # noqa: ARG002 - Click's signature
         incomplete: str,
-    ) -> list[CompletionItem]:
+    ) -> "list[CompletionItem]":
         """Programs with a history, and keys once two digits are there."""
+        from click.shell_completion import CompletionItem
+
         from gpucache.engine.program_names import ALIAS
         from gpucache.store import DirectoryStore
         from gpucache.store.interface import UNREADABLE

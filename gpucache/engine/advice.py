@@ -30,18 +30,15 @@ TWINS_READ = 4
 _NOT_TOLD = frozenset({"resolution of includes"})
 # People change these on purpose, so they are reported only if the values look made by a machine.
 _CHOSEN = frozenset({"option", "checks", "local size", "name expression"})
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = r"[0-9a-f]{64}"
 _LOOKS = (
-    ("an address", re.compile(r"0x[0-9a-fA-F]{6,}")),
-    ("a random name", re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)),
-    (
-        "a date or time",
-        re.compile(r"\b(19|20)\d\d-?[01]\d-?[0-3]\d|\b\d\d:\d\d:\d\d\b|\b1[5-9]\d{8}(\.\d+)?\b"),
-    ),
-    ("a path below a temporary folder", re.compile(r"(/var)?/tmp/|/T/tmp|/run/user/|\\Temp\\")),
-    ("a path below a home folder", re.compile(r"/home/[^/\s]+|/root/|/Users/[^/\s]+|C:\\Users\\")),
+    ("an address", r"0x[0-9a-fA-F]{6,}"),
+    ("a random name", r"(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
+    ("a date or time", r"\b(19|20)\d\d-?[01]\d-?[0-3]\d|\b\d\d:\d\d:\d\d\b|\b1[5-9]\d{8}(\.\d+)?\b"),
+    ("a path below a temporary folder", r"(/var)?/tmp/|/T/tmp|/run/user/|\\Temp\\"),
+    ("a path below a home folder", r"/home/[^/\s]+|/root/|/Users/[^/\s]+|C:\\Users\\"),
 )
-_NUMBER = re.compile(r"(?<![\w.])\d{2,7}(?![\w.])")
+_NUMBER = r"(?<![\w.])\d{2,7}(?![\w.])"
 
 
 class _Trace(NamedTuple):
@@ -90,10 +87,10 @@ def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
 def looks_like(values: Sequence[str]) -> str:
     """What values that never repeat look like, such as an address; empty if nothing known."""
     for name, pattern in _LOOKS:
-        if values and all(pattern.search(value) for value in values):
+        if values and all(re.search(pattern, value) for value in values):
             return name
-    numbers = [number for value in values for number in _NUMBER.findall(value)]
-    if values and all(map(_NUMBER.search, values)) and any(int(number) % 8 for number in numbers):
+    numbers = [re.findall(_NUMBER, value) for value in values]
+    if numbers and all(numbers) and any(int(number) % 8 for of_one in numbers for number in of_one):
         return "a process number"  # multiples of 8 alone are rather the block sizes of a parameter sweep
     return ""
 
@@ -172,7 +169,7 @@ def _values(label: str, steps: "Sequence[Sequence[Difference]]") -> list[str]:
 def _described(label: str, values: Sequence[str]) -> str:
     """A field with the part of its value that changes, unless that is a digest, which nobody can read."""
     changing = _changing(values)
-    if _DIGEST.fullmatch(values[-1]):
+    if re.fullmatch(_DIGEST, values[-1]):
         return label
     look = looks_like(changing)
     return f"{label}, which looks like {look} ({changing[-1]})" if look else f"{label} ({changing[-1][:40]})"

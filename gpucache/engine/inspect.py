@@ -12,7 +12,6 @@ from gpucache.outcomes import CacheEntry, CacheState
 
 Record = dict[str, object]
 """One line of the journal."""
-_KEY_PREFIX = re.compile(r"[0-9a-f]{4,}(-\d+)?")
 """In some systems a number follows the digits of a key."""
 
 
@@ -103,7 +102,7 @@ def _named(cache: Cache, word: str) -> list[CacheEntry]:
 
 def is_key_prefix(word: str) -> bool:
     """Whether a word can be the beginning of a key."""
-    return _KEY_PREFIX.fullmatch(word) is not None
+    return re.fullmatch(r"[0-9a-f]{4,}(-\d+)?", word) is not None
 
 
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:

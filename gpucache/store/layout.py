@@ -33,21 +33,19 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 """
 MISSED_LOCK = "missed.lock"
 """The lock of the one process that builds the missed requests of a root."""
-_VERSION = re.compile(r"v[0-9]{1,4}")
 _KEY = re.compile(r"[0-9a-f]{64}")
-_PARTIAL = re.compile(r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)")
-_LOCK = re.compile(r"[0-9a-f]{64}\.lock")
-_QUARANTINED = re.compile(r"[0-9]{20}-.+\.gpc")
-_PROGRAM = re.compile(r"[a-z0-9-]{1,40}-[0-9a-f]{8}")
-_PREFIX = re.compile(r"[0-9a-f]{2,64}")
+# These are compiled where they are first needed, as a command needs few of them.
+_VERSION = r"v[0-9]{1,4}"
+_PROGRAM = r"[a-z0-9-]{1,40}-[0-9a-f]{8}"
+_PREFIX = r"[0-9a-f]{2,64}"
 _SLUG_LENGTH = 40
-BESIDE: Mapping[tuple[str, ...], re.Pattern[str]] = {
-    TMP: _PARTIAL,
-    LOCKS: re.compile(rf"{_LOCK.pattern}|{re.escape(MISSED_LOCK)}"),
-    QUARANTINE: _QUARANTINED,
-    JOURNAL: re.compile(r"misses(\.1)?\.jsonl"),
-    CLOSURES: re.compile(r"[0-9a-f]{64}\.memo"),
-    MISSED: re.compile(r"[0-9a-f]{64}\.json"),
+BESIDE: Mapping[tuple[str, ...], str] = {
+    TMP: r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)",
+    LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
+    QUARANTINE: r"[0-9]{20}-.+\.gpc",
+    JOURNAL: r"misses(\.1)?\.jsonl",
+    CLOSURES: r"[0-9a-f]{64}\.memo",
+    MISSED: r"[0-9a-f]{64}\.json",
 }
 """The folders beside the entries, each with the pattern of its file names; histories lie one deeper."""
 
@@ -77,22 +75,22 @@ def fits(folder: str, name: str) -> bool:
 
 def is_in_root(name: str) -> bool:
     """Whether some version of gpucache has something of this name directly in its root."""
-    return name == TAG_NAME or _VERSION.fullmatch(name) is not None
+    return name == TAG_NAME or re.fullmatch(_VERSION, name) is not None
 
 
 def is_beside(place: tuple[str, ...], name: str) -> bool:
     """Whether a file in one of the folders of ``BESIDE`` has a name that we give."""
-    return BESIDE[place].fullmatch(name) is not None
+    return re.fullmatch(BESIDE[place], name) is not None
 
 
 def is_program_folder(name: str) -> bool:
     """Whether a folder has the name of one with a program's history."""
-    return _PROGRAM.fullmatch(name) is not None
+    return re.fullmatch(_PROGRAM, name) is not None
 
 
 def is_prefix(text: str) -> bool:
     """Whether a text can be the beginning of a key and is long enough to name its folder."""
-    return _PREFIX.fullmatch(text) is not None
+    return re.fullmatch(_PREFIX, text) is not None
 
 
 def program_folder(program: str) -> tuple[str, ...]:
