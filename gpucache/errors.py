@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     meaning: str
 
     DONE = 0, "done"
-    UNEXPECTED = 1, "unexpected: a defect of gpucache"
+    UNEXPECTED = 1, "unexpected: the system refused (such as a full disk), or a defect"
     USAGE = 2, "usage: what was asked for cannot be meant"
     FINDINGS = 3, "findings, failures, or with --check misses"
     NOTHING_ATTEMPTED = 4, "nothing could be attempted: no usable device, compiler or process"

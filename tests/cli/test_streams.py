@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.errors import ExitCode
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -50,13 +51,37 @@ def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, close
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 @pytest.mark.parametrize(
-    "command", ["inspect --json", "inspect", "--help", "devices --json", "nothing --json"]
+    "command",
+    [
+        "--help",
+        "--version",
+        "inspect",
+        "inspect --json",
+        "inspect --list --json",
+        "inspect --misses",
+        "devices --json",
+        "verify",
+        "verify --json",
+        "evict --max-size 1G",
+        "evict --max-size 1G --dry-run --json",
+        "warm vector.cu --target cuda:sm_90 --check",
+        "warm vector.cu --target cuda:sm_90 --json",
+    ],
 )
-def test_a_full_stdout_ends_in_one_sentence(root: Path, tmp_path: Path, command: str) -> None:
-    """An answer that cannot be written is told on stderr in one sentence, whatever was asked."""
-    done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", tmp_path)
-    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
-    assert "No space left" in done.stderr or "No such command" in done.stderr
+def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: str) -> None:
+    """An answer that cannot be written is told on stderr in one sentence, and is not called a defect."""
+    done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", write({"vector.cu": VECTOR}))
+    why = os.strerror(errno.ENOSPC)
+    said = f"gpucache: the answer could not be written ({why}); make room on its disk and ask again\n"
+    assert (done.returncode, done.stderr) == (ExitCode.UNEXPECTED, said)
+    assert "full disk" in ExitCode.UNEXPECTED.meaning
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
+def test_bad_usage_is_told_beside_a_full_stdout(root: Path, tmp_path: Path) -> None:
+    """What is wrong with the question counts, not that its document could not be written."""
+    done = _shell(f"$GPUCACHE --root {root} nothing --json > /dev/full", tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No such command" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
