@@ -158,10 +158,11 @@ def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.render import inspect as text
 
     oldest = 0 if since is None else time.time_ns() - since
-    found = recent_misses(opened.require_own("--misses").store.journal_tail(MISSES_KEPT), oldest)
-    records = found if given().verbose or since is not None or given().json else found[:MISSES_SHOWN]
-    given().document("inspect", records, {"count": len(records)})
-    given().show(text.misses(records, time.time_ns()))
+    store = opened.require_own("--misses").store
+    found = recent_misses(store.journal_tail(MISSES_KEPT), oldest)
+    most = None if given().verbose or since is not None else MISSES_SHOWN
+    given().document("inspect", found, {"count": len(found)})
+    given().show(text.misses(found, time.time_ns(), noted=store.missed_count(), most=most))
 
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:

@@ -108,6 +108,8 @@ class _Ours(NamedTuple):
     advice: "Sequence[Advice]"
     misses: "Sequence[Record]"
     processes: "Sequence[Record]"
+    noted: int
+    """How many builds wait for ``warm --misses``."""
 
     def document(self, state: "CacheState") -> dict[str, Any]:
         """The same for machines, with the state as it is known by now."""
@@ -115,7 +117,12 @@ class _Ours(NamedTuple):
             return {}
         from gpucache.render.document import json_of
 
-        told = {"advice": self.advice, "misses": self.misses, "processes": self.processes}
+        shown = _shown()
+        told = {
+            "advice": self.advice,
+            "misses": self.misses[:shown],
+            "processes": self.processes[:shown],
+        }
         return {**json_of(state), **told}
 
     @property
@@ -126,8 +133,12 @@ class _Ours(NamedTuple):
         now_ns = time.time_ns()
         yield from text.advice(self.advice)
         yield ""
-        yield from text.misses(self.misses, now_ns)
-        yield from text.processes(self.processes, now_ns)
+        yield from text.misses(self.misses, now_ns, noted=self.noted, most=_shown())
+        yield from text.processes(self.processes[: _shown()], now_ns)
+
+
+def _shown() -> int | None:
+    return None if given().verbose else MISSES_SHOWN
 
 
 def _ours(own: OwnOpened) -> _Ours:
@@ -139,8 +150,8 @@ def _ours(own: OwnOpened) -> _Ours:
     found = own_state(own.cache, origins.of(traces.of(own.cache.scan())))
     advice = list(advise_on(traces, key_fields_of(own.cache)))
     records = own.store.journal_tail(MISSES_KEPT)
-    shown = None if given().verbose else MISSES_SHOWN
-    return _Ours(found, origins, advice, recent_misses(records)[:shown], processes(records)[:shown])
+    noted = own.store.missed_count()
+    return _Ours(found, origins, advice, recent_misses(records), processes(records), noted)
 
 
 def _show_foreign(cache: "Cache", one: "CacheState") -> None:

@@ -12,7 +12,6 @@ from gpucache.outcomes import CacheEntry, CacheState
 
 Record = dict[str, object]
 """One line of the journal."""
-"""In some systems a number follows the digits of a key."""
 
 
 def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
@@ -101,7 +100,7 @@ def _named(cache: Cache, word: str) -> list[CacheEntry]:
 
 
 def is_key_prefix(word: str) -> bool:
-    """Whether a word can be the beginning of a key."""
+    """Whether a word can be the beginning of a key; in some systems a number follows its digits."""
     return re.fullmatch(r"[0-9a-f]{4,}(-\d+)?", word) is not None
 
 

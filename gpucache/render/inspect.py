@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ROWS_IN_A_TABLE = 2000
 """The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
 EVICT_STALE = "gpucache evict --stale --cache all --dry-run"
+Record = Mapping[str, object]
+"""One line of the journal."""
 _MOST_ADVICE = 8
 _MOST_WRONG = 6
 _MOST_INCLUDES = 12
@@ -275,31 +277,61 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> "Table":
     return grid
 
 
-def misses(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Block]:
-    """The last misses, newest first, each with its verdict."""
-    if not records:
-        yield plain("No miss is on record.")
-        return
-    yield plain("Last misses", "bold")
+def misses(
+    records: Sequence[Record], now_ns: int, *, noted: int = 0, most: int | None = None
+) -> Iterator[Block]:
+    """The last misses, newest first, each with its verdict: at most so many, and what repeats only once.
+
+    ``noted`` is how many builds still wait for ``warm --misses``.
+    """
+    rows = []
+    for record, times in _told_once(records)[:most]:
+        again = f", {times} times" if times > 1 else ""
+        what = f"{record.get('program')} for {record.get('target')}{again}"
+        rows.append((_ago(record, now_ns), f"{what}: {record.get('verdict')}: {record.get('detail')}"))
+    yield plain("Last misses", "bold") if rows else plain("No miss is on record.")
+    if rows:
+        yield _by_age(rows)
+    if noted:
+        builds = format_count(noted, "build is", "builds are")
+        yield plain(
+            f"\n{builds} noted for which programs did not wait: 'gpucache warm --misses' makes them for the "
+            "next start."
+        )
+
+
+def _told_once(records: Iterable[Record]) -> list[tuple[Record, int]]:
+    """The newest of all misses that tell the same, and how many there are.
+
+    They are those of a program and target with one verdict that want one key or tell it in the same words:
+    a program that changes at every start wants another key each time.
+    """
+    alike: list[list[Record]] = []
+    known: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        yield plain(
-            f"{_ago(record, now_ns):>10}  {record.get('program')} for {record.get('target')}: "
-            f"{record.get('verdict')}: {record.get('detail')}"
-        )
-    if any(record.get("noted") is True for record in records):
-        yield plain(
-            "\nWhat a compiler builds late was built plainly and noted: 'gpucache warm --misses' builds what "
-            "is still noted for the next start."
-        )
+        what = [str(record.get(label)) for label in ("program", "target", "verdict")]
+        names = [(*what, label, str(record[label])) for label in ("key", "detail") if label in record]
+        same = next((known[name] for name in names if name in known), [])
+        if not same:
+            alike.append(same)
+        same.append(record)
+        known.update((name, same) for name in names)
+    return [(same[0], len(same)) for same in alike]
 
 
-def processes(records: Sequence[dict[str, object]], now_ns: int) -> Iterator[Block]:
+def processes(records: Sequence[Record], now_ns: int) -> Iterator[Block]:
     """What the last processes counted."""
-    if records:
-        yield plain("\nLast processes", "bold")
+    rows = []
     for record in records:
         counts = f"{_count(record, 'hits', 'hit')}, {_count(record, 'misses', 'miss', 'misses')}"
-        yield plain(f"{_ago(record, now_ns):>10}  {record.get('command')}: {counts}")
+        rows.append((_ago(record, now_ns), f"{record.get('command')}: {counts}"))
+    if rows:
+        yield plain("\nLast processes", "bold")
+        yield _by_age(rows)
+
+
+def _by_age(rows: Sequence[tuple[str, str]]) -> Pairs:
+    return Pairs([(f"{age:>10}", text) for age, text in rows])
 
 
 def _count(record: Mapping[str, object], name: str, one: str, many: str = "") -> str:

@@ -69,6 +69,14 @@ class BoundedFolder:
                     if data is not None:
                         yield name.removesuffix(self._suffix), data
 
+    def names(self) -> list[str]:
+        """The hex digits of every file, sorted; none of them is read."""
+        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
+            return sorted(
+                one.name.removesuffix(self._suffix) for one in folder.entries() if self._is_ours(one.name)
+            )
+        return []
+
     def remove(self, name: str) -> None:
         """Remove a file."""
         with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:

@@ -288,6 +288,10 @@ class DirectoryStore:
         """The requests that were kept, the oldest first."""
         return self._missed.all()
 
+    def missed_count(self) -> int:
+        """How many requests are kept, without reading them."""
+        return self._missed.count()
+
     def forget_missed(self, key: CacheKey) -> None:
         """Remove the request of a key."""
         if self._writable:

@@ -219,6 +219,10 @@ class EntryStore(Store, Protocol):
         """The requests that were kept, the oldest first."""
         ...
 
+    def missed_count(self) -> int:
+        """How many requests are kept, without reading them."""
+        ...
+
     def forget_missed(self, key: CacheKey) -> None:
         """Remove the request of a key."""
         ...

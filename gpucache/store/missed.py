@@ -54,6 +54,10 @@ class Missed:
         found = (_decode(name, data) for name, data in self._folder.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
+    def count(self) -> int:
+        """How many there are, readable or not."""
+        return len(self._folder.names())
+
     def forget(self, key: CacheKey) -> None:
         """Remove the request of a key."""
         self._folder.remove(key.hex)

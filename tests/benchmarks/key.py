@@ -14,7 +14,6 @@ from tests.benchmarks.measure import Comparison, Effort, Side, calls, compare, p
 
 _PREPARE = """
 import os, sys
-from dataclasses import replace
 from pathlib import Path
 from gpucache.backends.cuda import BACKEND
 from gpucache.engine.prepare import prepare
@@ -26,7 +25,7 @@ target = Target("cuda", "sm_90")
 toolchain = Toolchain("nvrtc", (("NVRTC version", "13.0"), ("architecture", "sm_90")), ("architecture",))
 program = Program(source.name, BACKEND.language, source.read_bytes())
 request = BuildRequest(program, target, include_dirs=include_dirs)
-request = replace(request, artifact_kind=BACKEND.artifact_kind(target))
+request = request._replace(artifact_kind=BACKEND.artifact_kind(target))
 layers = Layers(user=DirectoryStore(root, writable=True))
 prepared = prepare(BACKEND, request, toolchain, os.environ, layers if sys.argv[3] == "memo" else None)
 assert not prepared.refusal, prepared.refusal

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
 from gpucache.store import DirectoryStore
+from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Filled, Run
@@ -49,9 +51,42 @@ def test_since_bounds_the_misses(run: Run, journal: DirectoryStore) -> None:
 
 def test_the_state_shows_what_processes_counted(run: Run, journal: DirectoryStore) -> None:
     """The last processes stand below the last misses, with their command's name and both counts."""
-    assert "now  solver.py: 3 hits, 1 miss" in run("inspect").out
+    assert "now  solver.py: 3 hits, 1 miss\n" in run("inspect").out
     (row,) = run("inspect", "--json").document["summary"]["processes"]
     assert (row["command"], row["hits"], row["misses"]) == ("solver.py", 3, 1)
+
+
+def test_a_miss_that_repeats_is_told_once(run: Run, root: Path) -> None:
+    """People see the newest with their number, and where ten misses are shown ten different ones."""
+    store = DirectoryStore(root, writable=True)
+    now = time.time_ns()
+    miss = {"kind": "miss", "target": "cuda:sm_90", "verdict": "key-changed"}
+    for hours in range(9, 0, -1):
+        told = {"key": "a" * 64, "detail": f"another header (nearest: 0123456789ab, built {hours} h ago)"}
+        store.journal({**miss, **told, "program": "again.cu", "when_ns": now - hours * HOUR_NS})
+        own = {"program": f"{hours}.cu", "key": f"{hours:064x}", "detail": "another option"}
+        store.journal({**miss, **own, "when_ns": now - hours * HOUR_NS})
+        stamped = {"program": "stamp.cu", "key": f"{hours + 99:064x}", "detail": "nothing is kept of it"}
+        store.journal({**miss, **stamped, "when_ns": now - hours * HOUR_NS})
+    lines = run("inspect", "--misses").out.splitlines()[1:]
+    assert lines[0] == "   1 h ago  stamp.cu for cuda:sm_90, 9 times: key-changed: nothing is kept of it"
+    assert len(lines) == 10 and sum("again.cu for cuda:sm_90, 9 times: " in line for line in lines) == 1
+    assert "built 1 h ago" in next(line for line in lines if "again.cu" in line)
+    assert len(run("inspect", "--misses", "--json").document["outcomes"]) == 27
+
+
+def test_noted_builds_are_told_while_they_wait(run: Run, root: Path) -> None:
+    """What was noted and built since is not called noted, whatever the journal says of its miss."""
+    store = DirectoryStore(root, writable=True)
+    miss = {"kind": "miss", "program": "late.cl", "verdict": "never-built", "detail": "words", "noted": True}
+    store.journal({**miss, "when_ns": time.time_ns()})
+    program = Program("late.cl", Language.OPENCL_C, b"kernel void f() {}")
+    key = CacheKey("a" * 64)
+    store.note_missed(MissedRequest(key, time.time_ns(), "app", BuildRequest(program, Target("opencl", "x"))))
+    told = "1 build is noted for which programs did not wait: 'gpucache warm --misses' makes them"
+    assert told in run("inspect", "--misses").out and told in run("inspect").out
+    store.forget_missed(key)
+    assert "warm --misses" not in run("inspect", "--misses").out + run("inspect").out
 
 
 @pytest.fixture

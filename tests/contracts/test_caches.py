@@ -291,8 +291,11 @@ def test_looking_leaves_every_time_alone(name: str, tmp_path: Path) -> None:
         seen = [(path, path.lstat()) for path in sorted((tmp_path / "cache").rglob("*"))]
         return [(path, one.st_atime_ns, one.st_mtime_ns) for path, one in seen if not path.is_dir()]
 
+    def shown(these: list[CacheEntry]) -> list[CacheEntry]:
+        return [one._replace(handle=None) for one in these]
+
     before = times()
-    assert _asked(cache) == entries
+    assert shown(_asked(cache)) == shown(entries)
     assert times() == before
 
 

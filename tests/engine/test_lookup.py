@@ -72,7 +72,7 @@ def test_an_entry_says_what_it_is(
 def test_a_long_log_is_cut(store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any) -> None:
     """Of a build log 64 KiB are kept."""
     log = "w" * (LOG_LIMIT + 1)
-    built = _built(layers, ready(), lambda: replace(compiler()(), build_log=log))
+    built = _built(layers, ready(), lambda: compiler()()._replace(build_log=log))
     assert built.key is not None
     detail = store.detail(built.key)
     assert detail is not None
@@ -186,7 +186,7 @@ def test_what_is_no_artifact_is_not_kept(
     layers: Layers, ready: Ready, compiler: Any, tmp_path: Path, payload: bytes
 ) -> None:
     """What a compiler gave that is nothing, of no known format or for another target is not published."""
-    built = _built(layers, ready(), lambda: replace(compiler()(), payload=payload))
+    built = _built(layers, ready(), lambda: compiler()()._replace(payload=payload))
     assert (built.artifact.payload, built.key) == (payload, None)
     assert built.note.startswith("what the compiler gave is not sound, so it was not kept: ")
     assert not list(tmp_path.rglob("*.gpc"))
@@ -194,7 +194,7 @@ def test_what_is_no_artifact_is_not_kept(
 
 def test_what_its_compiler_refuses_is_given_and_not_kept(layers: Layers, ready: Ready, compiler: Any) -> None:
     """An artifact may be for its own process alone; the next one is built and kept."""
-    built = _built(layers, ready(), lambda: replace(compiler()(), refusal="it holds a directory"))
+    built = _built(layers, ready(), lambda: compiler()()._replace(refusal="it holds a directory"))
     assert (built.key, built.note) == (None, "it holds a directory, so it was not kept")
     assert built.artifact.payload == compiler().payload
     assert _built(layers, ready(), compiler()).key is not None

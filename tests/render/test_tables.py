@@ -320,6 +320,29 @@ def test_misses_show_their_verdict(verdict: Verdict) -> None:
     assert f"2 h ago  k.cl for cuda:sm_90: {verdict.value}: because" in " ".join(text.split("\n"))
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_misses_and_processes_are_broken_beside_their_ages(width: int) -> None:
+    """In a terminal a long line goes on below its text, so that the ages stand alone."""
+    place = "/home/somebody/projects/simulation/kernels"
+    record: dict[str, object] = {
+        "when_ns": 0,
+        "program": f"{place}/blocked-multiplication.cl",
+        "target": "opencl:intel-r-opencl/intel-r-xeon-r-processor",
+        "verdict": "key-changed",
+        "detail": "the define TILE: 16 -> 32; types.h changed (nearest: 3b450d5a60bf, built just now)",
+    }
+    process: dict[str, object] = {
+        "when_ns": 0,
+        "command": f"{place}/run.py {'--option value ' * 6}",
+        "hits": 1,
+    }
+    now_ns = 7200 * SECOND_NS
+    text = _text([*inspect.misses([record], now_ns), *inspect.processes([process], now_ns)], width)
+    lines = [line for line in text.splitlines() if line and not line.startswith("Last")]
+    assert len(lines) > 3 and all(len(line) <= width for line in lines)
+    assert {line[:12] for line in lines} == {"   2 h ago  ", " " * 12}
+
+
 def test_a_record_that_is_not_ours_is_shown_too() -> None:
     """A journal line without the usual fields breaks nothing."""
     assert "?" in _text(inspect.misses([{"when_ns": "soon"}], 0))
