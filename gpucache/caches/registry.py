@@ -39,6 +39,7 @@ SYSTEMS = {
     "inductor": "gpucache.caches.inductor",
     "vllm": "gpucache.caches.vllm",
     "tilelang": "gpucache.caches.tilelang",
+    "flashinfer": "gpucache.caches.flashinfer",
     "deep-gemm": "gpucache.caches.deep_gemm",
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",

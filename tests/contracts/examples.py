@@ -32,6 +32,7 @@ from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.cycles import build as cycles
 from tests.caches.deep_gemm import build as deep_gemm
+from tests.caches.flashinfer import build as flashinfer
 from tests.caches.futhark import build as futhark
 from tests.caches.ggml_opencl import build as ggml_opencl
 from tests.caches.hashcat import build as hashcat
@@ -251,6 +252,7 @@ EXAMPLES: Mapping[str, Example] = {
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),
+    "flashinfer": Example(flashinfer.put, lambda _: flashinfer.LIBRARY),
     "deep-gemm": Example(deep_gemm.put, lambda _: deep_gemm.CUBIN),
     "numba": Example(numba.put, lambda _: numba.OBJECT),
     "warp": Example(warp.put, lambda _: PTX),

@@ -1,0 +1,179 @@
+"""FlashInfer's cache: a folder for each module, in which ninja builds a library for some GPUs.
+
+Source: FlashInfer 0.7, ``flashinfer/jit/core.py``, ``flashinfer/jit/cpp_ext.py`` and
+``flashinfer/jit/cute_dsl_core.py``; modules of nvcc were checked against what it built, those of the CuTe DSL
+(``MODULE_ARCH_cute_dsl/KERNEL.o`` with ``meta.json``) come from the sources. Below a folder for each version,
+and one for each set of architectures, lies ``cached_ops/MODULE/`` with ``MODULE.so``, its objects,
+``build.ninja`` and ninja's records. The name has no hash: FlashInfer writes ``build.ninja`` at each start and
+lets ninja decide, which goes by the command, its inputs' times and the records, and not by what a file holds.
+``cached_ops/tmp/MODULE.lock`` is held with flock(2) meanwhile, and nothing is ever removed.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from gpucache.caches.files import Files, open_folder, take_lock
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, HeldError, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
+
+_OPS = (r"(\d+\.[\w.+-]+)/(\d\w*)/cached_ops", r"(\d\w*)/cached_ops")
+"""Where modules lie; versions of 2025 had no folder of their own."""
+_MODULE = r"((?!tmp)\w[\w.-]*)"
+_FILES = (r".+\.so", r".+\.o", r"build\.ninja|meta\.json|kernel\.json", r"\.ninja_log|\.ninja_deps|.+\.o\.d")
+_BUILD_BYTES, _LARGEST_BYTES = 1 << 20, 2 << 30
+_FAILS = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
+_WARNED = "FlashInfer warns when it does not load, and compiles it again"
+_LINKED = "where its time is as it was ninja does not notice, and the next link of the module fails"
+
+
+def _key(groups: Sequence[str]) -> str:
+    return sha256("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class FlashInfer(FilesFormat):
+    """The attention kernels and others that FlashInfer built, for servers of language models above all."""
+
+    name = "flashinfer"
+    title = "FlashInfer module cache"
+    owner = "FlashInfer"
+    place = Place(
+        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
+        move="set FLASHINFER_WORKSPACE_BASE",
+        nowhere="FlashInfer finds no home folder; set FLASHINFER_WORKSPACE_BASE",
+        runs=True,
+    )
+    layout = Layout(
+        [f"{ops}/{_MODULE}/(?:{names})" for names in _FILES for ops in _OPS],
+        left=[Left(rf"{ops}/{_MODULE}/.+\.(?:o|json)\.tmp\.\d+", HOUR_NS) for ops in _OPS],
+        own=[
+            "cubins/",
+            *(f"{ops}/tmp/" for ops in _OPS),
+            *(
+                ops.replace("cached_ops", name)
+                for ops in _OPS
+                for name in ("generated/", r"flashinfer_jit\.log")
+            ),
+        ],
+        signs=_OPS,
+        key=_key,
+    )
+    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
+    opaque = (
+        "a module is found by its name alone, and ninja decides whether it is built anew; compare what two "
+        "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' in its folder"
+    )
+    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
+    served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
+    shows = "a module of FlashInfer's"
+    folders_removed = 1
+
+    def look(self, item: Files) -> Look:
+        """Module and architectures, as names tell them, and whether the library is there."""
+        *version, archs, _, module = item.parts
+        library = _library(item)
+        problem = _orphan(item)
+        if library and not item.seen[library].st_size:
+            problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {_FAILS}")
+        built = _built_with(item)
+        source = next((value for label, value in built if label == "source"), "")
+        return Look(
+            program=module,
+            target=" ".join(f"cuda:sm_{one}" for one in archs.split("_")),
+            kind=PayloadKind.ELF.value if library else "",
+            problem=problem,
+            used_ns=item.used_ns,
+            toolchain=(("FlashInfer", version[0]),) if version else (),
+            gone=f"FlashInfer with {source}" if source and not Path(source).exists() else "",
+            shows=bool(built) or "meta.json" in item.seen,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Whether the library and all objects are whole ELF files."""
+        if orphan := _orphan(item):
+            yield orphan
+        for name in item.names:
+            if not name.endswith((".so", ".o")):
+                continue
+            data = item.read(name, _LARGEST_BYTES)
+            info = describe(data)
+            end = _FAILS if name.endswith(".so") else _WARNED if _is_cute(item) else _LINKED
+            if not data:
+                yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
+            elif info.kind is not PayloadKind.ELF:
+                detail = f"{name} holds {info.kind.value} where a library or an object belongs; {end}"
+                yield Problem(FindingKind.MISLABELLED, detail)
+            elif info.problem:
+                yield Problem(FindingKind.CORRUPT, f"{name} is broken: {info.problem}; {end}")
+
+    def payload(self, item: Files) -> bytes:
+        """The library, or the first object of the CuTe DSL."""
+        if library := _library(item):
+            return item.read(library, _LARGEST_BYTES)
+        raise FormatError(f"{item.folder} holds no library")
+
+    def is_left(self, start: bytes) -> bool:
+        """An object or the description of a module."""
+        return start.startswith((b"\x7fELF", b"{"))
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """What ``build.ninja`` says that it was built with: compilers, options, sources."""
+        fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in _built_with(item)))
+        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """The lock that FlashInfer holds while it builds this module."""
+        *above, module = item.parts
+        try:
+            with open_folder(item.root, *above, "tmp") as folder:
+                fd = folder.open_file(f"{module}.lock")
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            if not take_lock(fd, 0):
+                raise HeldError("FlashInfer is building it; try again once that is done")
+            yield
+        finally:
+            os.close(fd)
+
+
+def _is_cute(item: Files) -> bool:
+    return "build.ninja" not in item.seen and "meta.json" in item.seen
+
+
+def _library(item: Files) -> str:
+    """The file that programs load; empty where there is none."""
+    first = item.names[0]
+    return first if first.endswith(".so") or (first.endswith(".o") and _is_cute(item)) else ""
+
+
+def _orphan(item: Files) -> Problem | None:
+    detail = "it holds no library, so FlashInfer builds it again"
+    return None if _library(item) else Problem(FindingKind.ORPHAN, detail)
+
+
+def _built_with(item: Files) -> list[tuple[str, str]]:
+    """The variables and sources in a ``build.ninja``, but empty ones; none without that file."""
+    if "build.ninja" not in item.seen:
+        return []
+    text = item.part("build.ninja", 0, _BUILD_BYTES).decode("utf-8", "replace").replace("$\n", "")
+    found = re.findall(r"^(\w+) = (\S.*)$", text, re.MULTILINE)
+    found += [
+        ("source", one) for one in re.findall(r"^build .+: (?:cuda_)?compile (.+)$", text, re.MULTILINE)
+    ]
+    return [(label, " ".join(value.split())) for label, value in found]
+
+
+SYSTEM = ForeignSystem(FlashInfer)
