@@ -24,7 +24,7 @@ from gpucache.engine.prepare import Prepared, of_kind
 from gpucache.errors import GpucacheError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.wire import Fields, Kind, WireError, number
+from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.keys import digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
 from gpucache.outcomes import Built, Hit, Intercepted, RunResult
@@ -123,15 +123,14 @@ class NVRTCServing:
             wanted = self._layers.target is not None and answer.prepared.refusal is None
             return self._miss(_Compile(call, asked, 0), wanted=wanted)
         hits, log = answer.found
-        self._tell(
-            replace(
-                _outcome(answer.prepared, RunResult.HIT),
-                key=str(hits[0].key),
-                build_ns=time.perf_counter_ns() - started_ns,
-                saved_ns=hits[0].head.compile_ns,
-            )
-        )
-        return Reply(Kind.HIT, (b"", *_fields(call, hits, log)))
+        told = (b"", *_fields(call, hits, log))
+        outcome = replace(_outcome(answer.prepared, RunResult.HIT), key=str(hits[0].key))
+        if not fits(told):
+            self._tell(replace(outcome, result=RunResult.PASSED, reason=TOO_LARGE))
+            return PASSED
+        took_ns = time.perf_counter_ns() - started_ns
+        self._tell(replace(outcome, build_ns=took_ns, saved_ns=hits[0].head.compile_ns))
+        return Reply(Kind.HIT, told)
 
     def _is_unknown(self, call: Call) -> bool:
         """Whether nobody has seen a source before, so that there is no entry of it.

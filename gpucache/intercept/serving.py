@@ -23,7 +23,7 @@ from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.wire import Fields, Kind, WireError, number
+from gpucache.intercept.wire import LARGEST, TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
 
@@ -140,7 +140,11 @@ class OpenCLServing:
             saved_ns=max(hit.head.compile_ns for hit in hits),
             all_kernels=known.late,
         )
-        return Reply(Kind.HIT, (self._remember(known), *parts))
+        token = self._remember(known)
+        if not fits((token, *parts)):
+            known.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
+            return Reply(Kind.PASS, (token,))
+        return Reply(Kind.HIT, (token, *parts))
 
     def _built(self, fields: Fields) -> Reply:
         token, one = self._known(fields)
@@ -210,7 +214,7 @@ class OpenCLServing:
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
-            why = plain.note or "the driver gave no binary, so it was not kept"
+            why = plain.note or f"no binary of at most {LARGEST} came from the driver, so it was not kept"
             return replace(outcome, result=RunResult.LEFT, reason=why)
         said = program_log(log.decode(errors="replace"), prepared.request.program.name)
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, binary, said, outcome.build_ns)

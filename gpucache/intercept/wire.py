@@ -7,13 +7,17 @@ program gave them. Each connection carries one request and one reply. Must not k
 
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+
+from gpucache.units import format_size
 
 VERSION = 1
 FRAME_BYTES_CAP = 256 << 20
 """The most bytes that may follow the first length."""
+LARGEST = format_size(FRAME_BYTES_CAP)
+TOO_LARGE = f"it is there, and larger than the {LARGEST} that a command is handed at once"
 FIELD_CAP = 1 << 16
 """The most fields of a frame."""
 _LENGTH = struct.Struct("<I")
@@ -116,15 +120,23 @@ def number(value: int) -> bytes:
     return b"%d" % value
 
 
+def fits(fields: Sequence[bytes]) -> bool:
+    """Whether a frame may have these fields."""
+    return len(fields) <= FIELD_CAP and _size(fields) <= FRAME_BYTES_CAP
+
+
 def encode(frame: Frame) -> bytes:
     """The bytes of a frame; raises WireError where it is too large."""
-    parts = [_HEAD.pack(VERSION, frame.kind)]
+    if not fits(frame.fields):
+        raise WireError("a frame is too large")
+    parts = [_LENGTH.pack(_size(frame.fields)), _HEAD.pack(VERSION, frame.kind)]
     for field in frame.fields:
         parts += (_LENGTH.pack(len(field)), field)
-    size = sum(map(len, parts))
-    if size > FRAME_BYTES_CAP or len(frame.fields) > FIELD_CAP:
-        raise WireError("a frame is too large")
-    return b"".join((_LENGTH.pack(size), *parts))
+    return b"".join(parts)
+
+
+def _size(fields: Iterable[bytes]) -> int:
+    return _HEAD.size + sum(_LENGTH.size + len(field) for field in fields)
 
 
 def receive(connection: socket.socket) -> Frame:

@@ -203,6 +203,19 @@ def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
     assert (one.result, one.reason) == (RunResult.LEFT, "its process ended before the build did")
 
 
+def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program compiles what it cannot be handed, and the reason is told."""
+    large = BINARY * 1000
+    command.built(command.build().fields[0], large)
+    assert command.build().kind == Kind.HIT
+    monkeypatch.setattr("gpucache.intercept.wire.FRAME_BYTES_CAP", len(large))
+    passed = command.build()
+    assert passed.kind == Kind.PASS
+    command.built(passed.fields[0], b"")
+    (one,) = (each for each in command.end() if each.result is RunResult.PASSED)
+    assert one.saved_ns == 0 and "larger than the 256 MiB" in one.reason
+
+
 @pytest.mark.parametrize("kind", [Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED])
 def test_a_token_that_nobody_has_is_passed(command: Command, kind: Kind) -> None:
     """A program that speaks to another server than it thinks harms nobody."""
