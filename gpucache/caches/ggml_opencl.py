@@ -1,10 +1,11 @@
 """llama.cpp's OpenCL programs, as ggml's OpenCL backend keeps them: a file for each program and device.
 
-Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``; no file of an Adreno or
-Intel GPU, which alone it runs on, was seen. A file is ``GGMLCLBC``, u32 1, u32 0 and what the driver gave as
-the binary; its name is a SHA-256 of source, options, and the names and versions of device, driver and
-platform. Files are written aside and renamed, and never removed; what the driver refuses is compiled again.
-Without a variable they lie among temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
+Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``, checked against what that
+module wrote by itself on Intel's CPU runtime and PoCL; llama.cpp runs on Adreno and Intel's GPUs alone, none
+of which was here. A file is ``GGMLCLBC``, u32 1, u32 0 and what the driver gave as the binary; its name is a
+SHA-256 of source, options, and the names and versions of device, driver and platform. Files are written aside
+and renamed, and never removed; what the driver refuses is compiled again. Without a variable they lie among
+temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,7 @@ class GgmlOpencl(BinaryFormat):
     absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "llama.cpp would hand it to the driver"
     kinds = frozenset(PayloadKind)
-    consequence = "llama.cpp hands it to the driver, and compiles it again where that refuses it"
+    consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"
     shows = "a file that begins as llama.cpp's do"
 
     @classmethod

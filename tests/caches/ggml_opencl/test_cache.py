@@ -28,7 +28,7 @@ def test_a_program_says_what_its_binary_is(tmp_path: Path) -> None:
         (file_bytes(b""), FindingKind.TRUNCATED, "replaces it"),
         (file_bytes(version=2), FindingKind.CORRUPT, "replaces it"),
         (b"garbage of more than a header's bytes", FindingKind.CORRUPT, "replaces it"),
-        (file_bytes(PTX[:-3]), FindingKind.CORRUPT, "where that refuses it"),
+        (file_bytes(PTX[:-3]), FindingKind.CORRUPT, "or crashes"),
     ],
 )
 def test_damage_is_told_with_what_comes_of_it_and_repaired(
