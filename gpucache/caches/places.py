@@ -56,12 +56,14 @@ class Home(NamedTuple):
 
 
 class Temporary(NamedTuple):
-    """A place among temporary files, where Python's ``tempfile`` puts them."""
+    """A place among temporary files, where Python's ``tempfile`` puts them unless its owner says where."""
 
     prefix: str
     """What stands in front of the user's name."""
     user: bool = True
     """Whether the user's name follows, so that each has a place of their own."""
+    folder: str = ""
+    """Where its owner puts them, whatever variables say."""
 
     @property
     def below(self) -> str:
@@ -72,8 +74,9 @@ class Temporary(NamedTuple):
         """The place, and the variable that decided it; None where the user has no name."""
         user = next(filter(None, map(environ.get, ("LOGNAME", "USER", "LNAME", "USERNAME"))), None)
         user = (user or _on_record("pw_name")) if self.user else ""
-        named = next((name for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), None)
-        folder = environ[named] if named else "/tmp"
+        asked = () if self.folder else ("TMPDIR", "TEMP", "TMP")
+        named = next((name for name in asked if environ.get(name)), None)
+        folder = environ[named] if named else self.folder or "/tmp"
         return None if user is None else (Path(folder, self.prefix + user), named or "default")
 
 

@@ -34,6 +34,7 @@ SYSTEMS = {
     "intel-neo": "gpucache.caches.intel_neo",
     "mesa": "gpucache.caches.mesa",
     "nvidia-gl": "gpucache.caches.nvidia_gl",
+    "nvidia-optix": "gpucache.caches.nvidia_optix",
     "amd-comgr": "gpucache.caches.amd_comgr",
     "miopen": "gpucache.caches.miopen",
     "inductor": "gpucache.caches.inductor",

@@ -247,6 +247,7 @@ EXAMPLES: Mapping[str, Example] = {
     "intel-neo": Example(intel_neo.put, lambda _: intel_neo.BINARY),
     "mesa": Example(mesa.put, lambda _: mesa.PACKED),
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
+    "nvidia-optix": _opaque("optix{number}cache.db"),
     "nvidia-gl": _opaque("{number:032x}/0123456789abcdef/fedcba9876543210.toc"),
     "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
