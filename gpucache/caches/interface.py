@@ -126,8 +126,11 @@ class Rebuildable(Cache, Protocol):
         """What everything beside the entries takes on disk."""
         ...
 
-    def sweep(self, max_size_bytes: int | None) -> str:
-        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
+    def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
+        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing.
+
+        ``why`` is the rule that removed all entries before, where one did: then all records go.
+        """
         ...
 
 

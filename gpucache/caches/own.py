@@ -37,8 +37,8 @@ class OwnCache:
     """A gpucache root as a ``gpucache.caches.interface.Cache``."""
 
     name = registry.OWN
-    together = 20_000
-    """Of so many removals each program has one record; so many that a program's entries are among them."""
+    together = 100_000
+    """Of so many removals each program is recorded once; 40 bytes of each are kept until then."""
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
         self._store = store
@@ -157,10 +157,14 @@ class OwnCache:
         """What everything beside the entries takes on disk."""
         return self._store.beside_bytes()
 
-    def sweep(self, max_size_bytes: int | None) -> str:
+    def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
         """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
-        swept = self._store.sweep(max_size_bytes)
-        what = "what stopped processes left" + ("" if max_size_bytes is None else ", and the oldest records")
+        swept = self._store.sweep(0 if why else max_size_bytes, why)
+        what = "what stopped processes left"
+        if why:
+            what += ", and all records"
+        elif max_size_bytes is not None:
+            what += ", and the oldest records"
         freed = format_size(swept.freed_bytes)
         files = format_count(swept.files, "file")
         return f"{files} beside the entries went too, {freed}: {what}." if swept.files else ""

@@ -59,7 +59,12 @@ NOTHING_ASKED = (
 )
 @click.option("--program", metavar="P", type=EntryName(), help="Entries of this program.")
 @click.option("--target", metavar="T", type=TargetName(), help="Entries for this target.")
-@click.option("--all", "everything", is_flag=True, help="Every entry; asks on a terminal.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Every entry, and all that our own cache keeps beside them; asks on a terminal.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would go and stop.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
@@ -119,8 +124,9 @@ def _run(
 ) -> "Iterator[EvictOutcome]":
     """Remove what is planned; when it ends, ``summary`` and the sentences that were ``said`` are whole."""
     from gpucache.engine.evict import run_evict
-    from gpucache.outcomes import EvictSummary
+    from gpucache.outcomes import ALL, EvictSummary
 
+    emptied = []
     for cache, plan in plans:
         own = EvictSummary()
         try:
@@ -129,7 +135,11 @@ def _run(
             summary.include(own)
         if own.chosen:
             said += cache.finish_removals()
-    said += [told for own in opened.owns if (told := own.cache.sweep(_max_size(asked, own.cache)))]
+        if asked.everything and not own.stay:
+            emptied.append(cache)
+    for one in opened.owns:
+        rule = ALL if one.cache in emptied and not one.cache.unread() else ""
+        said += [told for told in [one.cache.sweep(_max_size(asked, one.cache), rule)] if told]
     summary.left = tuple(_left(plans)) if asked.everything else ()
 
 

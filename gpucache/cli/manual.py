@@ -21,6 +21,7 @@ FILES = (
     ("CACHEDIR.TAG", "Tells backup tools that this is a cache; a shared cache has none."),
     ("v1/entries/", "The entries, one file each, found by their key alone."),
     ("v1/programs/", "What was built, evicted and quarantined under each program's name; explains misses."),
+    ("v1/removed.jsonl", "Of which programs that was removed, for the same reason; bounded."),
     ("v1/journal/", "The last misses with their verdicts, as inspect --misses shows them."),
     ("v1/missed/", "What programs left for warm --misses, with their sources; a bounded number of them."),
     ("v1/closures/", "Which headers programs include, so that the next start need not search them; bounded."),

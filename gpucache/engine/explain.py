@@ -69,6 +69,7 @@ def _verdict(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
         or _unread(met)
         or _elsewhere(layers, prepared)
         or _lost(records, prepared)
+        or _forgotten(records, prepared)
         or _nearest(layers, records, prepared)
         or _unknown(layers, prepared, records)
     )
@@ -112,6 +113,27 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
                     f"{last.key[:12]} was built at {format_instant(last.when_ns)} into {record.store.root}, "
                     "and is gone without a record: something other than gpucache removed its file",
                 )
+    return None
+
+
+def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
+    """No build of this program is recorded, and its record was removed."""
+    name = prepared.request.program.name
+    if any(record.builds() for record in records):
+        return None
+    for record in records:
+        removed, root = record.store.removed_record(name), record.store.root
+        if removed is None:
+            continue
+        when = format_instant(removed.when_ns)
+        if removed.why:
+            detail = f"evicted at {when}: {removed.why}, with the record of what was built as {name}"
+            return Miss(Verdict.EVICTED, detail)
+        what = "its record was removed" if removed.named else "records were removed, maybe its own,"
+        return Miss(
+            Verdict.NOT_RECORDED,
+            f"no build of {name} is recorded in {root}, but {what} at {when}, as records are bounded",
+        )
     return None
 
 

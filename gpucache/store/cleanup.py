@@ -1,12 +1,13 @@
 """Bounds the files beside the entries: histories, requests, memos, quarantine, files of killed processes.
 
 Each of them may be lost at the cost of an explanation or some time. So the oldest are removed when all take
-too much. A file in ``tmp/`` or ``locks/`` may be in use and is removed only as a leftover. A file whose name
-is not one of ours belongs to somebody else: it is neither counted nor removed. Nothing here raises OSError.
-Must not know what the files say.
+too much, and of which programs the histories went is kept. A file in ``tmp/`` or ``locks/`` may be in use and
+is removed only as a leftover. A file whose name is not one of ours belongs to somebody else: it is neither
+counted nor removed. Nothing here raises OSError. Must not know what the files say.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout
 from gpucache.store.leftovers import is_removed_as_left
+from gpucache.store.removed_records import RemovedRecords
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import allocated
 
@@ -45,19 +47,27 @@ def beside_bytes(root: RootFolder) -> int:
     return sum(item.allocated_bytes for item in _items(root))
 
 
-def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None) -> Swept:
-    """Remove leftovers, then the oldest other files until they take a quarter of the limit of the entries."""
+def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None, why: str = "") -> Swept:
+    """Remove leftovers, then the oldest other files until they take a quarter of the limit of the entries.
+
+    ``why`` is kept of the histories among them: the rule that removed all entries before, if one did.
+    """
     allowed_bytes = None if max_size_bytes is None else max_size_bytes // _SHARE
     gone = remove_left(root, now_ns)
     rest = sorted(_items(root), key=lambda item: item.changed_ns)
-    left = sum(item.allocated_bytes for item in rest)
+    left = over = sum(item.allocated_bytes for item in rest)
+    going: dict[tuple[str, ...], list[_Item]] = {}
     for item in rest:
-        if allowed_bytes is None or left <= allowed_bytes:
+        if allowed_bytes is None or over <= allowed_bytes:
             break
-        if item.place not in _IN_USE and _is_removed(root, item):
-            gone.append(item.allocated_bytes)
-            left -= item.allocated_bytes
-    return Swept(len(gone), sum(gone), left)
+        if item.place not in _IN_USE:
+            going.setdefault(item.place, []).append(item)
+            over -= item.allocated_bytes
+    # Kept before they go, so that whoever is stopped between the two leaves no false answer.
+    histories = [item.name for item in going.get(layout.PROGRAMS, ())]
+    RemovedRecords(root).note(histories, now_ns, why)
+    removed = [item.allocated_bytes for place, some in going.items() for item in _removed(root, place, some)]
+    return Swept(len(gone) + len(removed), sum(gone) + sum(removed), left - sum(removed))
 
 
 def remove_left(root: RootFolder, now_ns: int) -> list[int]:
@@ -78,9 +88,11 @@ def bound_histories(root: RootFolder, most: int) -> None:
         if sum(1 for _ in programs.entries()) <= most:
             return
         found = sorted(_histories(programs), key=lambda item: item.changed_ns)
-        for item in found[: max(0, len(found) - most * 9 // 10)]:
+        going = [item.name for item in found[: max(0, len(found) - most * 9 // 10)]]
+        RemovedRecords(root).note(going, time.time_ns(), "")
+        for name in going:
             with suppress(OSError):
-                _remove_history(programs, item.name)
+                _remove_history(programs, name)
 
 
 def _items(root: RootFolder) -> Iterator[_Item]:
@@ -107,14 +119,16 @@ def _histories(programs: Folder) -> Iterator[_Item]:
             yield _Item(layout.PROGRAMS, name, size, status.st_mtime_ns)
 
 
-def _is_removed(root: RootFolder, item: _Item) -> bool:
-    with suppress(*_UNUSABLE), root.open(*item.place) as folder:
-        if item.place == layout.PROGRAMS:
-            _remove_history(folder, item.name)
-        else:
-            folder.unlink(item.name)
-        return True
-    return False
+def _removed(root: RootFolder, place: tuple[str, ...], items: Iterable[_Item]) -> Iterator[_Item]:
+    """Remove files of one folder, or the histories; those that are gone."""
+    with suppress(*_UNUSABLE), root.open(*place) as folder:
+        for item in items:
+            with suppress(OSError):
+                if place == layout.PROGRAMS:
+                    _remove_history(folder, item.name)
+                else:
+                    folder.unlink(item.name)
+                yield item
 
 
 def _remove_history(programs: Folder, name: str) -> None:

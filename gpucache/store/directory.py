@@ -28,6 +28,7 @@ from gpucache.store.interface import (
     Found,
     Leftover,
     MissedRequest,
+    RemovedRecord,
     ScannedEntry,
 )
 from gpucache.store.journal import Journal
@@ -35,6 +36,7 @@ from gpucache.store.memos import Memos
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
+from gpucache.store.removed_records import RemovedRecords
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
 
@@ -214,14 +216,15 @@ class DirectoryStore:
         """The bytes that all other files of the root take on disk."""
         return cleanup.beside_bytes(self._root)
 
-    def sweep(self, max_size_bytes: int | None = None) -> cleanup.Swept:
+    def sweep(self, max_size_bytes: int | None = None, why: str = "") -> cleanup.Swept:
         """Remove what killed processes left, then the oldest files beside the entries.
 
-        These may take a quarter of the limit. Does nothing unless the root is marked as ours. Raises nothing.
+        These may take a quarter of the limit. ``why`` is the rule that removed all entries before, if one
+        did. Does nothing unless the root is marked as ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
             return cleanup.Swept(0, 0, self.beside_bytes())
-        return cleanup.sweep(self._root, time.time_ns(), max_size_bytes)
+        return cleanup.sweep(self._root, time.time_ns(), max_size_bytes, why)
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """Files that belong to no entry; raises CacheUnusableError."""
@@ -326,6 +329,10 @@ class DirectoryStore:
     def history(self, program: str) -> list[Event]:
         """A program's events, oldest first."""
         return self._history.events(program)
+
+    def removed_record(self, program: str) -> RemovedRecord | None:
+        """When a program's history was last removed; None if it never was."""
+        return RemovedRecords(self._root).of(program)
 
     def programs(self) -> list[str]:
         """Names of programs that have a history, sorted."""

@@ -7,7 +7,7 @@ costs an explanation, never a hit, so nothing here raises OSError. Must not know
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from gpucache.errors import CacheUnusableError
@@ -37,20 +37,28 @@ class History:
 
     def record(self, program: str, event: Event) -> None:
         """Append an event; texts longer than 500 characters are cut."""
-        self.record_all({program: [event]})
+        self.record_all([(program, [event])])
 
-    def record_all(self, events: Mapping[str, Sequence[Event]]) -> None:
+    def record_all(self, events: Iterable[tuple[str, Iterable[Event]]]) -> None:
         """Append the events of several programs, each program's at once."""
         made = False
-        for program, own in events.items():
-            with suppress(*_UNUSABLE), self._root.make(*layout.program_folder(program)) as folder:
-                for some in _pieces(_line(program, event) for event in own):
-                    size = lines.append(folder, layout.HISTORY_NAME, some, self._root.file_mode)
-                    made |= size == len(some)
-                    if size > FILE_CAP:
-                        self._shrink(program, folder)
+        with suppress(*_UNUSABLE), self._root.make(*layout.PROGRAMS) as programs:
+            for program, own in events:
+                with suppress(*_UNUSABLE):
+                    made |= self._append(programs, program, own)
         if made:
             bound_histories(self._root, PROGRAM_CAP)
+
+    def _append(self, programs: Folder, program: str, events: Iterable[Event]) -> bool:
+        """Append the events of one program; whether its history was made."""
+        made = False
+        with programs.make(layout.program_folder(program)[-1], self._root.folder_mode) as folder:
+            for some in _pieces(_line(program, event) for event in events):
+                size = lines.append(folder, layout.HISTORY_NAME, some, self._root.file_mode)
+                made |= size == len(some)
+                if size > FILE_CAP:
+                    self._shrink(program, folder)
+        return made
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""

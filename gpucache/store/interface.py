@@ -115,6 +115,16 @@ class Event(NamedTuple):
     """The program whose history it is in. Set when it is read; ``record`` takes the name as an argument."""
 
 
+class RemovedRecord(NamedTuple):
+    """A program's history was removed."""
+
+    when_ns: int
+    why: str = ""
+    """The rule that evicted everything of it along; empty where only the history went."""
+    named: bool = True
+    """False where it is only known that the histories of some programs were removed until then."""
+
+
 class RefusedRoot(NamedTuple):
     """A system root that is not asked."""
 
@@ -249,6 +259,10 @@ class EntryStore(Store, Protocol):
 
     def history(self, program: str) -> list[Event]:
         """A program's events, oldest first."""
+        ...
+
+    def removed_record(self, program: str) -> RemovedRecord | None:
+        """When a program's history was last removed; None if it never was."""
         ...
 
     def programs(self) -> list[str]:

@@ -3,6 +3,7 @@
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
     <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history.jsonl
+    <root>/v1/removed.jsonl  v1/removed.1.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
@@ -25,6 +26,8 @@ CLOSURES = (VERSION_FOLDER, "closures")
 MISSED = (VERSION_FOLDER, "missed")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_NAME = "history.jsonl"
+REMOVED_NAME = "removed.jsonl"
+REMOVED_OLDER_NAME = "removed.1.jsonl"
 ENTRY_SUFFIX = ".gpc"
 TAG_NAME = "CACHEDIR.TAG"
 TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
@@ -39,6 +42,7 @@ _VERSION = r"v[0-9]{1,4}"
 _PROGRAM = r"[a-z0-9-]{1,40}-[0-9a-f]{8}"
 _PREFIX = r"[0-9a-f]{2,64}"
 _SLUG_LENGTH = 40
+_DIGEST_LENGTH = 8
 BESIDE: Mapping[tuple[str, ...], str] = {
     TMP: r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)",
     LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
@@ -98,4 +102,9 @@ def program_folder(program: str) -> tuple[str, ...]:
     from gpucache.keys import digest  # which no scan needs
 
     slug = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")[:_SLUG_LENGTH] or "program"
-    return (*PROGRAMS, f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:8]}")
+    return (*PROGRAMS, f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:_DIGEST_LENGTH]}")
+
+
+def program_digest(folder: str) -> str:
+    """The digest of a program's name, of the name of its history's folder."""
+    return folder[-_DIGEST_LENGTH:]

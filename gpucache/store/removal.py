@@ -3,6 +3,7 @@
 Must not decide what is removed.
 """
 
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -15,6 +16,9 @@ from gpucache.store.history import History
 from gpucache.store.interface import Event, ScannedEntry
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import identity_of, place_of
+
+_GONE = struct.Struct("<Q32s")
+"""When an entry was removed, and its key: all that is kept of it until a hundred thousand are recorded."""
 
 
 class Removal:
@@ -30,18 +34,21 @@ class Removal:
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
-        events: dict[str, list[Event]] = {}
+        gone: dict[tuple[str, str], bytearray] = {}
         try:
             with ExitStack() as stack:
                 folders: dict[Path, Folder] = {}
                 for scanned in going:
                     kept = self._removed(scanned, folders, stack)
                     if kept is None and scanned.head is not None:
-                        event = Event(time.time_ns(), "evicted", scanned.key.hex, scanned.head.target, why)
-                        events.setdefault(scanned.head.program, []).append(event)
+                        own = gone.setdefault((scanned.head.program, scanned.head.target), bytearray())
+                        own += _GONE.pack(time.time_ns(), bytes.fromhex(scanned.key.hex))
                     yield kept
         finally:
-            self._history.record_all(events)
+            self._history.record_all(
+                (program, (_evicted(target, why, *one) for one in _GONE.iter_unpack(own)))
+                for (program, target), own in gone.items()
+            )
 
     def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
         """Remove one entry; folders stay open until the last entry is removed, as there are 256 at most."""
@@ -64,3 +71,7 @@ class Removal:
         except CacheUnusableError as error:
             return Kept(str(error))
         return None
+
+
+def _evicted(target: str, why: str, when_ns: int, key: bytes) -> Event:
+    return Event(when_ns, "evicted", key.hex(), target, why)

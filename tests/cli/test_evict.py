@@ -157,6 +157,18 @@ def test_all_removes_all(run: Run, cache: Path, entries: Files) -> None:
     assert answer.out.startswith("4 entries removed, ")
 
 
+def test_all_leaves_no_more_than_which_programs_there_were(run: Run, cache: Path, mixed: Filled) -> None:
+    """Memos, journal and histories go with the entries, and a miss says what became of them all the same."""
+    DirectoryStore(cache, writable=True).remember(64 * "a", b"a closure")
+    answer = run("evict", "--all", "--yes")
+    assert "files beside the entries went too" in answer.err and answer.err.endswith("and all records.\n")
+    left = {str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()}
+    assert left - {"v1/targets.json"} == {"CACHEDIR.TAG", "v1/removed.jsonl"}
+    command = ("warm", "--check", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
+    (row,) = run("--json", *command).document["outcomes"]
+    assert row["verdict"] == "evicted" and "--all" in row["reason"]
+
+
 def test_what_was_evicted_says_so_when_it_is_missed(run: Run, cache: Path, mixed: Filled) -> None:
     """The next miss of an evicted entry names the eviction and its rule."""
     run("evict", "--target", "cuda:sm_90")

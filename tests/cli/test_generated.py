@@ -287,4 +287,5 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
-    assert {path for path, _ in manual.FILES} == places | {layout.TAG_NAME, last_targets.FILE.as_posix()}
+    files = {layout.TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", last_targets.FILE.as_posix()}
+    assert {path for path, _ in manual.FILES} == places | files

@@ -136,6 +136,29 @@ def _record_lost_of_another_name(parts: Any) -> Any:
     return parts.asked(options=["-DN=8"])
 
 
+def _record_gave_way(parts: Any) -> Any:
+    parts.built()
+    done = parts.gpucache(parts.root, "evict", "--max-size", "1")
+    assert done.returncode == 0, done.stderr
+    assert not list(parts.root.glob("v1/programs/*"))
+    return parts.asked()
+
+
+def _evicted_with_its_record(parts: Any) -> Any:
+    parts.built()
+    parts.built("int x;", name="other")
+    done = parts.gpucache(parts.root, "evict", "--all", "--yes")
+    assert done.returncode == 0, done.stderr
+    return parts.asked()
+
+
+def _never_built_before_all_went(parts: Any) -> Any:
+    parts.built()
+    done = parts.gpucache(parts.root, "evict", "--all", "--yes")
+    assert done.returncode == 0, done.stderr
+    return parts.asked("int y;", name="solver")
+
+
 def _never_built(parts: Any) -> Any:
     parts.built(name="other.cu")
     return parts.asked("int y;", name="solver")
@@ -219,6 +242,21 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
         _record_lost_of_another_name,
         "not-recorded",
         ("{tmp}/cache has entries, but the record of what was built as show or anything else was lost",),
+    ),
+    "record-gave-way": (
+        _record_gave_way,
+        "not-recorded",
+        ("no build of show is recorded in {tmp}/cache, but its record was removed at 20", "are bounded"),
+    ),
+    "evicted-with-its-record": (
+        _evicted_with_its_record,
+        "evicted",
+        (": --all, with the record of what was built as show",),
+    ),
+    "never-built-before-all-went": (
+        _never_built_before_all_went,
+        "never-built",
+        ("nothing was ever built as solver in {tmp}/cache",),
     ),
     "never-built": (_never_built, "never-built", ("nothing was ever built as solver in {tmp}/cache",)),
     "never-built-among-many": (

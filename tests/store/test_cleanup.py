@@ -131,3 +131,57 @@ def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore, mak
     later_ns = time.time_ns() + 10**18
     os.utime(history, ns=(later_ns, later_ns))
     assert store.sweep(0).left_bytes == 0 and not history.exists()
+
+
+def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore, make_entry: MakeEntry) -> None:
+    """Of each program whose history gave way, by its name alone; of no other."""
+    store.publish(make_entry())
+    _record(store, 3)
+    before_ns = time.time_ns()
+    store.sweep(4 * store.beside_bytes() // 3)
+    removed = [store.removed_record(f"program-{number}") for number in range(4)]
+    assert [one is not None for one in removed] == [True, True, False, False]
+    assert all(one.when_ns >= before_ns and (one.why, one.named) == ("", True) for one in removed if one)
+
+
+def test_histories_beyond_the_number_are_known_to_be_gone(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound in number takes histories too, and their programs were built all the same."""
+    monkeypatch.setattr("gpucache.store.history.PROGRAM_CAP", 10)
+    _record(store, 10)
+    store.record("program-10", _event(10))
+    gone = [number for number in range(11) if not store.history(f"program-{number}")]
+    assert gone == [0, 1]
+    assert [number for number in range(12) if store.removed_record(f"program-{number}")] == gone
+
+
+def test_of_more_than_is_kept_the_rest_may_have_been_there(
+    store: DirectoryStore, make_entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once names are forgotten, any program may have had a record until then; what is kept stays exact."""
+    monkeypatch.setattr("gpucache.store.removed_records.GENERATION_CAP", 200)
+    store.publish(make_entry())
+    for number in range(12):
+        store.record(f"program {number}", _event(number))
+        store.sweep(0)
+    newest, oldest, never = (store.removed_record(f"program {number}") for number in (11, 0, 99))
+    assert newest is not None and newest.named
+    assert oldest is not None and not oldest.named and oldest == never
+    assert sum(path.stat().st_size for path in (store.root / "v1").glob("removed*.jsonl")) < 800
+
+
+def test_all_that_lies_beside_the_entries_goes_with_them(
+    put: Put, store: DirectoryStore, make_entry: MakeEntry
+) -> None:
+    """What is left says which programs there were, with the rule; files of others stay."""
+    store.publish(make_entry())
+    _record(store, 2)
+    for name in (f"quarantine/{20 * '0'}-{KEY}.gpc", "journal/misses.jsonl", f"closures/{KEY}.memo"):
+        put(store.root / "v1" / name, b"x")
+    stranger = put(store.root / "v1" / "journal" / "thesis.txt", b"a thesis")
+    assert store.sweep(0, "--all").left_bytes == 0
+    left = {path.name for path in store.root.rglob("*") if path.is_file()}
+    assert left == {"CACHEDIR.TAG", "removed.jsonl", stranger.name, f"{make_entry().key}.gpc"}
+    one = store.removed_record("program-1")
+    assert one is not None and one.why == "--all"
