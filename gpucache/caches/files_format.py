@@ -23,6 +23,13 @@ from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_age, format_size
 
+OF_OPENCL = frozenset(
+    {
+        PayloadKind.POCLBIN, PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU, PayloadKind.PTX,
+        PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
+    }
+)  # fmt: skip
+"""What drivers of OpenCL give as the binary of a program."""
 _BEGINNING_BYTES = 64 << 10
 
 

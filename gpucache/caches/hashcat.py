@@ -12,13 +12,12 @@ from hashlib import sha1
 
 from gpucache.caches import places
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.places import Home, Place, Var
 from gpucache.outcomes import FindingKind, Location, Problem
-from gpucache.payload import PayloadKind
 
 
 def _key(groups: Sequence[str]) -> str:
@@ -52,12 +51,7 @@ class Hashcat(BinaryFormat):
     )
     served = "hashcat would hand it to the driver, whatever its kernel's source holds now"
     key_digits = 40
-    kinds = frozenset(
-        {
-            PayloadKind.POCLBIN, PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU, PayloadKind.PTX,
-            PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
-        }
-    )  # fmt: skip
+    kinds = OF_OPENCL
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
     shows = "a GPU binary"
 

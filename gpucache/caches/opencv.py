@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from gpucache.caches import places
 from gpucache.caches.files import Files, open_folder, take_lock
-from gpucache.caches.files_format import BinaryFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout
@@ -27,7 +27,7 @@ from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import describe
 from gpucache.units import printable
 
 _SHARED = Path("/var/tmp/opencv")
@@ -79,12 +79,7 @@ class OpenCV(BinaryFormat):
     tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
     key_digits = 40
     folders_removed = 1
-    kinds = frozenset(
-        {
-            PayloadKind.POCLBIN, PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU, PayloadKind.PTX,
-            PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
-        }
-    )  # fmt: skip
+    kinds = OF_OPENCL
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
     shows = "a file of OpenCV's"
     _was_held = False

@@ -92,7 +92,7 @@ class Place(NamedTuple):
     also: tuple[Var | Home, ...] = ()
     """Where programs above the owner put it: each is a cache beside the first where a folder is there."""
     off: Mapping[str, Collection[str]] = _NOTHING
-    """By variable the values, in lower case, with which programs use no cache."""
+    """By variable the values, in lower case, with which programs use no cache; empty where any value does."""
     along: tuple[tuple[str, str], ...] = ()
     """Variables that are set with every redirection, such as a limit that is to be out of the way."""
     turn_on: tuple[tuple[str, str], ...] = ()
@@ -123,7 +123,7 @@ class Place(NamedTuple):
     def why_off(self, environ: Mapping[str, str]) -> str:
         """Why programs use no cache, as a sentence; empty where they use it."""
         for name, values in self.off.items():
-            if environ.get(name, "").lower() in values:
+            if name in environ and (not values or environ[name].lower() in values):
                 return f"{name}={environ[name]} turns the cache off, so every start compiles; unset it"
         return ""
 

@@ -50,6 +50,7 @@ SYSTEMS = {
     "ggml-opencl": "gpucache.caches.ggml_opencl",
     "arrayfire": "gpucache.caches.arrayfire",
     "cycles": "gpucache.caches.cycles",
+    "clesperanto": "gpucache.caches.clesperanto",
     "pytools": "gpucache.caches.pytools",
     "vulkan": "gpucache.caches.vulkan",
 }

@@ -27,6 +27,7 @@ from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.caches.amd_comgr import build as amd_comgr
 from tests.caches.arrayfire import build as arrayfire
+from tests.caches.clesperanto import build as clesperanto
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
@@ -260,6 +261,7 @@ EXAMPLES: Mapping[str, Example] = {
     "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
     "opencv": Example(opencv.put, lambda _: PTX),
+    "clesperanto": Example(clesperanto.put, lambda _: PTX),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "cycles": Example(cycles.put, lambda _: PTX),

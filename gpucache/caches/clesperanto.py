@@ -1,0 +1,70 @@
+"""clesperanto's kernels: a file for each program and device, which holds what the driver gave as the binary.
+
+Source: CLIc, ``clic/src/cache.cpp``; checked against what pyclesperanto 0.25 wrote, which is newer than that.
+Below a folder for each version (``clic-0.25.1-r4``) lies ``DEVICE-LENGTH/PROGRAM-LENGTH.bin``, digits of
+hashes of what a driver says of a device and of a kernel's source, each with the length of that. Older
+versions had decimal hashes and no folder above; CUDA's files end in ``.ptx``. Files are written aside and
+renamed, one that the driver refuses is built again, and nothing is ever removed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha1
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left
+from gpucache.caches.places import Home, Place
+
+_VERSION, _HASH, _OLDER = r"clic-(.+-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
+_NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
+
+
+def _key(groups: Sequence[str]) -> str:
+    program = groups[-1].partition("-")[0]
+    digits = program if len(groups) > 2 else f"{int(program) % 2**64:016x}"
+    return digits + sha1("/".join(groups).encode()).hexdigest()[:24]
+
+
+class Clesperanto(BinaryFormat):
+    """What clesperanto built for the devices of this machine."""
+
+    name = "clesperanto"
+    title = "clesperanto kernel cache"
+    owner = "clesperanto"
+    place = Place(
+        (Home(".cache/clesperanto"),),
+        move="set HOME for these programs alone",
+        nowhere="clesperanto finds no home folder; set HOME",
+        off={"CLESPERANTO_NO_CACHE": ()},
+        lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
+        opt_in=True,
+    )
+    layout = Layout(
+        [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
+        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", HOUR_NS)],
+        signs=[f"{_VERSION}/{_HASH}", f"{_VERSION}", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
+        key=_key,
+    )
+    wanted = {"key": "the 16 hex digits in a file's name, or more of an entry's"}
+    opaque = "its entries say nothing of what their keys were made from but the length of that"
+    absent = "no entry has this key: it was never built here, or was removed, of which no record is kept"
+    served = "clesperanto would hand it to the driver"
+    key_digits = 40
+    folders_removed = 2
+    kinds = OF_OPENCL
+    consequence = (
+        "clesperanto builds again what the driver refuses; where that takes it, as some do, the program "
+        "ends at every start"
+    )
+    shows = "a GPU binary"
+
+    def look(self, item: Files) -> Look:
+        """The version that keeps it, beside what the binary says."""
+        version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
+        return replace(super().look(item), toolchain=(("CLIc", version),))
+
+
+SYSTEM = ForeignSystem(Clesperanto)
