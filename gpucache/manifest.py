@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpucache.errors import ManifestError
 from gpucache.model import Checks, Language, Program
@@ -113,8 +113,7 @@ _OWN = frozenset(field.name for field in FIELDS)
 _SHARED = frozenset(field.name for field in FIELDS if field.shared)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramSpec:
+class ProgramSpec(NamedTuple):
     """One program to warm, with what was said about its builds."""
 
     program: Program

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,8 +91,7 @@ def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
     cuda = spec.program.language is Language.CUDA_CPP
     expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions
-    return replace(
-        spec,
+    return spec._replace(
         options=(*spec.options, *_absolute(named.options)),
         include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
         name_expressions=tuple(dict.fromkeys(expressions)),
