@@ -27,7 +27,7 @@ from gpucache.store import (
 if TYPE_CHECKING:
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
-    from gpucache.engine.layers import Layers
+    from gpucache.engine.store_layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.outcomes import Location
 
@@ -118,7 +118,7 @@ def open_layers(
     settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False, command: str = "gpucache"
 ) -> "Layers":
     """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
-    from gpucache.engine.layers import Layers
+    from gpucache.engine.store_layers import Layers
 
     user: DirectoryStore | None = None
     unusable = ""

@@ -21,10 +21,10 @@ from gpucache.backends.cuda.checked import CheckedStream, remember
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import split
 from gpucache.checks import Checked, include_dirs, instrumented
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, not_kept
 from gpucache.engine.prepare import prepare_again
 from gpucache.engine.program_names import program_name
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import (
     CacheMissError,
     CacheUnusableError,
@@ -36,7 +36,7 @@ from gpucache.keys import cache_key, digest
 from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
-from gpucache.library.joined import Part
+from gpucache.library.joined_sources import Part
 from gpucache.model import (
     Artifact,
     ArtifactKind,

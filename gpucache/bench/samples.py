@@ -17,9 +17,9 @@ from gpucache.assembly import open_layers
 from gpucache.backends.interface import Backend, Launch, Session
 from gpucache.backends.registry import load_backend
 from gpucache.bench.check_costs import CheckedJob, Durations
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
 from gpucache.outcomes import Arm, Built, Hit, Sample, Verdict

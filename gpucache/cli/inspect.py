@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.cli.cache_states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
 from gpucache.cli.caches import Opened, cache_option, finish, open_named
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
@@ -19,7 +20,6 @@ from gpucache.cli.parameters import (
     profile_option,
 )
 from gpucache.cli.programs import Named
-from gpucache.cli.states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
 from gpucache.errors import FormatError, UsageError
 
 if TYPE_CHECKING:

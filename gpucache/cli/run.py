@@ -15,7 +15,7 @@ from gpucache.errors import GpucacheError, NoDeviceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpucache.engine.layers import Layers
+    from gpucache.engine.store_layers import Layers
     from gpucache.intercept.environment import Libraries
     from gpucache.intercept.nvrtc_serving import NVRTCServing
     from gpucache.intercept.serving import OpenCLServing

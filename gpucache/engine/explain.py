@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import islice
 
 from gpucache.engine.header_shadowing import shadows
-from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.nearest import Nearest, Record, nearest, record_of
 from gpucache.engine.phrases import phrases, told_once
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import Difference, format_local_size
 from gpucache.model import CacheKey

@@ -3,8 +3,8 @@
 import os
 import time
 
-from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers
 from gpucache.outcomes import Miss
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from gpucache import __version__
 from gpucache.checks import instrumented
 from gpucache.engine.journal import note_miss
-from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import Closure, digest

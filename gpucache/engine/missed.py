@@ -9,9 +9,9 @@ import os
 import time
 
 from gpucache.engine.journal import note_miss
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import why_not_kept
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers
 from gpucache.model import BuildRequest
 from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict
 from gpucache.store.interface import MissedRequest

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpucache.caches.interface import Cache, System
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import look_up
 from gpucache.engine.nearest import Record, record_of
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.trials import request_of
 from gpucache.engine.warm.plan import Backends, WarmItem
 from gpucache.errors import GpucacheError

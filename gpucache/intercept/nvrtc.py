@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
 from gpucache.backends.cuda.options import FILE_NAME
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.intercept.file_names import FileName, read_name
@@ -43,7 +43,7 @@ class Call:
     @property
     def request(self) -> BuildRequest:
         """What is asked for; raises OptionError for what cannot be kept."""
-        return asked.request(
+        return direct_compiles.request(
             self.source,
             self.file_name.kept,
             self.options,

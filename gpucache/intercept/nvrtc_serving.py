@@ -17,10 +17,10 @@ from threading import Event, Lock
 
 from gpucache.engine.explain import explain
 from gpucache.engine.journal import note_miss, note_process
-from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish
 from gpucache.engine.nearest import was_ever_built
 from gpucache.engine.prepare import Prepared, of_kind
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply

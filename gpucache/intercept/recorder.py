@@ -13,8 +13,8 @@ from threading import Lock
 
 from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.opencl import BACKEND
-from gpucache.engine.observed import observe
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries

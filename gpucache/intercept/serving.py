@@ -14,10 +14,10 @@ from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.logs import program_log
 from gpucache.engine.explain import explain
 from gpucache.engine.journal import note_miss, note_process
-from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.lookup import build, build_log, find
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries

@@ -14,7 +14,7 @@ from gpucache.checks import instrument
 from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.errors import CacheMissError, SourceError
 from gpucache.library import arguments, process
-from gpucache.library.joined import Apart, Part, join
+from gpucache.library.joined_sources import Apart, Part, join
 from gpucache.library.shared_build import SharedBuild
 
 Program = TypeVar("Program")
@@ -90,8 +90,8 @@ class Batch(ABC, Generic[Program, Kernel]):
     """Sources that are built together when the first kernel of one of them is wanted.
 
     They become one program: one compiler run, one entry and one load. If they cannot be one program (see
-    ``gpucache.library.joined``), or do not compile as one, the log says so once, and each is built by itself
-    when it is wanted. Sources that are added later form the next program.
+    ``gpucache.library.joined_sources``), or do not compile as one, the log says so once, and each is built by
+    itself when it is wanted. Sources that are added later form the next program.
     """
 
     def __init__(self, checks: object) -> None:

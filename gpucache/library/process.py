@@ -16,8 +16,8 @@ from pathlib import Path
 
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.journal import note_process
-from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, lacks_kernels
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment

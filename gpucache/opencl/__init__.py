@@ -20,7 +20,7 @@ from gpucache.engine.program_names import program_name
 from gpucache.library import arguments, process
 from gpucache.library.batch import Batch as AnyBatch
 from gpucache.library.batch import Routine
-from gpucache.library.joined import Part
+from gpucache.library.joined_sources import Part
 from gpucache.model import BuildRequest, Checks, Language, Program
 from gpucache.opencl.building import ANY, Call, built
 from gpucache.opencl.hook import install, uninstall

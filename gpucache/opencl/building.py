@@ -15,10 +15,10 @@ from pyopencl.tools import is_spirv
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line, for_pyopencl
 from gpucache.checks import instrumented
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, build_log, look_up, require_hit
 from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared, prepare_again
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, CompileError, SourceError
 from gpucache.host.environment import environment
 from gpucache.library import process

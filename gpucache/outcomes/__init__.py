@@ -60,10 +60,10 @@ if TYPE_CHECKING:
         VerifySummary,
         summarise_verify,
     )
+    from gpucache.outcomes.foreign_answers import Reach, Served
     from gpucache.outcomes.growth import Growth, Held, Snapshot
     from gpucache.outcomes.intercepted import Ended, Intercepted, RunResult, RunSummary, summarise_run
     from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
-    from gpucache.outcomes.reaches import Reach, Served
     from gpucache.outcomes.recordings import (
         PassedOver,
         RecordedProgram,
@@ -129,7 +129,7 @@ _HOMES = {
     "outcomes.growth": ["Growth", "Held", "Snapshot"],
     "outcomes.intercepted": ["Ended", "Intercepted", "RunResult", "RunSummary", "summarise_run"],
     "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
-    "outcomes.reaches": ["Reach", "Served"],
+    "outcomes.foreign_answers": ["Reach", "Served"],
     "outcomes.recordings": [
         "PassedOver",
         "RecordSummary",

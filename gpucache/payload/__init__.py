@@ -12,7 +12,7 @@ payload with what the payload is.
 from collections.abc import Callable
 from importlib import import_module
 
-from gpucache.payload.claims import fits, holds_no_kernel
+from gpucache.payload.label_checks import fits, holds_no_kernel
 from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
 
 __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]

@@ -9,9 +9,9 @@ import pytest
 from gpucache.backends.interface import Launch
 from gpucache.bench.cases import PHASES
 from gpucache.bench.samples import StartJob, take_sample
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
 from gpucache.outcomes import Arm, Sample

@@ -18,7 +18,7 @@ from pathlib import Path
 from gpucache.backends.cuda import BACKEND
 from gpucache.engine.prepare import prepare
 from gpucache.model import BuildRequest, Program, Target, Toolchain
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.store import DirectoryStore
 source, root, include_dirs = Path(sys.argv[1]), Path(sys.argv[2]), tuple(sys.argv[4:])
 target = Target("cuda", "sm_90")

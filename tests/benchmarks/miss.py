@@ -15,9 +15,9 @@ from pathlib import Path
 
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.engine.explain import explain
-from gpucache.engine.layers import Layers, NoEntry
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import prepare
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.host.environment import environment
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target

@@ -59,7 +59,7 @@ print(len(keys), flush=True)
 _START = """
 import os, sys
 from pathlib import Path
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.store import DirectoryStore
 from tests.benchmarks.large_cache import wanted
 layers = Layers(user=DirectoryStore(Path(sys.argv[1]), writable=True))

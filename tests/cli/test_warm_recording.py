@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.assembly import backends
-from gpucache.engine.observed import observe
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.recorded_requests import observe
 from gpucache.model import BuildRequest, Language, Program
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer

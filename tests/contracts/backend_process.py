@@ -14,9 +14,9 @@ from typing import Any
 
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
 from gpucache.outcomes import Built, Hit, Miss

@@ -8,8 +8,8 @@ import pytest
 
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
-from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target, Toolchain
 from gpucache.store import DirectoryStore
 

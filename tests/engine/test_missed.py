@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine.layers import Layers
 from gpucache.engine.missed import leave
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import plan_missed
 from gpucache.engine.warm.run import forget_built
 from gpucache.model import BuildRequest, Device, Program, Target, Toolchain

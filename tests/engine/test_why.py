@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpucache.backends.registry import load_backend
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.why import compare, items_of, why
 from gpucache.model import ArtifactKind, KeyField

@@ -22,8 +22,8 @@ from pathlib import Path
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict, trim
 from gpucache.engine.eviction_policy import Limits
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, look_up
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import trim
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, get_or_build
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.outcomes import Built, Hit, Location, Miss, Verdict
 from gpucache.store import DirectoryStore

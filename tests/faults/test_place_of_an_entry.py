@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.own import OwnCache
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import get_or_build
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.outcomes import Built, Checked, Hit, Location
 from gpucache.store import DirectoryStore

@@ -94,7 +94,7 @@ def test_children_of_multiprocessing_share_what_one_of_them_built(tmp_path: Path
 _DAEMONS = """
 import sys, threading
 from pathlib import Path
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
@@ -135,7 +135,7 @@ def test_daemon_threads_that_build_while_their_process_exits_spoil_nothing(tmp_p
 _FORK = """
 import os, sys, threading
 from pathlib import Path
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready

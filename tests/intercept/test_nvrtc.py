@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from gpucache.assembly import open_layers
-from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
 from gpucache.engine.explain import explain
-from gpucache.engine.layers import NoEntry
 from gpucache.engine.lookup import publish
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.intercept import nvrtc_serving
 from gpucache.intercept.file_names import read_name
@@ -216,7 +216,7 @@ class _Program:
 
     def compile(self) -> bytes:
         """A cubin as NVRTC makes it now."""
-        request = asked.request(
+        request = direct_compiles.request(
             _SHOW,
             "show.cu",
             self._options,
@@ -262,7 +262,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
     """Its keys lacked the name of the source: the miss after an upgrade says so, and that it passes."""
     layers = open_layers(Settings(root=tmp_path / "root", root_origin="test"), command="test")
     source = b'extern "C" __global__ void show(int *out) { *out = 7; }'
-    request = asked.request(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
+    request = direct_compiles.request(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
     now = prepare(BACKEND, request, nvrtc.toolchain(request.target), {})
     fields = tuple(field for field in now.fields if field.label != SOURCE_NAME)
     before = replace(now, fields=fields, key=cache_key(fields))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.assembly import open_layers
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.errors import TargetError
 from gpucache.intercept.devices import Devices, Facts
 from gpucache.intercept.environment import Libraries

@@ -35,7 +35,7 @@ if "forked" in sys.argv:
 _COUNTER = """\
 import os, sys
 from pathlib import Path
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.library.process import _COUNTER
 from gpucache.store import DirectoryStore
 

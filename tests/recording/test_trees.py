@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.interface import Backend
 from gpucache.backends.opencl import BACKEND as OPENCL
-from gpucache.engine.observed import Observed, observe
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.recorded_requests import Observed, observe
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target, Toolchain
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import read_recording

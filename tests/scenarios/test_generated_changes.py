@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.engine.layers import Layers
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers
 from gpucache.store import DirectoryStore
 from tests.scenarios.drafts import change, drawn, made
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.assembly import open_cache
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, look_up
+from gpucache.engine.store_layers import Layers
 from gpucache.outcomes import Hit, Miss, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore

@@ -76,7 +76,7 @@ from pathlib import Path
 import platformdirs.unix  # while Python's own modules may be read
 from gpucache.assembly import open_layers
 from gpucache.engine.explain import explain
-from gpucache.engine.layers import NoEntry
+from gpucache.engine.store_layers import NoEntry
 from gpucache.settings import Settings
 from types import SimpleNamespace
 os.setgroups([])

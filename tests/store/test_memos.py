@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.layers import Layers
+from gpucache.engine.store_layers import Layers
 from gpucache.keys import digest
 from gpucache.store import DirectoryStore
 from gpucache.store.bounded_folder import RECENCY_NS, BoundedFolder, Bounds

@@ -6,7 +6,7 @@ this package loads no GPU stack.
 
 from collections.abc import Mapping
 
-from gpucache.backends.cuda import asked, options
+from gpucache.backends.cuda import direct_compiles, options
 from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Peer, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
@@ -27,7 +27,7 @@ class CUDABackend:
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
         """How a request will be compiled; raises OptionError."""
-        return (asked if request.asked else options).plan(request, toolchain, environ)
+        return (direct_compiles if request.asked else options).plan(request, toolchain, environ)
 
     def environment(
         self,

@@ -81,15 +81,15 @@ class OpenCLBackend:
 
     def open_session(self, target: Target) -> Session:
         """A context on the target's device."""
-        from gpucache.backends.opencl import platforms, session
+        from gpucache.backends.opencl import bench_session, platforms
 
-        return session.OpenCLSession(platforms.find(target))
+        return bench_session.OpenCLSession(platforms.find(target))
 
     def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
         """Every kernel at every declared or required local size, where all its arguments are understood."""
-        from gpucache.backends.opencl import platforms, session
+        from gpucache.backends.opencl import bench_session, platforms
 
-        return session.launches(platforms.find(request.target), request, compilation)
+        return bench_session.launches(platforms.find(request.target), request, compilation)
 
 
 BACKEND = OpenCLBackend()

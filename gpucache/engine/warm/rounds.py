@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import time_ns
 
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import LOG_LIMIT
 from gpucache.engine.prepare import Prepared, lacks_kernels
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import note_process
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.keys import Closure

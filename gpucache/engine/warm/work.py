@@ -7,9 +7,9 @@ from functools import partial
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain
-from gpucache.engine.layers import Layers
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.uncovered_files import uncovered
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.opened_files import OPENED_FILES

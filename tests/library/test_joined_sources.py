@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.library.joined import Apart, Joined, Part, join
+from gpucache.library.joined_sources import Apart, Joined, Part, join
 
 _SHARED = (
     "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"

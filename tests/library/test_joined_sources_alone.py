@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gpucache.library.joined import Joined, Part, join
+from gpucache.library.joined_sources import Joined, Part, join
 from tests.trials import tell, trials
 
 pytestmark = [pytest.mark.slow, pytest.mark.stress]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.backends.cuda import BACKEND, asked, nvrtc
+from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, prepare
 from gpucache.errors import OptionError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Target, Toolchain
@@ -26,7 +26,7 @@ def installed() -> None:
 def _request(
     source: bytes = _SHOW, name: str = "show.cu", options: tuple[str, ...] = ("-arch=sm_90",), **more: Any
 ) -> BuildRequest:
-    return asked.request(source, name, options, **{"version": (13, 5), "cwd": "/src", **more})
+    return direct_compiles.request(source, name, options, **{"version": (13, 5), "cwd": "/src", **more})
 
 
 def _prepared(request: BuildRequest, environ: Mapping[str, str] | None = None) -> Prepared:
