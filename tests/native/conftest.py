@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.backends.cuda import nvrtc
+from gpucache.errors import NoDeviceError
 from gpucache.native import build
 
 _HERE = Path(__file__).parent
@@ -18,6 +20,18 @@ def compiler() -> build.Compiler:
     found = build.find_compiler()
     if found is None:
         pytest.skip("no C compiler here")
+    return found
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """The NVRTC that is installed."""
+    try:
+        found, builtins = nvrtc.nvrtc_libraries(nvrtc.version())
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+    if found is None or builtins is None or sys.platform != "linux":
+        pytest.skip("an NVRTC is stood before on Linux")
     return found
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,8 @@ from typing import Self
 from tests.patience import PATIENCE_S
 
 BEFORE_FACTS, FACTS = 6, 8
+BEFORE_INPUTS = 5
+"""The fields of a COMPILE request that no result depends on, of one NVRTC."""
 
 
 class Kind(IntEnum):
@@ -154,6 +157,29 @@ class Keeper:
         if kind == Kind.BUILT and fields[1] == b"0" and fields[3]:
             self.kept[self._asked[fields[0]]] = fields[3:]
         return frame(Kind.OK)
+
+
+class NVRTCKeeper:
+    """The answers of a server with a cache: what compiled once is served from then on."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self.hits = 0
+        self._asked: dict[bytes, tuple[bytes, ...]] = {}
+        self._tokens = count()
+
+    def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        if kind == Kind.COMPILED:
+            if fields[1] == b"0" and fields[0] in self._asked:
+                self.kept[self._asked[fields[0]]] = fields[3:]
+            return frame(Kind.OK)
+        key = fields[BEFORE_INPUTS:]
+        if key in self.kept:
+            self.hits += 1
+            return frame(Kind.HIT, b"", *self.kept[key])
+        token = b"%d" % next(self._tokens)
+        self._asked[token] = key
+        return frame(Kind.MISS, token, b"1")
 
 
 def environment(peer: Peer, layer: Path, base: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,60 +13,15 @@ import pytest
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native import build, locate
-from tests.native.peer import Kind, Peer, frame
+from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
 from tests.patience import PATIENCE_S, wait_until
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _CASES, _FAILING = 12, 3
 """How many programs it compiles, and how many of them do not compile."""
-_BEFORE_INPUTS = 5
-"""The fields of a COMPILE request that no result depends on, of one NVRTC."""
 
 Answer = Callable[[int, tuple[bytes, ...]], bytes | None]
 Run = Callable[..., str]
-
-
-class Keeper:
-    """The answers of a server with a cache: what compiled once is served from then on."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
-        self.hits = 0
-        self._asked: dict[bytes, tuple[bytes, ...]] = {}
-        self._tokens = count()
-
-    def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes | None:
-        if kind == Kind.COMPILED:
-            if fields[1] == b"0":
-                self.kept[self._asked[fields[0]]] = fields[3:]
-            return frame(Kind.OK)
-        key = fields[_BEFORE_INPUTS:]
-        if key in self.kept:
-            self.hits += 1
-            return frame(Kind.HIT, b"", *self.kept[key])
-        token = b"%d" % next(self._tokens)
-        self._asked[token] = key
-        return frame(Kind.MISS, token, b"1")
-
-
-@pytest.fixture(scope="session")
-def library() -> Path:
-    """The NVRTC that is installed."""
-    try:
-        found, builtins = nvrtc.nvrtc_libraries(nvrtc.version())
-    except NoDeviceError as error:
-        pytest.skip(str(error))
-    if found is None or builtins is None or sys.platform != "linux":
-        pytest.skip("an NVRTC is stood before on Linux")
-    return found
-
-
-@pytest.fixture(scope="session")
-def compiler() -> build.Compiler:
-    found = build.find_compiler()
-    if found is None:
-        pytest.skip("no C compiler is here")
-    return found
 
 
 @pytest.fixture(scope="session")
@@ -144,19 +98,19 @@ def _without_libraries(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper()
+def keeper() -> NVRTCKeeper:
+    return NVRTCKeeper()
 
 
 @pytest.fixture
-def peer(keeper: Keeper) -> Iterator[Peer]:
+def peer(keeper: NVRTCKeeper) -> Iterator[Peer]:
     with Peer(keeper) as one:
         yield one
 
 
 @pytest.mark.parametrize("way", ["dlopen", "linked", "runpath", "rpath"])
 def test_every_answer_is_nvrtcs_own(
-    bare: Run, shimmed: Run, peer: Peer, keeper: Keeper, library: Path, way: str
+    bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper, library: Path, way: str
 ) -> None:
     """Bytes, logs, names and errors are the same bare, at a miss and at a hit, however NVRTC is found."""
     where = {"LD_LIBRARY_PATH": str(library.parent)} if way == "linked" else {}
@@ -177,7 +131,7 @@ def test_every_answer_is_nvrtcs_own(
     ],
 )
 def test_threads_forks_and_second_compiles(
-    bare: Run, shimmed: Run, peer: Peer, keeper: Keeper, mode: str, hits: int
+    bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper, mode: str, hits: int
 ) -> None:
     """Four threads at once, a forked child and a program compiled three times are answered alike."""
     plain = bare(mode)
@@ -187,7 +141,9 @@ def test_threads_forks_and_second_compiles(
     assert keeper.hits == hits
 
 
-def test_a_program_that_closes_all_descriptors(bare: Run, shimmed: Run, peer: Peer, keeper: Keeper) -> None:
+def test_a_program_that_closes_all_descriptors(
+    bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper
+) -> None:
     """None of them is needed."""
     plain = bare("closed")
     assert [shimmed(peer, "closed") for _ in range(2)] == [plain, plain]
@@ -255,7 +211,7 @@ def test_whatever_the_server_does(bare: Run, shimmed: Run, tmp_path: Path, what:
     assert (asked, told) == {"pass": (_CASES, 0), "pass and told": (_CASES, _CASES)}.get(what, (1, 0))
 
 
-def test_a_server_that_ends_in_the_middle(bare: Run, shimmed: Run, keeper: Keeper) -> None:
+def test_a_server_that_ends_in_the_middle(bare: Run, shimmed: Run, keeper: NVRTCKeeper) -> None:
     """The program goes on by itself."""
     plain = bare("plain")
 
@@ -289,7 +245,7 @@ def test_a_hit_that_does_not_read_is_none(bare: Run, shimmed: Run, answer: tuple
         assert len(peer.of_kind(Kind.COMPILE)) == 9
 
 
-def test_what_a_hit_lacks_is_compiled(bare: Run, shimmed: Run, peer: Peer, keeper: Keeper) -> None:
+def test_what_a_hit_lacks_is_compiled(bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper) -> None:
     """An answer with the cubin alone is enough for whoever asks for no PTX, and no less true for others."""
     plain = bare("plain")
     shimmed(peer, "plain")

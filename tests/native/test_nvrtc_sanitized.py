@@ -1,0 +1,122 @@
+"""The shim before NVRTC, compiled so that it stops at whatever C leaves undefined, and at what it leaks."""
+
+import os
+import random
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.native import build
+from tests.native.peer import BEFORE_INPUTS, Kind, NVRTCKeeper, Peer, frame
+from tests.patience import PATIENCE_S
+
+_PROGRAM = Path(__file__).with_name("nvrtc_program.c")
+_SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
+_OFTEN = 80
+"""How many compiles the program makes in the mode of this name."""
+_NUMBERS = (b"", b"0", b"1", b"2", b"7", b"-1", b"99999999999999999999", b"x" * 40)
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def place(compiler: build.Compiler, libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program and the shims, all with sanitizers, and the library for LD_AUDIT without."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    problems = build.build(compiler, folder, _SANITIZED)
+    command = [
+        *compiler.command,
+        *_SANITIZED,
+        "-pthread",
+        str(_PROGRAM),
+        "-o",
+        str(folder / "program"),
+        "-ldl",
+    ]
+    if problems or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the C compiler here has no sanitizers")
+    audit = build.file_name("nvrtc_audit")  # where it runs there is nothing else, and no sanitizer either
+    (folder / audit).write_bytes((libraries / audit).read_bytes())
+    (folder / "suppressions").write_text("leak:libnvrtc\n")  # some bytes of its own at each second compile
+    return folder
+
+
+@pytest.fixture
+def run(place: Path, library: Path) -> Run:
+    """What the program prints, without us or while a peer answers; it must end well and say nothing else."""
+
+    def call(mode: str, peer: Peer | None = None) -> str:
+        # A sanitizer loads libraries itself, so NVRTC's own path does not lead to what it needs.
+        environ = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+        environ["LSAN_OPTIONS"] = f"print_suppressions=0:suppressions={place / 'suppressions'}"
+        if peer is not None:
+            environ["LD_AUDIT"] = str(place / build.file_name("nvrtc_audit"))
+            environ["GPUCACHE_RUN_SOCKET"] = str(peer.path)
+            environ["GPUCACHE_RUN_TIMEOUT_MS"] = str(int(PATIENCE_S * 1000))
+        done = subprocess.run(
+            [place / "program", mode, library],
+            env=environ,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "mode", ["plain", "fork", "again", "closed", "callback", pytest.param("threads", marks=pytest.mark.slow)]
+)
+def test_nothing_is_undefined_or_leaked(run: Run, mode: str) -> None:
+    """Bare, at a miss and at a hit the program says the same, and no sanitizer says anything."""
+    bare, keeper = run(mode), NVRTCKeeper()
+    with Peer(keeper) as peer:
+        assert [run(mode, peer) for _ in range(2)] == [bare, bare]
+    assert bool(keeper.hits) == (mode != "callback")
+
+
+def _mutated(draw: random.Random, fields: tuple[bytes, ...]) -> bytes:
+    """A hit with some lies among its fields, or in the frame itself."""
+    told = [b"", *fields]
+    for _ in range(draw.randrange(1, 4)):
+        at = draw.randrange(len(told)) if told else 0
+        match draw.randrange(6) if told else 3:
+            case 0:
+                del told[at]
+            case 1:
+                told[at] = told[at][: draw.randrange(len(told[at]) + 1)]
+            case 2:
+                told[at] = draw.choice(_NUMBERS)
+            case 3:
+                told.insert(at, draw.choice((*_NUMBERS, b"cubin", b"ptx", b"k<int>", b"log")))
+            case 4:
+                told.append(told[at])
+            case 5:
+                other = draw.randrange(len(told))
+                told[at], told[other] = told[other], told[at]
+    reply = bytearray(frame(draw.choice((Kind.HIT,) * 8 + (Kind.MISS, Kind.PASS)), *told))
+    if draw.randrange(200) == 0:  # after one that is no frame the program asks no more
+        reply[0:4] = struct.pack("<I", draw.choice((0, 3, len(reply) + 7, (1 << 32) - 1)))
+    return bytes(reply)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+def test_any_answer_is_read_or_refused(run: Run, seed: int) -> None:
+    """Whatever lies there are in a hit, nothing is read beyond it, and what is refused is compiled."""
+    draw, keeper = random.Random(seed), NVRTCKeeper()
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:
+        kept = keeper.kept.get(fields[BEFORE_INPUTS:]) if kind == Kind.COMPILE else None
+        return keeper(kind, fields) if kept is None else _mutated(draw, kept)
+
+    with Peer(answer) as peer:
+        told = run("often", peer)
+        assert len(peer.of_kind(Kind.COMPILE)) > _OFTEN // 8
+    assert told.count(" compile 0\n") == _OFTEN
