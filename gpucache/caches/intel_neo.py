@@ -8,30 +8,25 @@ driver evicts by it, so a removal corrects it. An empty file is a miss. The plac
 to be there, or the driver caches nothing.
 """
 
-import os
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 
-from gpucache.caches.files import Files, open_folder, read, read_part, take_lock
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HOUR_NS, HeldError
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.owner_files import LockedFormat, SummedFormat
 from gpucache.caches.places import Home, Place, Var
-from gpucache.errors import FormatError
-from gpucache.outcomes import Checked, FindingKind, Kept, Problem
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
 _KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"
-_TOTAL, _TOTAL_BYTES = "config.file", 8
-_PATIENCE_S = 10
 _DEFAULT_BYTES = 1 << 30
 _OTHER = (b"CTNI", b"!<ar")
 """How binaries begin in the format with tokens for patches, and in archives for several devices."""
 
 
-class IntelNeo(BinaryFormat):
+class IntelNeo(LockedFormat, SummedFormat, BinaryFormat):
     """What the driver's compiler made, a file for each program."""
 
     name = "intel-neo"
@@ -72,7 +67,9 @@ class IntelNeo(BinaryFormat):
     kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})
     consequence = "the driver loads it, and the program fails, at every start"
     shows = "a binary for Intel's GPUs"
-    _was_held = False
+    lock_name = sum_name = "config.file"
+    sum_is_alone = True
+    without_sum = "the driver evicts by none"
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
@@ -91,53 +88,9 @@ class IntelNeo(BinaryFormat):
         """What is wrong with a binary; of the older format and of archives nothing is known here."""
         return None if binary.startswith(_OTHER) else super()._wrong(binary, info, whole=whole)
 
-    def remove(self, item: Files) -> Kept | None:
-        """The file, and its size from the sum of all."""
-        kept = super().remove(item)
-        if kept is None:
-            self._subtract(sum(status.st_size for status in item.seen.values()))
-        return kept
-
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:  # noqa: ARG002 - one for all
-        """The driver's lock, where there is one yet."""
-        try:
-            with open_folder(self.root) as folder:
-                fd = folder.open_file(_TOTAL)
-        except FileNotFoundError:
-            yield
-            return
-        try:
-            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S):
-                self._was_held = True  # or a thousand entries would wait for hours
-                raise HeldError("the driver's lock is held; try again once the program that holds it is done")
-            yield
-        finally:
-            os.close(fd)
-
-    def whole(self) -> Iterator[Checked]:
-        """A sum of all sizes that does not read."""
-        try:
-            with open_folder(self.root) as folder:
-                if len(read(folder, _TOTAL, _TOTAL_BYTES)) == _TOTAL_BYTES:
-                    return
-                why = f"it has not the {_TOTAL_BYTES} bytes of one"
-        except FileNotFoundError:
-            return
-        except FormatError as error:
-            why = str(error)
-        detail = f"it is the sum of all sizes and does not read ({why}), so the driver evicts by none"
-        yield self.told(self.root / _TOTAL, Problem(FindingKind.CORRUPT, detail))
-
-    def _subtract(self, size_bytes: int) -> None:
-        """Correct the sum of all sizes, if there is one; the lock is held."""
-        with suppress(FileNotFoundError, FormatError), open_folder(self.root) as folder:
-            old = read_part(folder, _TOTAL, 0, _TOTAL_BYTES)
-            if len(old) == _TOTAL_BYTES:
-                left = max(0, int.from_bytes(old, "little") - size_bytes)
-                mode = stat.S_IMODE(folder.lstat(_TOTAL).st_mode)
-                with os.fdopen(folder.open_for_writing(_TOTAL, os.O_WRONLY, mode), "wb") as file:
-                    file.write(left.to_bytes(_TOTAL_BYTES, "little"))
+    def summed(self, item: Files) -> int:
+        """What it holds, and not what it takes on disk."""
+        return sum(status.st_size for status in item.seen.values())
 
 
 SYSTEM = ForeignSystem(IntelNeo)

@@ -11,13 +11,14 @@ it tuned in a folder of its own there.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from gpucache.caches.files import Files, open_folder, take_lock
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import SECOND_NS, HeldError, Look, UnjudgedError
+from gpucache.caches.format import SECOND_NS, Look, UnjudgedError
 from gpucache.caches.layout import Layout
+from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.places import Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -34,13 +35,12 @@ _ON = ("y", "yes", "t", "true", "on", "1")
 _LARGEST_BYTES = 1 << 30
 """The largest file that is read, and the most that is taken out of one."""
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
-_PATIENCE_S = 10
 _YOUNG_NS = 60 * SECOND_NS
 _BEGINNING_BYTES = 4096
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
-class Jax(FilesFormat):
+class Jax(LockedFormat):
     """What ``jax.jit`` leaves on every platform."""
 
     name = "jax"
@@ -74,7 +74,7 @@ class Jax(FilesFormat):
     served = "JAX would serve it"
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
-    _was_held = False
+    lock_name = _LOCK
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
@@ -166,23 +166,6 @@ class Jax(FilesFormat):
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The executable first: one without an -atime stops JAX from writing others."""
         return sorted(names, key=lambda name: not name.endswith("-cache"))
-
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
-        """JAX's lock, where it ever evicted: waited for once, ten seconds at most as JAX does."""
-        try:
-            with open_folder(item.root) as folder:
-                fd = folder.open_file(_LOCK)
-        except FileNotFoundError:
-            yield
-            return
-        try:
-            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S):
-                self._was_held = True  # or a thousand entries would wait for hours
-                raise HeldError("JAX's lock is held; try again once the program that holds it is done")
-            yield
-        finally:
-            os.close(fd)
 
 
 SYSTEM = ForeignSystem(Jax)

@@ -18,12 +18,12 @@ from functools import cached_property
 from pathlib import Path
 
 from gpucache.caches.interface import Cache, System
+from gpucache.caches.places import XDG
 from gpucache.caches.registry import NAMES, load_system, systems
 from gpucache.errors import GpucacheError
 from gpucache.outcomes.growth import Held, Snapshot, entries
 from gpucache.payload import PayloadKind, describe
 
-XDG = "XDG_CACHE_HOME"
 OTHERS = "others"
 """What lies below the cache folder and belongs to no known cache."""
 

@@ -9,31 +9,26 @@ corrects it. ``mesa_shader_cache_db`` holds ``mesa_cache.db`` and ``.idx``, ``me
 archive of Fossilize for each driver and GPU: those are one entry each, which Mesa alone can thin out.
 """
 
-import os
 import re
 import struct
-import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.caches import places
-from gpucache.caches.files import Files, allocated_bytes, open_folder, read_part
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files import Files
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.owner_files import SummedFormat
 from gpucache.caches.places import Home, Place, Var
-from gpucache.errors import FormatError
-from gpucache.outcomes import Checked, FindingKind, Kept, Location, Problem
+from gpucache.outcomes import FindingKind, Location, Problem
 
 _FOLDER = "mesa_shader_cache"
 _DRIVER = "([0-9a-f]{40,64}|rusticl)"
 _FORMS = ("", "_db", "_sf")
-_INDEX, _INDEX_BYTES = "index", 8
 _HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30
 _KEYED = 1
 _DATABASE = struct.Struct("<8sIQ")
@@ -49,7 +44,7 @@ def _key(groups: Sequence[str]) -> str:
     return name if len(groups) == 2 and len(name) in (40, 64) else sha1(name.encode()).hexdigest()
 
 
-class Mesa(FilesFormat):
+class Mesa(SummedFormat):
     """What Mesa's compilers made, in whichever of its three forms."""
 
     name = "mesa"
@@ -100,6 +95,8 @@ class Mesa(FilesFormat):
     served = "Mesa would serve it"
     shows = "an entry of Mesa's"
     folders_removed = 1
+    sum_name, sum_is_alone = "index", False
+    without_sum = "Mesa keeps nothing"
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -162,33 +159,6 @@ class Mesa(FilesFormat):
         data = item.read(item.names[0], _LARGEST_BYTES)
         head = _head(data)
         return data if head is None else data[head.size_bytes :]
-
-    def whole(self) -> Iterator[Checked]:
-        """A sum of all sizes that does not read."""
-        with suppress(FileNotFoundError), open_folder(self.root) as folder:
-            try:
-                if len(read_part(folder, _INDEX, 0, _INDEX_BYTES)) == _INDEX_BYTES:
-                    return
-                why = f"it has not the {_INDEX_BYTES} bytes of one"
-            except FormatError as error:
-                why = str(error)
-            detail = f"it has the sum of all sizes, and does not read ({why}), so Mesa keeps nothing"
-            yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
-
-    def remove(self, item: Files) -> Kept | None:
-        """The file, and its size from the sum of all."""
-        kept = super().remove(item)
-        if kept is None:
-            with suppress(FileNotFoundError, FormatError), open_folder(self.root) as folder:
-                old = read_part(folder, _INDEX, 0, _INDEX_BYTES)
-                freed = sum(map(allocated_bytes, item.seen.values()))
-                left = max(0, int.from_bytes(old, sys.byteorder) - freed)
-                fd = folder.open_file(_INDEX, flags=os.O_RDWR)
-                try:
-                    os.pwrite(fd, left.to_bytes(_INDEX_BYTES, sys.byteorder), 0)
-                finally:
-                    os.close(fd)
-        return kept
 
 
 class _Head(NamedTuple):

@@ -33,7 +33,6 @@ class NvidiaGl(OpaqueFormat):
         move=f"set {_PATH} to a folder that is there",
         nowhere=f"the driver keeps no shaders without a home folder; set {_PATH}",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
-        leaf="nvidia-gl",
         opt_in=True,
     )
     signs = (r"[0-9a-f]{32}/[0-9a-f]{16}/[0-9a-f]{16}\.toc",)

@@ -8,21 +8,21 @@ Programs hold a record lock on ``.lock``. Nothing is checked but the digest, and
 a wrong digest is ever mended. OpenCV removes the folders of other drivers of a device, and nothing else.
 """
 
-import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.caches import places
-from gpucache.caches.files import Files, open_folder, take_lock
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HeldError, Look
+from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
+from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -36,7 +36,7 @@ _BELOW = r"\d+\.\w+/opencl_cache"
 _DEVICE, _FILE = r"(.+)--(.+)--(.+)", r"(.+)_([0-9a-f]{8,32})\.bin"
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
 _OPTIONS_BYTES = 64 << 10
-_LOCK, _PATIENCE_S = ".lock", 10
+_LOCK = ".lock"
 _AGAIN = "OpenCV compiles it at every start, and never mends the file"
 
 
@@ -50,7 +50,7 @@ def _key(groups: Sequence[str]) -> str:
     return groups[-1].zfill(32) + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-class OpenCV(BinaryFormat):
+class OpenCV(LockedFormat, BinaryFormat):
     """What OpenCV's functions had compiled for ``UMat``."""
 
     name = "opencv"
@@ -82,7 +82,7 @@ class OpenCV(BinaryFormat):
     kinds = OF_OPENCL
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
     shows = "a file of OpenCV's"
-    _was_held = False
+    lock_name, lock_is_record = _LOCK, True
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -142,22 +142,9 @@ class OpenCV(BinaryFormat):
             raise FormatError(f"{item.path} holds no build" + (f": {problem.detail}" if problem else ""))
         return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
-        """OpenCV's lock, where there is one."""
-        try:
-            with open_folder(self.root, *item.parts[:-1]) as folder:
-                fd = folder.open_file(_LOCK, flags=os.O_RDWR)
-        except FileNotFoundError:
-            yield
-            return
-        try:
-            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=True):
-                self._was_held = True  # or a thousand entries would wait for hours
-                raise HeldError("OpenCV's lock is held; try again once the program that holds it is done")
-            yield
-        finally:
-            os.close(fd)
+    def lock_place(self, item: Files) -> tuple[str, ...]:
+        """Each version and device has a lock of its own."""
+        return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:
         """A link, a pipe or such in the place of the lock, for which programs wait."""

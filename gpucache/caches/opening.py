@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpucache.caches.interface import Cache, System, Wanted
+from gpucache.caches.places import XDG
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
@@ -42,7 +43,7 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
     found: list[Cache] = []
     for system in [load_system(name) for name in SYSTEMS if names is None or name in names]:
         known = system.locations(environ)
-        named = {"XDG_CACHE_HOME", *(name for name, _ in system.isolation(Path(os.sep)).environment)}
+        named = {XDG, *(name for name, _ in system.isolation(Path(os.sep)).environment)}
         plain = {name: value for name, value in environ.items() if name not in named}
         for location in system.locations(plain) if known else ():
             root = Path(location.root)

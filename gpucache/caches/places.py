@@ -19,6 +19,8 @@ from gpucache.units import format_size
 FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
 WINDOWS = os.name == "nt"
+XDG = "XDG_CACHE_HOME"
+"""The folder of all caches that have no variable of their own, which moves them together."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 
@@ -98,7 +100,7 @@ class Place(NamedTuple):
     turn_on: tuple[tuple[str, str], ...] = ()
     """Variables that are set with it where programs keep nothing as their environment is."""
     leaf: str = ""
-    """The last part of a redirected place; where it is empty the system's name, or what its owner adds."""
+    """The last part of a redirected place; the system's name where it is empty."""
     lacking: str = ""
     """What no variable redirects, as a sentence; empty where all is redirected."""
     makes: bool = True
@@ -143,7 +145,7 @@ class Place(NamedTuple):
         first = next((way for way in self.ways if isinstance(way, Var)), None)
         if first is None:
             return Isolation(lacking=self.lacking)
-        place = folder / (self.leaf or ("" if first.below else name))
+        place = folder if first.name == XDG else folder / (self.leaf or name)
         return Isolation(((first.name, str(place)), *self.along), self.lacking, self.turn_on)
 
 

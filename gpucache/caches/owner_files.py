@@ -1,0 +1,93 @@
+"""Files that owners keep beside their entries and that a removal minds: a lock, and the sum of all sizes.
+
+Owns how such a lock is waited for and how such a sum is corrected. A format whose owner has one names it and
+stands below the class for it. Must not know any system.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import ClassVar
+
+from gpucache.caches.files import Files, open_folder, read_part, take_lock
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HeldError
+from gpucache.errors import FormatError
+from gpucache.outcomes import Checked, FindingKind, Kept, Problem
+
+_PATIENCE_S = 10
+_SUM_BYTES = 8
+
+
+class LockedFormat(FilesFormat):
+    """The owner's programs lock a file, where one of them made it: a ``Locked`` format."""
+
+    lock_name: ClassVar[str]
+    lock_is_record: ClassVar[bool] = False
+    """Whether they take it with fcntl(2), and not with flock(2)."""
+    _was_held = False
+
+    def lock_place(self, item: Files) -> tuple[str, ...]:  # noqa: ARG002 - most have one for all
+        """The names of the folders from the root to the one that holds the lock of an entry."""
+        return ()
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """The lock, waited for once, as a thousand entries would wait for hours; where there is one yet."""
+        try:
+            with open_folder(self.root, *self.lock_place(item)) as folder:
+                fd = folder.open_file(self.lock_name, flags=os.O_RDWR if self.lock_is_record else 0)
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
+                self._was_held = True
+                what = f"{self.owner}'s lock is held"
+                raise HeldError(f"{what}; try again once the program that holds it is done")
+            yield
+        finally:
+            os.close(fd)
+
+
+class SummedFormat(FilesFormat):
+    """A file begins with the sum of all sizes as u64, by which the owner evicts: a ``Whole`` format."""
+
+    sum_name: ClassVar[str]
+    sum_is_alone: ClassVar[bool]
+    """Whether the file holds nothing else."""
+    without_sum: ClassVar[str]
+    """What the owner does where the sum does not read; a clause."""
+
+    def summed(self, item: Files) -> int:
+        """What an entry counts in the sum: what it takes on disk."""
+        return item.size_bytes
+
+    def whole(self) -> Iterator[Checked]:
+        """A sum that does not read."""
+        try:
+            with open_folder(self.root) as folder:
+                size = len(read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
+        except FileNotFoundError:
+            return
+        except FormatError as error:
+            why = str(error)
+        else:
+            if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
+                return
+            why = f"it has not the {_SUM_BYTES} bytes of one"
+        detail = f"it has the sum of all sizes and does not read ({why}), so {self.without_sum}"
+        yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
+
+    def remove(self, item: Files) -> Kept | None:
+        """The entry, and its size from the sum."""
+        kept = super().remove(item)
+        if kept is None:
+            with suppress(FileNotFoundError, FormatError), open_folder(self.root) as folder:
+                old = read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                if len(old) == _SUM_BYTES:
+                    left = max(0, int.from_bytes(old, sys.byteorder) - self.summed(item))
+                    with os.fdopen(folder.open_file(self.sum_name, flags=os.O_RDWR), "r+b") as file:
+                        file.write(left.to_bytes(_SUM_BYTES, sys.byteorder))
+        return kept
