@@ -160,6 +160,10 @@ class Folder:
         """The status of a name, links not followed."""
         return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
 
+    def readlink(self, name: str) -> str:
+        """What a link says that it leads to."""
+        return os.readlink(self._at(name), dir_fd=self._fd)
+
     def move(self, name: str, into: "Folder", new_name: str) -> None:
         """Rename into a folder, atomically, and replace a file of that name."""
         os.replace(self._at(name), into._at(new_name), src_dir_fd=self._fd, dst_dir_fd=into._fd)

@@ -46,6 +46,7 @@ SYSTEMS = {
     "warp": "gpucache.caches.warp",
     "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
+    "darktable": "gpucache.caches.darktable",
     "opencv": "gpucache.caches.opencv",
     "ggml-opencl": "gpucache.caches.ggml_opencl",
     "arrayfire": "gpucache.caches.arrayfire",

@@ -32,6 +32,7 @@ from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
 from tests.caches.cycles import build as cycles
+from tests.caches.darktable import build as darktable
 from tests.caches.deep_gemm import build as deep_gemm
 from tests.caches.flashinfer import build as flashinfer
 from tests.caches.futhark import build as futhark
@@ -260,6 +261,7 @@ EXAMPLES: Mapping[str, Example] = {
     "warp": Example(warp.put, lambda _: PTX),
     "hashcat": Example(hashcat.put, lambda _: PTX),
     "taichi": Example(taichi.put, lambda _: taichi.CODE),
+    "darktable": Example(darktable.put, lambda _: PTX),
     "opencv": Example(opencv.put, lambda _: PTX),
     "clesperanto": Example(clesperanto.put, lambda _: PTX),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
