@@ -1,15 +1,14 @@
-"""Vulkan pipeline caches, as programs keep them: GTK's and Blender's by name, and those in a folder of yours.
+"""Vulkan pipeline caches, as programs keep them: GTK's and Blender's by place, others in a folder of yours.
 
 Vulkan leaves it to every program where it keeps what ``vkGetPipelineCacheData`` gives, so there is no common
-place. Source: GTK 4, ``gdk/gdkvulkancontext.c``, whose files are called by the driver's UUID and version, and
-Blender 4.4, ``vk_pipeline_pool.cc``, which puts 52 bytes in front: u32 0xBC00 and a version of it, three more
-of Blender's, u32 size of what follows, and vendor, device, version and UUID of the driver. The bytes
-themselves were checked against those of Mesa's lavapipe; neither program was seen to write. A driver takes no
-cache whose header is another's; behind that header it has its own format, of which nothing is known here.
+place. Source: GTK 4, ``gdk/gdkvulkancontext.c``, whose files are called by the driver's UUID and version;
+Blender 4.4, ``vk_pipeline_pool.cc``, and Godot 4, ``rendering_device_driver_vulkan.cpp``, which put a header
+of their own in front. The bytes themselves were checked against those of Mesa's lavapipe; none of the three
+programs was seen to write. A driver takes no cache whose header is another's; behind that header it has its
+own format, of which nothing is known here.
 """
 
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -29,8 +28,10 @@ from gpucache.outcomes import Checked, FindingKind, Location, Problem
 from gpucache.payload import PayloadKind, describe
 
 _GTK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
-_BLENDER, _PREFIX = "static.bin", struct.Struct("<3I8s4I16s")
-_PREFIXED = 0xBC00
+_HEADS = {b"\x65\3\0\0": ("Godot", 48, 4), b"\0\xbc\0\0": ("Blender", 52, 20)}
+"""By their first four bytes whose headers those in front of a pipeline cache are, how long such a header is,
+and where in it the u32 size of the pipeline cache stands."""
+_BEGINNING_BYTES = 128
 _LOOKED_AT = 2000
 """Files of a folder that are looked at to learn what it is."""
 
@@ -102,33 +103,34 @@ class Vulkan(BinaryFormat):
         return describe(start).kind is PayloadKind.VULKAN_PIPELINES
 
     def look(self, item: Files) -> Look:
-        """Whose it is by its name, and the device that its header names."""
+        """Whose it is by its name or its first header, and the device that the next one names."""
         name = item.names[0]
-        info = describe(self.unwrap(item.part(name, 0, _PREFIX.size + 64), whole=False)[0])
-        program = "GTK" if _GTK.fullmatch(name) else "Blender" if name == _BLENDER else name
-        fields = tuple(pair for pair in info.detail if pair[0] in ("vendor", "device", "UUID"))
+        program, inner, _ = _parted(item.part(name, 0, _BEGINNING_BYTES))
+        program = "GTK" if _GTK.fullmatch(name) else program or name
+        fields = tuple(pair for pair in describe(inner).detail if pair[0] in ("vendor", "device", "UUID"))
         return replace(super().look(item), program=program, fields=fields, unique=program == name)
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """What the driver made, which Blender puts a header of its own in front of."""
-        if not _is_blender(data):
-            return data, None
-        size = _PREFIX.unpack_from(data)[4]
-        inner = data[_PREFIX.size :]
+        """What the driver made, behind the header of the program, which says how long it is."""
+        program, inner, size = _parted(data)
         if whole and len(inner) < size:
-            detail = f"{size - len(inner)} of its bytes are missing, and Blender reads beyond its end"
+            detail = f"{size - len(inner)} of the bytes that {program} wrote are missing; {self.consequence}"
             return inner, Problem(FindingKind.TRUNCATED, detail)
-        return inner[:size], None
+        return inner[:size] if program else inner, None
 
 
-def _is_blender(data: bytes) -> bool:
-    return len(data) >= _PREFIX.size and int.from_bytes(data[:4], "little") & ~0xFF == _PREFIXED
+def _parted(data: bytes) -> tuple[str, bytes, int]:
+    """Whose header some bytes begin with, what is behind it, and of what size that is; all of them and 0
+    where they begin with none."""
+    program, length, at = _HEADS.get(data[:4], ("", 0, 0))
+    if len(data) < length or not program:
+        return "", data, 0
+    return program, data[length:], int.from_bytes(data[at : at + 4], "little")
 
 
 def _is_one(item: Files) -> bool:
     with suppress(OSError, FormatError):
-        start = item.part(item.names[0], 0, _PREFIX.size + 64)
-        inner = start[_PREFIX.size :] if _is_blender(start) else start
+        inner = _parted(item.part(item.names[0], 0, _BEGINNING_BYTES))[1]
         return describe(inner).kind is PayloadKind.VULKAN_PIPELINES
     return False
 

@@ -25,3 +25,9 @@ def blender(inner: bytes, size: int | None = None) -> bytes:
     """What Blender writes of a pipeline cache."""
     length = len(inner) if size is None else size
     return struct.pack("<3I8s4I16s", 0xBC00, 404, 3, b"abcdef1", length, 0x10DE, 0x2330, 7, bytes(16)) + inner
+
+
+def godot(inner: bytes, size: int | None = None) -> bytes:
+    """What Godot writes of a pipeline cache; it checks its hash itself."""
+    length = len(inner) if size is None else size
+    return struct.pack("<2IQ3I16sB3x", 869, length, 4711, 0x10DE, 0x2330, 7, bytes(16), 8) + inner

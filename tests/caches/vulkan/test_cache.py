@@ -53,12 +53,19 @@ def test_blenders_is_looked_for_beside_gtks(tmp_path: Path) -> None:
     assert cache.extract(entry) == build.data(more=b"pipelines") and not cache.check(entry).findings
 
 
-def test_what_is_missing_of_blenders_is_found(tmp_path: Path) -> None:
-    """Its header says how long it is."""
-    (tmp_path / "static.bin").write_bytes(build.blender(build.data(), size=99))
+@pytest.mark.parametrize("program", ["Blender", "Godot"])
+def test_a_program_with_a_header_of_its_own(program: str, tmp_path: Path) -> None:
+    """It says how long the driver's bytes are, so that what is missing of them is found."""
+    write = getattr(build, program.lower())
+    file = tmp_path / "pipelines.cache"
+    file.write_bytes(write(build.data(more=b"pipelines")) + b"older bytes")
     cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    assert (entry.program, entry.target) == (program, "vulkan:10de:2330")
+    assert not cache.check(entry).findings and cache.extract(entry) == build.data(more=b"pipelines")
+    file.write_bytes(write(build.data(), size=99))
     checked = cache.check(only(cache))
-    assert kinds(checked) == [FindingKind.TRUNCATED] and "67 of its bytes" in checked.findings[0].detail
+    assert kinds(checked) == [FindingKind.TRUNCATED] and "67 of the bytes" in checked.findings[0].detail
 
 
 @pytest.mark.parametrize(
