@@ -9,13 +9,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
-from gpucache.caches.format import Format, Look
+from gpucache.caches.format import Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
@@ -123,6 +123,23 @@ class FilesFormat(Format[Files]):
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The names of an entry in the order in which they go: first what a program looks for first."""
         return sorted(names, reverse=True)
+
+    @contextmanager
+    def holding(self, *path: str) -> Iterator[None]:
+        """A lock that the owner takes with flock(2) while it writes, by the names from the root to its file;
+        none where that is not there. Raises HeldError, OSError."""
+        try:
+            with files.open_folder(self.root, *path[:-1]) as folder:
+                fd = folder.open_file(path[-1])
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            if not files.take_lock(fd, 0):
+                raise HeldError(f"{self.owner} is building it; try again once that is done")
+            yield
+        finally:
+            os.close(fd)
 
     def is_foreign(self) -> bool:
         """Whether nothing in the root is called as the owner calls it."""

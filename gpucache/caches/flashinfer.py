@@ -9,17 +9,16 @@ lets ninja decide, which goes by the command, its inputs' times and the records,
 ``cached_ops/tmp/MODULE.lock`` is held with flock(2) meanwhile, and nothing is ever removed.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from gpucache.caches.files import Files, open_folder, take_lock
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HOUR_NS, HeldError, Look
+from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
@@ -135,18 +134,8 @@ class FlashInfer(FilesFormat):
     def lock(self, item: Files) -> Iterator[None]:
         """The lock that FlashInfer holds while it builds this module."""
         *above, module = item.parts
-        try:
-            with open_folder(item.root, *above, "tmp") as folder:
-                fd = folder.open_file(f"{module}.lock")
-        except FileNotFoundError:
+        with self.holding(*above, "tmp", f"{module}.lock"):
             yield
-            return
-        try:
-            if not take_lock(fd, 0):
-                raise HeldError("FlashInfer is building it; try again once that is done")
-            yield
-        finally:
-            os.close(fd)
 
 
 def _is_cute(item: Files) -> bool:

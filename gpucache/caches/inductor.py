@@ -1,16 +1,19 @@
 """TorchInductor's caches of compiled graphs, among temporary files unless a variable names another place.
 
 Source: PyTorch 2.15, ``torch/_inductor/codecache.py``, ``torch/_inductor/runtime/cache_dir_utils.py`` and
-``torch/_functorch/_aot_autograd/autograd_cache.py``; no cache that PyTorch wrote was at hand. Below
-``fxgraph/`` and ``aotautograd/`` lies ``XX/KEY/``, where a key is ``f`` or ``a`` and 51 digits of a SHA-256
-in base 32, and in it a pickle for each set of guards, called by the same digits of the SHA-256 of what it
-holds. Pickles run code where they are loaded; they are never unpickled here. Generated code, its libraries,
-what tuning found and Triton's kernels lie beside, and are left alone. Nothing is ever removed.
+``torch/_functorch/_aot_autograd/autograd_cache.py``; checked against what it wrote for a CPU, and what it
+writes for GPUs alone comes from the sources. ``fxgraph/XX/KEY/`` and ``aotautograd/KEY/`` hold a pickle for
+each set of guards, called by digits of the SHA-256 of what it holds in base 32; keys are such digits behind
+an ``f`` or ``a``. Pickles run code where they are loaded; they are never unpickled here. ``XX/cDIGITS.*`` is
+generated code with its libraries, which a graph names: nobody compares the digits with a library, and a
+module of Python is run as it stands. Triton's kernels lie below ``triton/``. While a library is compiled
+``locks/cDIGITS.lock`` is held. Nothing is ever removed.
 """
 
 import hashlib
 from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
@@ -19,9 +22,15 @@ from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Place, Temporary, Var
 from gpucache.outcomes import FindingKind, Problem
+from gpucache.payload import PayloadKind, describe
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"
 _KINDS = {"fxgraph": "compiled graph", "aotautograd": "compiled graph with gradients"}
+_CODE = rf"[a-z2-7]{{2}}/c({_NAME})"
+_WRAPPER = b"# AOT ID:"
+"""How the module of a whole graph begins, which is called by what it holds; others may have more in it."""
+_FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
+_RUNS = "TorchInductor runs it nevertheless"
 _LARGEST_BYTES = 1 << 30
 
 
@@ -30,7 +39,7 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class Inductor(FilesFormat):
-    """What ``torch.compile`` keeps of whole graphs."""
+    """What ``torch.compile`` keeps of whole graphs, and the code that it generated for them."""
 
     name = "inductor"
     title = "TorchInductor cache"
@@ -48,10 +57,27 @@ class Inductor(FilesFormat):
         opt_in=True,
     )
     layout = Layout(
-        [rf"fxgraph/[a-z2-7]{{2}}/f({_NAME})/{_NAME}", rf"aotautograd/[a-z2-7]{{2}}/a({_NAME})/{_NAME}"],
-        left=[Left(rf"(?:fxgraph|aotautograd)/[a-z2-7]{{2}}/[fa]{_NAME}/\.\d+\.\d+\.tmp", HOUR_NS)],
-        own=[r"[a-z2-7]{2}/", "cache/", "locks/", "triton/", "fb/", "precompile_context/"],
-        signs=["fxgraph/[a-z2-7]{2}", "aotautograd/[a-z2-7]{2}"],
+        [
+            rf"fxgraph/[a-z2-7]{{2}}/f({_NAME})/{_NAME}",
+            rf"aotautograd/a({_NAME})/{_NAME}",
+            rf"aotautograd/[a-z2-7]{{2}}/a({_NAME})/{_NAME}",
+            rf"{_CODE}(?:\.\w+)?\.so",
+            rf"{_CODE}\.[\w.]+",
+        ],
+        left=[
+            Left(rf"{folder}/\.\d+\.\d+\.tmp", HOUR_NS)
+            for folder in (
+                rf"fxgraph/[a-z2-7]{{2}}/f{_NAME}",
+                rf"aotautograd/a{_NAME}",
+                rf"aotautograd/[a-z2-7]{{2}}/a{_NAME}",
+                r"[a-z2-7]{2}",
+            )
+        ],
+        own=[
+            rf"[a-z2-7]{{2}}/c{_NAME}/",
+            *(f"{name}/" for name in ("cache", "locks", "triton", "fb", "precompile_context")),
+        ],
+        signs=["fxgraph/[a-z2-7]{2}", "aotautograd/a?[a-z2-7]{2,51}", _CODE + r"\..+"],
         key=_key,
     )
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
@@ -66,28 +92,57 @@ class Inductor(FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> Look:
-        """Which of the two kinds, and for how many sets of guards."""
+        """Which of the kinds, and for how many sets of guards."""
+        first = item.names[0]
+        kind = _KINDS.get(item.parts[0], "library" if first.endswith(".so") else "generated code")
         empty = next((name for name, status in item.seen.items() if not status.st_size), None)
-        problem = self._damage(empty, b"") if empty else None
-        versions = (("versions", str(len(item.names))),)
-        return Look(kind=_KINDS[item.parts[0]], fields=versions, problem=problem)
+        if item.parts[0] in _KINDS:
+            fields = (("versions", str(len(item.names))),)
+            return Look(kind=kind, fields=fields, problem=self._damage(empty, b"") if empty else None)
+        problem = None
+        if empty == first and first.endswith((".so", ".py")):
+            problem = Problem(FindingKind.TRUNCATED, f"{first[:12]} is empty; {_FAILS}")
+        return Look(kind=kind, problem=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether each file is called by what it holds."""
+        """Whether each file is called by what it holds, and libraries are whole."""
         for name in item.names:
             data = item.read(name, _LARGEST_BYTES)
-            if b32encode(hashlib.sha256(data).digest()).decode().lower()[:_DIGITS] != name:
-                yield self._damage(name, data)
+            if item.parts[0] in _KINDS:
+                if _digits(data) != name:
+                    yield self._damage(name, data)
+            elif name.endswith((".so", ".py")) and not data:
+                yield Problem(FindingKind.TRUNCATED, f"{name[:12]} is empty; {_FAILS}")
+            elif name.endswith(".so"):
+                info = describe(data)
+                if info.kind is not PayloadKind.ELF:
+                    detail = f"{name[:12]} holds {info.kind.value} where a library belongs; {_FAILS}"
+                    yield Problem(FindingKind.MISLABELLED, detail)
+                elif info.problem:
+                    yield Problem(FindingKind.CORRUPT, f"{name[:12]} is broken: {info.problem}; {_FAILS}")
+            elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":
+                detail = f"{name[:12]} is not called by what it holds, so it was changed; {_RUNS}"
+                yield Problem(FindingKind.CORRUPT, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The first of its pickles."""
+        """The first of its pickles, the library, or generated code."""
         return item.read(item.names[0], _LARGEST_BYTES)
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """The lock that is held while a library is compiled."""
+        with self.holding("locks", f"{item.names[0].partition('.')[0]}.lock"):
+            yield
 
     def _damage(self, name: str, data: bytes) -> Problem:
         why = "is not called by what it holds" if data else "is empty"
         kind = FindingKind.CORRUPT if data else FindingKind.TRUNCATED
         detail = f"{name[:12]} {why}; TorchInductor warns when it does not load, and compiles again"
         return Problem(kind, detail)
+
+
+def _digits(data: bytes) -> str:
+    return b32encode(hashlib.sha256(data).digest()).decode().lower()[:_DIGITS]
 
 
 SYSTEM = ForeignSystem(Inductor)

@@ -1,13 +1,15 @@
 """Files laid by the rules of TorchInductor's cache, and what is said of those that break them."""
 
+import fcntl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpucache.caches.inductor import SYSTEM
 from gpucache.outcomes import FindingKind, Location
-from tests.caches.inductor.build import GRAPH, put
-from tests.caches.opened import kinds
+from tests.caches.inductor.build import GRAPH, LIBRARY, put, put_library, put_module
+from tests.caches.opened import kinds, only, opened
 
 
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
@@ -19,6 +21,73 @@ def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
     found = sorted((entry.artifact_kind, dict(entry.fields)["versions"]) for entry in cache.scan())
     assert found == [("compiled graph", "2"), ("compiled graph with gradients", "1")]
     assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
+
+
+def test_gradients_of_older_versions_lie_a_folder_deeper(tmp_path: Path) -> None:
+    """As graphs without gradients do today."""
+    path = put(tmp_path, kind="aotautograd")
+    deeper = path.parent.parent / path.parent.name[1:3]
+    deeper.mkdir()
+    path.parent.rename(deeper / path.parent.name)
+    cache = opened(SYSTEM, tmp_path)
+    assert only(cache).artifact_kind == "compiled graph with gradients" and not list(cache.leftovers())
+
+
+def test_generated_code_and_its_libraries_are_entries(tmp_path: Path) -> None:
+    """A library is one with its source, and gives itself when it is extracted."""
+    put_module(tmp_path)
+    put_library(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    found = {entry.artifact_kind: entry for entry in cache.scan()}
+    assert set(found) == {"generated code", "library"} and cache.extract(found["library"]) == LIBRARY
+    assert not [one for entry in found.values() for one in cache.check(entry).findings]
+    assert not list(cache.leftovers())
+
+
+@pytest.mark.parametrize(
+    ("laid", "data", "kind", "words"),
+    [
+        (put_library, b"", FindingKind.TRUNCATED, "ends with an error at every start"),
+        (put_library, LIBRARY[:-3], FindingKind.CORRUPT, "ends with an error at every start"),
+        (put_library, b"garbage", FindingKind.MISLABELLED, "ends with an error at every start"),
+        (put_module, b"", FindingKind.TRUNCATED, "ends with an error at every start"),
+        (put_module, b"# AOT ID: ['0_inference']\nevil()\n", FindingKind.CORRUPT, "runs it nevertheless"),
+    ],
+)
+def test_damaged_code_is_found_and_removed(
+    laid: Callable[[Path], Path], data: bytes, kind: FindingKind, words: str, tmp_path: Path
+) -> None:
+    """With what it was compiled from; a graph that names it has it compiled again."""
+    graph, path = put(tmp_path), laid(tmp_path)
+    path.write_bytes(data)
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = (one for one in cache.scan() if one.path == str(path))
+    checked = cache.check(entry)
+    assert kinds(checked) == [kind] and words in checked.findings[0].detail
+    assert cache.repair(checked, entry).findings[0].repaired
+    assert not path.parent.exists() and graph.exists()
+
+
+def test_a_module_with_more_in_its_name_than_it_holds_is_not_judged(tmp_path: Path) -> None:
+    """As of a template, in whose name its choices are as well."""
+    path = put_module(tmp_path)
+    path.write_bytes(b"import triton\n")
+    cache = opened(SYSTEM, tmp_path)
+    assert not cache.check(only(cache)).findings
+
+
+def test_a_library_that_is_being_compiled_stays(tmp_path: Path) -> None:
+    """TorchInductor holds a lock for each."""
+    path = put_library(tmp_path)
+    place = tmp_path / "locks" / f"{path.name.partition('.')[0]}.lock"
+    place.parent.mkdir()
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    with place.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = cache.remove(entry, "test")
+        assert kept is not None and "is building it" in kept.reason and path.exists()
+    assert cache.remove(entry, "test") is None and not path.exists()
 
 
 @pytest.mark.parametrize(("data", "kind"), [(b"", FindingKind.TRUNCATED), (GRAPH[:-1], FindingKind.CORRUPT)])
