@@ -70,8 +70,16 @@ RUN_ENVIRONMENT = (
         "How long a program of run's command waits for one answer, at most; then it goes on as without "
         "gpucache; default 5000.",
     ),
+    Variable(
+        "GPUCACHE_LAYER_INDEX",
+        "The index that export layer wrote, for programs that run without gpucache: its libraries read it.",
+    ),
+    Variable(
+        "GPUCACHE_LAYER_TELL",
+        "1: those libraries tell each build on standard error: a hit, or a miss and what differs.",
+    ),
 )
-"""What the libraries read that run puts into its command."""
+"""What the libraries read that are loaded into programs."""
 
 
 class Settings(NamedTuple):

@@ -107,7 +107,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "intercept": frozenset(
-        {"leaves", "sources", "recording", "probe", "backends", "engine", "store.interface"}
+        {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
     ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),

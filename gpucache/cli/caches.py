@@ -168,8 +168,23 @@ def _open_one(text: str, *, systems: bool) -> Opened:
         ours = _ours(settings, systems=systems)
         return ours._replace(caches=(*ours.caches, *open_others()))
     if name is None and place is not None:
-        return _foreign(settings, system_at(place).name, place)
+        return _foreign(settings, _system_at(place), place)
     return _foreign(settings, name or OWN, place)
+
+
+def _system_at(place: Path) -> str:
+    """The system that keeps a cache at a place; raises UsageError where there is none."""
+    try:
+        return system_at(place).name
+    except UsageError:
+        from gpucache.intercept.layer import is_layer
+
+        if not is_layer(place):
+            raise
+        raise UsageError(
+            f"{place} is a layer that 'gpucache export layer' wrote, and read by programs alone; what it "
+            "was written of is in gpucache's own cache, and GPUCACHE_LAYER_TELL=1 tells what a program hits"
+        ) from None
 
 
 def _ours(settings: "Settings", *, systems: bool) -> Opened:

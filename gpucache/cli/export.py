@@ -1,4 +1,4 @@
-"""``gpucache export``: write a cache of another system, for machines that are not here."""
+"""``gpucache export``: write a cache of another system, or a layer, for machines that are not here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,8 @@ import click
 from gpucache.caches.exports import Asked, Form, Kind, Option, forms
 from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, global_options
+from gpucache.cli.layer import FORM as LAYER
+from gpucache.cli.layer import TOLD, export_layer
 from gpucache.cli.parameters import TargetName, field
 from gpucache.errors import UsageError
 
@@ -16,9 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMS = {form.name: form for form in forms()}
 _OPTIONS = tuple(dict.fromkeys(option for form in FORMS.values() for option in form.options))
-_HELP = f"""Write OUT, a cache file of another system, which its programs then hit.
+_HELP = f"""Write OUT, a cache file of another system, which its programs then hit; or a layer.
 
 {" ".join(f"{form.name}: {form.told}" for form in FORMS.values())} OUT is published whole or not at all.
+
+{TOLD}
 """
 
 
@@ -41,20 +45,40 @@ def _options(function: F) -> F:
     return function
 
 
-@click.command(help=_HELP)
-@click.argument("form", metavar="|".join(FORMS), type=click.Choice(tuple(FORMS)))
-@click.argument("out", metavar="OUT", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.command(help=_HELP, options_metavar="[OPTIONS]")
+@click.argument("form", metavar="|".join((*FORMS, LAYER)), type=click.Choice((*FORMS, LAYER)))
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("sources", metavar="[SOURCE...|-- COMMAND...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--at",
+    "place",
+    metavar="PLACE",
+    default="",
+    help=f"{LAYER}: where OUT will lie when it is used, if not here.",
+)
 @_options
 @global_options
-def export(form: str, out: Path, sources: tuple[Path, ...], **options: Any) -> None:
-    """Have the system that a form is of write it."""
+def export(form: str, out: Path, sources: tuple[Path, ...], place: str, **options: Any) -> None:
+    """Have the system that a form is of write it, or write a layer."""
     from gpucache.assembly import compile_exactly
     from gpucache.render.tables import exported
     from gpucache.sources import load_program
 
+    if form == LAYER:
+        _refuse_given(options)
+        if sources:
+            raise UsageError(f"{LAYER} takes a command behind '--' and no sources; write '-- {sources[0]}'")
+        export_layer(out, place)
+        return
+    if given().command or place:
+        told = "--at" if place else "a command behind '--'"
+        raise UsageError(f"{told} is for {LAYER}; leave it out for {form}")
+    if not sources:
+        raise UsageError(f"nothing is named that {form} is written of; name its sources")
     if given().verbose:
         raise UsageError("export says all it knows; leave --verbose out")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; name a file for {form}")
     wanted = FORMS[form]
     values = _values(wanted, options)
     language = wanted.language
@@ -62,6 +86,13 @@ def export(form: str, out: Path, sources: tuple[Path, ...], **options: Any) -> N
     done = wanted.write(Asked(out, sources, tuple(programs), values, compile_exactly))
     given().document("export", [done], {"entries": done.entries})
     given().show(exported(done))
+
+
+def _refuse_given(options: dict[str, Any]) -> None:
+    """Raise UsageError for an option of another form."""
+    for option in _OPTIONS:
+        if options[option.name.lstrip("-").replace("-", "_")]:
+            raise UsageError(f"{option.name} is not for {LAYER}; leave it out")
 
 
 def _values(form: Form, options: dict[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ VERBS = {
     "verify": "Check headers, checksums, keys and payloads.",
     "evict": "Remove entries by size, age, or what they are.",
     "bench": "Time starts with nothing cached against starts with everything cached.",
-    "export": "Write a cache file of another system.",
+    "export": "Write a cache of another system, or what programs hit without gpucache.",
 }
 """Every verb with its help in one line, in the order in which they are used."""
-COMMANDED = ("run", "record", "warm", "bench")
+COMMANDED = ("run", "record", "warm", "bench", "export")
 """Those that run a command after ``--``; the first two end as it does."""
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)

@@ -64,17 +64,17 @@ def run(learn: bool, report: Path | None) -> None:
         raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
     settings = given().settings()
     found = libraries()
-    make = _Services(settings, Path(command[0]).name, found)
+    make = Services(settings, Path(command[0]).name, found)
     opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
     ended = run_command(command, given().environment(), found, (opencl, nvrtc))
     outcomes = (*opencl.finish(), *nvrtc.finish())
     noted = frozenset() if opencl.made is None else opencl.made.noted
-    learned = _learned(settings, noted) if noted and (learn or settings.learn) else 0
+    learned = build_noted(settings, noted) if noted and (learn or settings.learn) else 0
     _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
 
 
-class _Services:
+class Services:
     """Makes what answers the command."""
 
     def __init__(self, settings: "Settings", command: str, libraries: "Libraries") -> None:
@@ -83,6 +83,7 @@ class _Services:
         self._libraries = libraries
 
     def opencl(self) -> "OpenCLServing":
+        """Of OpenCL builds."""
         from gpucache.intercept.devices import Devices
         from gpucache.intercept.serving import OpenCLServing
 
@@ -90,6 +91,7 @@ class _Services:
         return OpenCLServing(layers, Devices(layers), self._libraries)
 
     def nvrtc(self) -> "NVRTCServing":
+        """Of NVRTC's compiles."""
         from gpucache.intercept.nvrtc_serving import NVRTCServing
 
         return NVRTCServing(self._layers())
@@ -117,7 +119,7 @@ def libraries() -> "Libraries":
     return Libraries(found.get("opencl_layer"), found.get("nvrtc_audit"))
 
 
-def _learned(settings: "Settings", noted: "Collection[CacheKey]") -> int:
+def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> int:
     """Build what the command left to be built later; how many were."""
     from gpucache.cli.warm import warm_noted
     from gpucache.outcomes import WarmResult

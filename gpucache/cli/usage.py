@@ -105,6 +105,8 @@ EXAMPLES = {
         Example("One rocFFT database of several nodes':", "gpucache export rocfft all.db node1.db node2.db"),
         Example("The same as an image for rocfft_cache_deserialize:",
                 "gpucache export rocfft-image all.image all.db"),
+        Example("What a service compiles, for an image in which it will lie in /opt/layer:",
+                "gpucache export layer layer --at /opt/layer -- ./service --check"),
     ),
 }  # fmt: skip
 """By verb, in the order of what people want first."""

@@ -87,24 +87,32 @@ class Devices:
         A driver is the same if its file is, or a file with the same build id: versions alone do not tell
         one build of a driver from another.
         """
+        row = self._row(facts)
+        name = facts.values[3].strip()
+        if row.target is None or row.toolchain is None:
+            raise TargetError(f"the device {name!r} has no target")
+        if row.toolchain.implementation == INTEL and cwd != self._cwd and _configured(cwd, self._cwd):
+            raise TargetError(f"{name!r} may have read a {_EARLY_FILE} elsewhere when its driver was loaded")
+        return row.target, row.toolchain
+
+    def files(self, facts: Facts) -> tuple[str, ...]:
+        """The files of the driver of a device; raises TargetError."""
+        return self._row(facts).files
+
+    def _row(self, facts: Facts) -> Device:
         found = self._found(facts)
         if not found:
             self._begin_probe()
             if not self._ready.wait(self._wait_s):
                 raise TargetError("the devices here were not known in time; look at 'gpucache devices'")
             found = self._found(facts)
-        name = facts.values[3].strip()
         if len({row.toolchain for row in found}) != 1:
             told = "several compilers say the same" if found else "its driver is not seen"
             raise TargetError(
-                f"of the device {name!r} {told} by 'gpucache devices' in the command's environment"
+                f"of the device {facts.values[3].strip()!r} {told} by 'gpucache devices' in the command's "
+                "environment"
             )
-        row = found[0]
-        if row.target is None or row.toolchain is None:
-            raise TargetError(f"the device {name!r} has no target")
-        if row.toolchain.implementation == INTEL and cwd != self._cwd and _configured(cwd, self._cwd):
-            raise TargetError(f"{name!r} may have read a {_EARLY_FILE} elsewhere when its driver was loaded")
-        return row.target, row.toolchain
+        return found[0]
 
     def _found(self, facts: Facts) -> list[Device]:
         return [row for row in self._rows if _says(row, facts) and _same_driver(row, facts.library)]

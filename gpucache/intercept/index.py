@@ -41,8 +41,8 @@ _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _ROWS_CAP = 1 << 20
-_TAIL = 96
-"""The bytes at the end of a source that are in no digest, as a program may make them up."""
+_TAIL = 80
+"""The bytes at the end of a longer source that are in no digest, as a program may make them up."""
 _NVRTC_LIBRARY, _NVRTC_NAME, _NVRTC_SOURCE = 4, 5, 6
 _SOURCE, _DEVICES, _DEVICE_FIELDS = 4, 6, 8
 
@@ -113,7 +113,7 @@ def row_of(answered: Answered) -> Row:
         if kind is Kind.COMPILE and at == _NVRTC_NAME:
             continue
         if at == source:
-            field = field[: max(0, len(field) - _TAIL)]
+            field = field[: len(field) - _TAIL] if len(field) > _TAIL else field
             of_source = _digest(field, kind)
         total = _digest(field, total)
     fields = [os.fsencode(answered.title), number(len(answered.holes))]

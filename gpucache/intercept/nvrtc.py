@@ -18,7 +18,7 @@ from gpucache.intercept.wire import Fields, WireError
 from gpucache.model import BuildRequest, Target, Toolchain
 from gpucache.sources import Memos
 
-_LIBRARY_PATH = "LD_LIBRARY_PATH"
+LIBRARY_PATH = "LDLIBRARY_PATH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def read_call(fields: Fields) -> Call:
 def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
     request = call.request
-    toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(_LIBRARY_PATH, ""))
+    toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
     return prepare(BACKEND, request, toolchain, call.environ, memos)
 
 

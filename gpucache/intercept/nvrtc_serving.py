@@ -123,7 +123,7 @@ class NVRTCServing:
             wanted = self._layers.target is not None and answer.prepared.refusal is None
             return self._miss(_Compile(call, asked, 0), wanted=wanted)
         hits, log = answer.found
-        told = (b"", *_fields(call, hits, log))
+        told = tuple(answer_fields(call, hits, log))
         outcome = replace(_outcome(answer.prepared, RunResult.HIT), key=str(hits[0].key))
         if not fits(told):
             self._tell(replace(outcome, result=RunResult.PASSED, reason=TOO_LARGE))
@@ -157,16 +157,7 @@ class NVRTCServing:
         """Look a call up; raises GpucacheError for one that cannot be kept."""
         prepared = prepare_call(call, self._layers)
         self._wait_for(prepared.key)
-        found = find(self._layers, prepared)
-        if isinstance(found, NoEntry):
-            return _Asked(prepared, found)
-        log = build_log(self._layers, found) if found.head.has_log else ""
-        told = bool(log) or not found.head.has_log  # else what NVRTC said is gone, and may be asked for
-        if not told or not found.head.lowered_names.keys() >= set(call.name_expressions):
-            return _Asked(prepared, NoEntry())
-        others = (find(self._layers, one) for one in _others(prepared))
-        hits = [found, *(one for one in others if isinstance(one, Hit))]
-        return _Asked(prepared, (hits, log.encode(errors="surrogateescape")))
+        return _Asked(prepared, find_all(self._layers, call, prepared))
 
     def _compiled(self, fields: Fields) -> Reply:
         token, given = fields.take(), _given(fields)
@@ -226,6 +217,20 @@ class NVRTCServing:
             self._publishing.pop(key, None)
 
 
+def find_all(layers: Layers, call: Call, prepared: Prepared) -> tuple[list[Hit], bytes] | NoEntry:
+    """Sound entries of what comes out of a call, the first kind first, with what NVRTC said."""
+    found = find(layers, prepared)
+    if isinstance(found, NoEntry):
+        return found
+    log = build_log(layers, found) if found.head.has_log else ""
+    told = bool(log) or not found.head.has_log  # else what NVRTC said is gone, and may be asked for
+    if not told or not found.head.lowered_names.keys() >= set(call.name_expressions):
+        return NoEntry()
+    others = (find(layers, one) for one in _others(prepared))
+    hits = [found, *(one for one in others if isinstance(one, Hit))]
+    return hits, log.encode(errors="surrogateescape")
+
+
 def _is_known(asked: "Future[_Asked]") -> bool:
     """Whether a lookup has come to an end, and to an answer."""
     return asked.done() and not asked.cancelled() and asked.exception() is None
@@ -241,9 +246,10 @@ def _others(prepared: Prepared) -> Iterator[Prepared]:
     return (of_kind(prepared, other) for other in _ALSO.get(kind, ()))
 
 
-def _fields(call: Call, hits: Sequence[Hit], log: bytes) -> Iterator[bytes]:
-    """What a program is answered."""
+def answer_fields(call: Call, hits: Sequence[Hit], log: bytes) -> Iterator[bytes]:
+    """What a program is answered, behind a token that says that nothing more is to be told."""
     own = call.file_name.to_give
+    yield b""
     yield own(log)
     yield number(len(hits))
     for hit in hits:

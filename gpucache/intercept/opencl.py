@@ -20,7 +20,7 @@ from gpucache.model import BuildRequest, Language, Program
 from gpucache.sources import Memos
 
 # PyOpenCL appends this on platforms that keep no cache of sources, so that nobody else's cache answers.
-_DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
+DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
 _NAME_HEADERS = "for a command no headers can be named, so it is compiled as without gpucache"
 
 
@@ -51,7 +51,7 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
         for _ in range(fields.count())
     )
     fields.end()
-    return Asked(cwd, environ, options, _DEFEATER.sub(b"", source), devices)
+    return Asked(cwd, environ, options, DEFEATER.sub(b"", source), devices)
 
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:

@@ -308,8 +308,9 @@ static int variables_hold(const struct question *question, const struct conditio
         }
         found++;
         if (is_among(one->more, each.at, each.size)) continue;
-        snprintf(why, WHY_SIZE, "the variable %.*s is set to '%.*s', which was not so", (int)(length < 100 ? length : 100),
-                 name, (int)(each.size - length - 1 < 200 ? each.size - length - 1 : 200),
+        snprintf(why, WHY_SIZE, "the variable %.*s is set to '%.*s', which was not so",
+                 (int)(length < 100 ? length : 100), name,
+                 (int)(each.size - length - 1 < 200 ? each.size - length - 1 : 200),
                  (const char *)each.at + length + 1);
         return 0;
     }

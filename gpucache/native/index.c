@@ -19,7 +19,7 @@
 #define ROWS_CAP (1u << 20)
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
 #define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
-#define TAIL 96           /* of a source: what a program makes up for each run may stand there */
+#define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
@@ -193,7 +193,7 @@ static void find_digests(const struct question *question, uint64_t *of_source, u
         all = digest(size.at, size.size, all);
         if (question->kind == WIRE_COMPILE && i == AT_NAME) continue;
         if (i == source) {
-            field.size -= field.size < TAIL ? field.size : TAIL;
+            field.size -= field.size > TAIL ? TAIL : 0;
             *of_source = digest(field.at, field.size, question->kind);
         }
         all = digest(field.at, field.size, all);
@@ -223,20 +223,22 @@ static void describe_field(const struct question *question, size_t field, struct
     static const char *const facts[] = {"platform name", "platform vendor", "platform version", "device name",
                                         "device vendor", "device version", "driver version"};
     struct wire_bytes is = question->fields[field];
-    const char *what = NULL;
+    const char *what = "source";
     if (question->kind == WIRE_BUILD && field >= AT_DEVICES) what = facts[(field - AT_DEVICES) % DEVICE_FIELDS - 1];
     if (question->kind == WIRE_BUILD && field == AT_OPTIONS) what = "build options";
     if (question->kind == WIRE_COMPILE && field == AT_OPTIONS) what = "version of NVRTC";
     if (question->kind == WIRE_COMPILE && field == AT_NAME) what = "file name";
-    if (!what || is.size + was.size > 200)
-        snprintf(why, WHY_SIZE, "its %s differs from what was exported", what ? what : "options, headers or source");
+    if (question->kind == WIRE_COMPILE && field > AT_NVRTC_SOURCE) what = "an option, a header or a name expression";
+    if (is.size + was.size > 300)
+        snprintf(why, WHY_SIZE, "%s: not as exported", what);
     else
-        snprintf(why, WHY_SIZE, "its %s is '%.*s', and '%.*s' was exported", what, (int)is.size, (const char *)is.at,
+        snprintf(why, WHY_SIZE, "%s: now '%.*s', exported '%.*s'", what, (int)is.size, (const char *)is.at,
                  (int)was.size, (const char *)was.at);
 }
 
-/* Whether a record is of this question, each byte compared but those of holes, which come first. */
-static int is_same(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]) {
+/* Whether a record is of this question, each byte compared but those of holes, which come first. What differs is
+   told by the record that is the same for longest. */
+static int is_same(const struct question *question, struct wire_reply *record, size_t *longest, char why[WHY_SIZE]) {
     uint64_t holes, count;
     struct wire_bytes was;
     struct wire_reply at_holes = *record;
@@ -246,7 +248,8 @@ static int is_same(const struct question *question, struct wire_reply *record, c
         if (!next_hole(record, &hole)) return 0;
     if (!next_number(record, &count)) return 0;
     if (count != question->count) {
-        snprintf(why, WHY_SIZE, "it is for another number of devices, headers or options than was exported");
+        if (!*longest)
+            snprintf(why, WHY_SIZE, "devices, headers or options: more or fewer than exported");
         return 0;
     }
     for (size_t i = 0; i < question->count; i++) {
@@ -264,7 +267,8 @@ static int is_same(const struct question *question, struct wire_reply *record, c
             from = hole.at + hole.size;
         }
         if (same && (from == size || !memcmp(then + from, now + from, size - from))) continue;
-        describe_field(question, i, was, why);
+        if (i > *longest) describe_field(question, i, was, why);
+        if (i > *longest) *longest = i;
         return 0;
     }
     return 1;
@@ -290,11 +294,11 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
 
 /* Read a record, and answer from it if it is of this question and everything is as it was. */
 static int try_record(const struct question *question, int fd, uint64_t size, const unsigned char *row,
-                      struct wire_reply *reply, char why[WHY_SIZE]) {
+                      struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
     uint64_t from = number_at(row + 16), length = number_at(row + 24);
     struct wire_bytes title = {0};
     struct wire_reply at_holes;
-    snprintf(why, WHY_SIZE, "the index is damaged");
+    if (!*longest) snprintf(why, WHY_SIZE, "the index is damaged");
     if (length < 8 || length > WIRE_MAX_BYTES || from > size || length > size - from) return 0;
     unsigned char sum[8];
     *reply = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
@@ -302,7 +306,7 @@ static int try_record(const struct question *question, int fd, uint64_t size, co
                 digest(reply->body, length - 8, 0) == number_at(sum) && wire_is_sound(reply) &&
                 wire_next(reply, &title);
     at_holes = *reply;
-    if (sound && is_same(question, reply, why) && conditions_hold(question, reply, why) &&
+    if (sound && is_same(question, reply, longest, why) && conditions_hold(question, reply, why) &&
         fill_holes(question, &at_holes, reply)) {
         tell("hit: %.*s", (int)(title.size < 200 ? title.size : 200), (const char *)title.at);
         return 1;
@@ -330,6 +334,7 @@ static int search(const struct question *question, int fd, uint64_t size, uint64
     uint64_t of_source, of_question;
     unsigned char row[ROW];
     int read = 0;
+    size_t longest = 0;
     find_digests(question, &of_source, &of_question);
     uint64_t first = first_row(fd, rows, of_source);
     snprintf(why, WHY_SIZE, "its source is not in the index");
@@ -338,7 +343,7 @@ static int search(const struct question *question, int fd, uint64_t size, uint64
             if (!read_at(fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
             if ((number_at(row + 8) == of_question) != same) continue;
             read++;
-            if (try_record(question, fd, size, row, reply, why)) return 1;
+            if (try_record(question, fd, size, row, reply, &longest, why)) return 1;
         }
         if (read) break;
     }

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes.foreign_answers import Reach, Served
     from gpucache.outcomes.growth import Growth, Held, Snapshot
     from gpucache.outcomes.intercepted import Ended, Intercepted, RunResult, RunSummary, summarise_run
+    from gpucache.outcomes.layered import Layered, LayerResult, LayerSummary, summarise_layer
     from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
     from gpucache.outcomes.recordings import (
         PassedOver,
@@ -128,6 +129,7 @@ _HOMES = {
     ],
     "outcomes.growth": ["Growth", "Held", "Snapshot"],
     "outcomes.intercepted": ["Ended", "Intercepted", "RunResult", "RunSummary", "summarise_run"],
+    "outcomes.layered": ["LayerResult", "LayerSummary", "Layered", "summarise_layer"],
     "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
     "outcomes.foreign_answers": ["Reach", "Served"],
     "outcomes.recordings": [

@@ -9,6 +9,7 @@ from gpucache.outcomes import (
     BenchVerdict,
     EvictSummary,
     Foreseen,
+    LayerSummary,
     RecordingSummary,
     RecordSummary,
     RunSummary,
@@ -17,11 +18,17 @@ from gpucache.outcomes import (
     WarmResult,
     WarmSummary,
 )
-from gpucache.render import bench_records, recording_records, records, run_records
+from gpucache.render import bench_records, layer_records, recording_records, records, run_records
 from gpucache.render.records import STATE
 from gpucache.render.schema import SCHEMA, Key
 
-RECORDS = (*records.RECORDS, *bench_records.RECORDS, *recording_records.RECORDS, *run_records.RECORDS)
+RECORDS = (
+    *records.RECORDS,
+    *bench_records.RECORDS,
+    *recording_records.RECORDS,
+    *run_records.RECORDS,
+    *layer_records.RECORDS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,7 @@ SUMMARIES: dict[str | type, tuple[Key, ...]] = {
     RecordingSummary: _RECORDED,
     RecordSummary: recording_records.SUMMARY,
     RunSummary: run_records.SUMMARY,
+    LayerSummary: layer_records.SUMMARY,
 }
 """The keys of summaries that are made of one value, by its type."""
 ANSWERS = (
@@ -236,6 +244,12 @@ ANSWERS = (
         "exported file",
         "The file that was written.",
         (Key("entries", "number", "Entries in it."),),
+    ),
+    Answered(
+        "export layer OUT -- COMMAND",
+        "layer build",
+        "Every build that the command asked for, on standard error.",
+        layer_records.SUMMARY,
     ),
 )
 """Every way of asking, with what is answered."""

@@ -1,5 +1,6 @@
 """Caches of other systems written by export."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,55 @@ def test_junk_is_no_source(run: Run, tmp_path: Path) -> None:
     done = run("export", "rocfft", tmp_path / "out.db", tmp_path / "junk")
     assert done.code in (2, 3) and len(done.err.strip().splitlines()) == 1
     assert not (tmp_path / "out.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("layer", "out"), "no command is named"),
+        (("layer", "out", "a.cu"), "takes a command behind '--'"),
+        (("layer", "out", "--keep-times", "--", "true"), "--keep-times is not for layer"),
+        (("layer", "out", "--at", "relative", "--", "true"), "absolute path"),
+        (("layer", "out", "--at", "/a:b", "--", "true"), "absolute path"),
+        (("layer", "full", "--", "true"), "holds something else"),
+        (("layer", "file", "--", "true"), "cannot be made a layer"),
+        (("layer", "open", "--", "true"), "run chmod go-w on it"),
+        (("rocfft", "out", "a.db", "--at", "/a"), "--at is for layer"),
+        (("rocfft", "out", "a.db", "--", "true"), "a command behind '--' is for layer"),
+        (("rocfft", "out"), "name its sources"),
+        (("rocfft", "open", "a.db"), "is a folder"),
+    ],
+)
+def test_a_layer_takes_a_command_and_the_others_take_sources(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], why: str
+) -> None:
+    """Each mistake is one sentence and exit 2, and nothing is written or run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full" / "more").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    done = run("export", *arguments)
+    assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
+    assert why in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")
+def test_a_command_that_builds_nothing_makes_an_empty_layer(run: Run, tmp_path: Path) -> None:
+    """It is said, the exit code is the command's, and more may be added later."""
+    done = run("export", "layer", tmp_path / "out", "--", "sh", "-c", "exit 7")
+    assert done.code == 7 and "nothing was exported" in done.err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index", "lib", "gpucache.env"}
+    again = run("--json", "export", "layer", tmp_path / "out", "--", "true")
+    assert again.code == 0 and '"exported": 0' in again.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")
+def test_a_damaged_layer_is_not_added_to(run: Run, tmp_path: Path) -> None:
+    """The remedy is told before the command runs."""
+    (tmp_path / "out").mkdir(mode=0o755)
+    (tmp_path / "out" / "index").write_bytes(b"GPCINDEX and no more")
+    done = run("export", "layer", tmp_path / "out", "--", "touch", tmp_path / "ran")
+    assert done.code == 5 and "remove it and export anew" in done.err
+    assert not (tmp_path / "ran").exists()

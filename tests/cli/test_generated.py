@@ -270,8 +270,8 @@ def test_the_documented_variables_are_the_ones_read() -> None:
     header = (TOP / "gpucache/include/gpucache/check.h").read_text(encoding="utf-8")
     macros = set(re.findall(r"\bGPUCACHE_[A-Z_]+\b", header))  # which are no variables
     of_run = {variable.name for variable in settings.RUN_ENVIRONMENT}
-    client = (TOP / "gpucache/native/wire.c").read_text(encoding="utf-8")
-    assert set(re.findall(r"\bGPUCACHE_[A-Z_]+\b", client)) == of_run
+    clients = "".join(path.read_text(encoding="utf-8") for path in (TOP / "gpucache/native").glob("*.c"))
+    assert set(re.findall(r'"(GPUCACHE_[A-Z_]+)"', clients)) == {*of_run, "GPUCACHE_DISABLE"}
     assert named - macros == {*documented, *of_run}
 
 

@@ -120,7 +120,7 @@ def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
     assert layer.told.splitlines() == [
         "gpucache: hit: a for cpu",
         "gpucache: miss: a source of 5 bytes: its source is not in the index",
-        "gpucache: miss: a source of 360 bytes: its device name is 'GPU', and 'device' was exported",
+        "gpucache: miss: a source of 360 bytes: device name: now 'GPU', exported 'device'",
     ]
     layer.ask_all([one, _build(source=b"other")], GPUCACHE_LAYER_TELL="0")
     assert layer.told == ""

@@ -66,9 +66,7 @@ def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_
 
     Raises NoDeviceError if its builtins library is not found.
     """
-    builtins = _search_builtins(nvrtc, _builtins_name(version), library_path)
-    if builtins is None:
-        raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so nothing is kept of it")
+    _, builtins = search_builtins(nvrtc, version, library_path)
     fields = _fields(version, nvrtc, builtins)
     return Toolchain("nvrtc", (("architecture", target.name), *fields), _IDENTITY)
 
@@ -111,17 +109,33 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
     This needs no compile: it searches as the loader does when NVRTC loads them.
     """
-    return loaded(name) or _search_builtins(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
+    candidates = _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
+    return loaded(name) or next(filter(Path.is_file, candidates), None)
 
 
-def _search_builtins(nvrtc: Path, name: str, library_path: str) -> Path | None:
+def search_builtins(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], Path]:
+    """Where the loader looks in vain for the builtins of an NVRTC, and where they are.
+
+    ``library_path`` is LD_LIBRARY_PATH. Raises NoDeviceError if they are nowhere.
+    """
+    passed: list[Path] = []
+    for path in _candidates(nvrtc, _builtins_name(version), library_path):
+        if path.is_file():
+            return passed, path
+        passed.append(path)
+    raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so nothing is kept of it")
+
+
+def _candidates(nvrtc: Path, name: str, library_path: str) -> list[Path]:
     library = read_library(nvrtc)
     origin = str(nvrtc.parent)
     # DT_RPATH counts before LD_LIBRARY_PATH, and only if there is no DT_RUNPATH.
     before = () if library.runpath else library.rpath
     places = [*before, *library_path.split(":"), *library.runpath]
-    candidates = [Path(place.replace("$ORIGIN", origin)) / name for place in places if place]
-    return next((path for path in [*candidates, nvrtc.parent / name] if path.is_file()), None)
+    return [
+        *(Path(place.replace("$ORIGIN", origin)) / name for place in places if place),
+        nvrtc.parent / name,
+    ]
 
 
 def require_target(target: Target) -> None:

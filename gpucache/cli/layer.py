@@ -1,0 +1,80 @@
+"""``gpucache export layer DIR -- COMMAND``: what a command compiles, for when it runs without gpucache."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucache.cli.globals import given
+from gpucache.cli.run import Services, build_noted, end_as, libraries
+from gpucache.cli.streams import complain
+from gpucache.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Layered, LayerSummary
+
+FORM = "layer"
+TOLD = f"""{FORM}: OUT is a folder for images and services, whose programs are served without gpucache. The
+command after -- runs as under 'gpucache run', and all that it asked its compilers for is looked up
+afterwards; several commands may add to one OUT. It holds libraries, an index that these read by themselves,
+and gpucache.env with the variables, for docker run --env-file, systemd's EnvironmentFile= and, between
+set -a and set +a, a shell.
+
+A program is served where it asks for exactly the same on the same kind of device, and the contents of all
+headers, the compiler's own files, the variables that reach it and the CPU are as they were; headers and
+compilers lie where they lay, and a driver of a GPU may be mounted there. GPUCACHE_LAYER_TELL=1 tells each
+hit, and each miss with what differs. Headers in memory, headers that are included through macros and
+compilers that 'gpucache run' does not reach are not covered. OUT holds sources, and everybody may read it."""
+"""What is said of this form by the help of export."""
+
+
+def export_layer(folder: Path, place: str) -> None:
+    """Run the command, and write what answers its builds; ``place`` is where the folder will be used."""
+    from gpucache.assembly import open_layers
+    from gpucache.caches.known_caches import KnownCaches
+    from gpucache.host.scratch import scratch
+    from gpucache.intercept.command import Later, run_command
+    from gpucache.intercept.layer import Layer
+    from gpucache.intercept.layering import Answering, Questions
+    from gpucache.intercept.wire import NVRTC, OPENCL
+    from gpucache.outcomes import summarise_layer
+
+    command = given().command
+    if not command:
+        raise UsageError(
+            "no command is named; write it behind '--', as in 'gpucache export layer DIR -- ./app'"
+        )
+    settings, found, questions = given().settings(), libraries(), Questions()
+    layer = Layer(folder, place)
+    make = Services(settings, Path(command[0]).name, found)
+    opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
+    with scratch("layer") as caches:  # what a library's own cache answers is not asked for
+        environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
+        ended = run_command(command, environ, found, [questions.heard(opencl), questions.heard(nvrtc)])
+    opencl.finish(), nvrtc.finish()
+    if noted := frozenset() if opencl.made is None else opencl.made.noted:
+        build_noted(settings, noted)
+    outcomes, rows, kinds = [], [], set()
+    answering = Answering(open_layers(settings, command=Path(command[0]).name), found)
+    for kind, fields in questions:
+        outcome, row = answering.answer(kind, fields)
+        outcomes.append(outcome)
+        if row is not None:
+            rows.append(row)
+            kinds.add(kind)
+    answers, size = layer.add(sorted(kinds), rows)
+    if questions.too_many:
+        complain("gpucache: the command asked for more than is kept; export with fewer builds at once")
+    _tell(outcomes, summarise_layer(command[0], ended, str(folder), outcomes, answers, size))
+    end_as(ended)
+
+
+def _tell(outcomes: "list[Layered]", summary: "LayerSummary") -> None:
+    """Say what was exported and what was not to stderr, as standard output is the command's."""
+    from gpucache.render.document import document
+    from gpucache.render.layers import layer_line, left
+
+    if given().json:
+        complain("".join(document("export", outcomes, summary)))
+    elif not given().quiet:
+        for sentence in left(outcomes, whole=given().whole):
+            complain(f"gpucache: {sentence}")
+        complain(f"gpucache: {layer_line(summary)}")

@@ -1,0 +1,114 @@
+"""The folder of a layer: the index, the libraries that read it, and the variables that lead programs to them.
+
+It is meant to be copied to where it is used, so it is readable by everybody and writable by its owner alone.
+Every file is replaced as a whole: programs that run go on with the one that they opened.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+
+from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.intercept.environment import AUDIT, LAYERS
+from gpucache.intercept.index import Row, encode, merged, read_rows
+from gpucache.intercept.wire import Kind
+from gpucache.native.build import file_name
+from gpucache.native.locate import locate
+
+INDEX, LIBRARIES, ENVIRONMENT = "index", "lib", "gpucache.env"
+INDEX_VARIABLE = "GPUCACHE_LAYER_INDEX"
+_FOLDER_MODE, _FILE_MODE, _LIBRARY_MODE = 0o755, 0o644, 0o755
+_NEEDED = {Kind.BUILD: ("opencl_layer",), Kind.COMPILE: ("nvrtc_audit", "nvrtc_12", "nvrtc_13")}
+_LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
+"""The variables by which programs come to load a library."""
+# Docker takes a line as it is, and systemd and shells read signs in it; ':' ends a path in a list.
+_PLAIN = re.compile(r"/[\w./+@%,=-]*", re.ASCII)
+
+
+class Layer:
+    """A layer to be written, or to be added to."""
+
+    def __init__(self, folder: Path, place: str = "") -> None:
+        """``place`` is where the folder will be used, if not here. Raises UsageError, CacheUnusableError."""
+        self.folder = folder.absolute()
+        self._place = os.path.normpath(place or self.folder)
+        if not _PLAIN.fullmatch(self._place):
+            raise UsageError(
+                f"{self._place!r} is where the layer will lie, and would not read in an environment file; "
+                "give an absolute path of letters, digits and ._-+@%,= with --at"
+            )
+        try:
+            self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            names = set(os.listdir(self.folder))  # noqa: PTH208 - names are enough
+            status = self.folder.stat()
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be made a layer ({error.strerror}); name another") from None
+        if names and INDEX not in names:
+            raise UsageError(f"{folder} holds something else; name a new folder for the layer")
+        if status.st_mode & 0o022:
+            raise UsageError(
+                f"others may write to {folder}, so no program would believe it; run chmod go-w on it"
+            )
+        read_rows(self.folder / INDEX)  # it is told before the command runs if it is damaged
+
+    def add(self, kinds: Sequence[Kind], rows: Sequence[Row]) -> tuple[int, int]:
+        """Add answers; how many the index holds then, and how large it is. Raises CacheUnusableError."""
+        with self._writing():
+            lib = self.folder / LIBRARIES
+            lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            there = [library for kind in kinds for library in _NEEDED[kind]]
+            there += [
+                name for names in _NEEDED.values() for name in names if (lib / file_name(name)).is_file()
+            ]
+            for name in dict.fromkeys(there):
+                source = locate(name)
+                self._put(lib / source.name, source.read_bytes(), _LIBRARY_MODE)
+            all_rows = merged(rows, read_rows(self.folder / INDEX))
+            data = encode(all_rows)
+            self._put(self.folder / INDEX, data, _FILE_MODE)
+            variables = [f"{INDEX_VARIABLE}={self._place}/{INDEX}"]
+            variables += [
+                f"{variable}={self._place}/{LIBRARIES}/{file_name(name)}"
+                for name, variable in _LOADED.items()
+                if name in there
+            ]
+            text = "".join(f"{line}\n" for line in variables)
+            self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
+            return len(all_rows), len(data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Alone among those that add; raises CacheUnusableError where something cannot be written."""
+        try:
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise CacheUnusableError(
+                f"{self.folder} cannot be written ({error.strerror}); mend that, and export again"
+            ) from None
+
+    def _put(self, file: Path, data: bytes, mode: int) -> None:
+        """Put a file in the place of one that may be in use."""
+        new = file.with_name(f".{file.name}-{token_hex(4)}")
+        try:
+            with new.open("xb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)
+                os.fsync(stream.fileno())
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def is_layer(folder: Path) -> bool:
+    """Whether a folder holds what ``Layer`` writes."""
+    return (folder / INDEX).is_file() and (folder / ENVIRONMENT).is_file()

@@ -1,0 +1,189 @@
+"""What a command asks for, kept as questions with their answers, for libraries that have no server.
+
+A command runs as under ``gpucache run``, and all that it asks for is heard. After its end each question is
+looked up once more: what was missed and kept meanwhile is found, and files are what they will be. Owns what
+is made of a question; which file it becomes is ``index``'s, what an answer depends on ``conditions``'.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from threading import Lock
+
+from gpucache.engine.explain import explain
+from gpucache.engine.lookup import build_log, find
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.errors import GpucacheError
+from gpucache.intercept.command import Service
+from gpucache.intercept.conditions import UncoveredError, of_build, of_call
+from gpucache.intercept.devices import Devices
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.index import Answered, Hole, Row, fits, row_of
+from gpucache.intercept.nvrtc import Call, prepare_call, read_call
+from gpucache.intercept.nvrtc_serving import answer_fields, find_all
+from gpucache.intercept.opencl import DEFEATER, prepare_build, read_build
+from gpucache.intercept.server import Handler, Handlers, Reply
+from gpucache.intercept.wire import Fields, Kind, WireError
+from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult
+
+_QUESTIONS_CAP = 1 << 16
+_BYTES_CAP = 1 << 30
+"""The most that is kept of what a command asks."""
+_PROBE_S = 60.0
+_NAME, _SOURCE = 5, 4
+_MADE_UP = 8
+"""How many characters a program makes up of a file's name."""
+
+
+class Questions:
+    """What a command asks, each once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._asked: dict[tuple[Kind, tuple[bytes, ...]], tuple[bytes, ...]] = {}
+        self._bytes = 0
+        self.too_many = False
+        """Whether more was asked than is kept."""
+
+    def heard(self, service: Service) -> "Heard":
+        """A service whose questions are kept."""
+        return Heard(self, service)
+
+    def add(self, kind: Kind, fields: tuple[bytes, ...]) -> None:
+        """Keep a question; the first of those that differ in their process alone."""
+        asked = (kind, fields[1:])
+        with self._lock:
+            if asked in self._asked:
+                return
+            self._bytes += sum(map(len, fields))
+            if len(self._asked) >= _QUESTIONS_CAP or self._bytes > _BYTES_CAP:
+                self.too_many = True
+                return
+            self._asked[asked] = fields
+
+    def __iter__(self) -> Iterator[tuple[Kind, tuple[bytes, ...]]]:
+        return ((kind, fields) for (kind, _), fields in self._asked.items())
+
+
+class Heard:
+    """Answers as another service does, and keeps what is asked."""
+
+    def __init__(self, questions: Questions, service: Service) -> None:
+        self._questions = questions
+        self._service = service
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        asked = (Kind.BUILD, Kind.COMPILE)
+        own = self._service.handlers.items()
+        return {kind: self._hear(kind, one) if kind in asked else one for kind, one in own}
+
+    def finish(self) -> Sequence[Intercepted]:
+        """What became of each build."""
+        return self._service.finish()
+
+    def _hear(self, kind: Kind, handler: Handler) -> Handler:
+        def hear(fields: Fields) -> Reply:
+            given = fields.rest()
+            self._questions.add(kind, given)
+            return handler(Fields(given))
+
+        return hear
+
+
+class Answering:
+    """Looks questions up, for an index."""
+
+    def __init__(self, layers: Layers, libraries: Libraries) -> None:
+        self._layers = layers
+        self._libraries = libraries
+        self._devices = Devices(layers, wait_s=_PROBE_S)
+        self._began = False
+
+    def answer(self, kind: Kind, fields: tuple[bytes, ...]) -> tuple[Layered, Row | None]:
+        """What becomes of a question; with its record where there is one."""
+        look: Callable[[tuple[bytes, ...]], tuple[Layered, Answered | None]]
+        look = self._call if kind is Kind.COMPILE else self._build
+        try:
+            outcome, answered = look(fields)
+        except WireError:
+            return Layered("", "", LayerResult.LEFT, "it does not read"), None
+        row = None if answered is None else row_of(answered)
+        if row is not None and not fits(row):
+            return replace(outcome, result=LayerResult.LEFT, reason="it is larger than an index keeps"), None
+        return outcome, row
+
+    def _build(self, fields: tuple[bytes, ...]) -> tuple[Layered, Answered | None]:
+        if not self._began:
+            self._devices.begin()
+            self._began = True
+        asked = read_build(Fields(fields), self._libraries)
+        left = Layered(asked.name, "", LayerResult.LEFT)
+        try:
+            prepared = prepare_build(asked, self._devices, self._layers)
+            left = replace(left, target=", ".join(str(one.request.target) for one in prepared))
+            files = [self._devices.files(facts) for facts in asked.devices]
+            hits = []
+            for one in prepared:
+                found = find(self._layers, one)
+                if isinstance(found, NoEntry):
+                    return replace(left, reason=self._why(one, found)), None
+                hits.append(found)
+            conditions = of_build(asked, prepared, [hit.key for hit in hits], files)
+        except (GpucacheError, UncoveredError) as error:
+            return replace(left, reason=str(error)), None
+        mark = DEFEATER.search(fields[_SOURCE])
+        holes = () if mark is None else (Hole(_SOURCE, mark.start(1), len(mark[1])),)
+        given = [part for hit in hits for part in (hit.payload, self._log(hit))]
+        done = replace(left, result=LayerResult.EXPORTED)
+        return done, Answered(_title(done), Kind.BUILD, fields, (b"", *given), conditions, holes)
+
+    def _call(self, fields: tuple[bytes, ...]) -> tuple[Layered, Answered | None]:
+        call = read_call(Fields(fields))
+        left = Layered(call.file_name.given, "", LayerResult.LEFT)
+        if call.is_ours:
+            return replace(left, reason="a program of gpucache.cuda looks into the cache by itself"), None
+        try:
+            prepared = prepare_call(call, self._layers)
+            request = prepared.request
+            left = replace(left, program=request.program.name, target=str(request.target))
+            found = find_all(self._layers, call, prepared)
+            if isinstance(found, NoEntry):
+                return replace(left, reason=self._why(prepared, found)), None
+            conditions = of_call(call, prepared, found[0][0].key)
+            given = tuple(answer_fields(call, *found))
+            holes = _name_holes(call, fields[_NAME], given)
+        except (GpucacheError, UncoveredError) as error:
+            return replace(left, reason=str(error)), None
+        done = replace(left, result=LayerResult.EXPORTED)
+        return done, Answered(_title(done), Kind.COMPILE, fields, given, conditions, holes)
+
+    def _why(self, prepared: Prepared, found: NoEntry) -> str:
+        miss = explain(self._layers, prepared, found)
+        return f"{miss.verdict}: {miss.detail}"
+
+    def _log(self, hit: Hit) -> bytes:
+        return build_log(self._layers, hit).encode() if hit.head.has_log else b""
+
+
+def _title(outcome: Layered) -> str:
+    return f"{outcome.program} for {outcome.target}"
+
+
+def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
+    """What was made up in a source's name, and where it stands in the answer; raises UncoveredError."""
+    if call.file_name.stems is None:
+        return ()
+    stem = call.file_name.stems[0]
+    if name.count(stem) != 1 or len(stem) < _MADE_UP:
+        raise UncoveredError("what was made up of its file's name stands there twice")
+    places, begin = [], 0
+    for field in given:
+        begin += 4  # its length
+        at = field.find(stem)
+        while at >= 0:
+            places.append(begin + at + len(stem) - _MADE_UP)
+            at = field.find(stem, at + len(stem))
+        begin += len(field)
+    return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)

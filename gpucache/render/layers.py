@@ -1,0 +1,37 @@
+"""What people are told when a layer has been exported."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gpucache.outcomes import Layered, LayerResult, LayerSummary
+from gpucache.units import format_count, format_size
+
+_REASONS = 3
+"""The most reasons that are told unless everything is."""
+
+
+def layer_line(summary: LayerSummary) -> str:
+    """What was exported, in one line, and how it is used."""
+    if not summary.exported and not summary.left:
+        return "nothing was exported: no OpenCL or NVRTC build was asked for here"
+    left = f"; {summary.left} left to their compilers" if summary.left else ""
+    return (
+        f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which answers "
+        f"{summary.answers} in {format_size(summary.size_bytes)}{left}; {summary.layer}/gpucache.env has the "
+        "variables"
+    )
+
+
+def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
+    """Why builds were left, each reason once with how many; with ``whole`` every one by its name."""
+    found = [row for row in rows if row.result is LayerResult.LEFT]
+    if whole:
+        yield from (
+            f"left: {row.program or 'a build'} for {row.target or 'nobody'}: {row.reason}" for row in found
+        )
+        return
+    reasons = Counter(row.reason for row in found).most_common()
+    for reason, number in reasons[:_REASONS]:
+        yield f"left ({number}): {reason}"
+    if len(reasons) > _REASONS:
+        yield f"{format_count(len(reasons) - _REASONS, 'more reason')}; -v tells them"

@@ -1,0 +1,348 @@
+"""Exported layers with real programs and compilers: served without gpucache, and only what is the same."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.intercept.conftest import PROGRAM, Done, without_us
+from tests.patience import PATIENCE_S
+from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")]
+INTEL = "Intel"
+NVRTC_PROGRAM = Path(__file__).with_name("nvrtc_program.py")
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+_WITH_HEADER = """
+import sys, warnings
+import pyopencl as cl
+warnings.simplefilter("ignore")
+platform = next(each for each in cl.get_platforms() if each.name.startswith(sys.argv[1]))
+context = cl.Context(platform.get_devices()[:1])
+source = '#include "value.h"\\nkernel void f(global int *a) { *a = VALUE; }'
+for number in sys.argv[3:] or ["0"]:
+    if number == "wait":
+        print("waiting", flush=True)
+        sys.stdin.readline()
+        continue
+    cl.Program(context, source).build([f"-DNUMBER={number}", *sys.argv[2].split()])
+print("built")
+"""
+
+
+_NONE: Mapping[str, str] = {}
+
+
+class Exported:
+    """A layer, and programs that run with it and without gpucache."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self._environment = environment
+        self.folder = folder
+
+    def export(self, *command: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Export what a command asks for."""
+        words = (sys.executable, "-m", "gpucache", "export", "layer", self.folder, "--", *command)
+        done = subprocess.run(
+            [str(word) for word in words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd=cwd,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the environment file says."""
+        lines = (self.folder / "gpucache.env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """What a program is started with."""
+        own = {name: value for name, value in self._environment.items() if name != "GPUCACHE_DIR"}
+        return {**own, **self.variables, "GPUCACHE_LAYER_TELL": "1", **variables}
+
+    def run(
+        self, *command: object, cwd: Path | None = None, variables: Mapping[str, str] = _NONE
+    ) -> tuple[str, list[str]]:
+        """What a command prints, and what the libraries tell."""
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=self.environment(variables),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=True,
+            cwd=cwd,
+        )
+        lines = [line.removeprefix("gpucache: ") for line in done.stderr.splitlines() if "gpucache: " in line]
+        return done.stdout, lines
+
+
+@pytest.fixture
+def exported(environment: Mapping[str, str], tmp_path: Path) -> Exported:
+    return Exported(environment, tmp_path / "layer")
+
+
+_LIBRARIES = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
+
+
+def _python(*arguments: object) -> Sequence[object]:
+    return (sys.executable, *arguments)
+
+
+def _results(told: Iterable[str]) -> list[str]:
+    return [line.partition(":")[0] for line in told]
+
+
+@pytest.mark.parametrize("name", [INTEL, PLATFORM])
+def test_what_a_command_built_is_served_without_gpucache(
+    exported: Exported, environment: Mapping[str, str], name: str, tmp_path: Path
+) -> None:
+    """One export of a cold cache is enough, late compilers included, and the folder does not matter."""
+    if name == PLATFORM:
+        need_pocl()
+    alone = without_us(environment, name, 2, 3)
+    done = exported.export(*_python(PROGRAM, name, 2, 3))
+    assert done.stdout == alone and "exported 2 builds" in done.stderr
+    out, told = exported.run(*_python(PROGRAM, name, 2, 3), cwd=tmp_path)
+    assert (out, _results(told)) == (alone, ["hit", "hit"])
+    _, told = exported.run(*_python(PROGRAM, name, 4))
+    assert len(told) == 1 and "build options: now '-DFACTOR=4" in told[0]
+
+
+def test_pyopencls_mark_against_caches_does_not_matter(exported: Exported) -> None:
+    """With its own cache on, PyOpenCL appends another constant to each source."""
+    exported.export("env", "PYOPENCL_NO_CACHE=0", *_python(PROGRAM, INTEL, 2))
+    own = {"PYOPENCL_NO_CACHE": "0", "XDG_CACHE_HOME": str(exported.folder.parent / "fresh")}
+    assert _results(exported.run(*_python(PROGRAM, INTEL, 2), variables=own)[1]) == ["hit"]
+
+
+def test_a_program_that_does_not_compile_is_left(exported: Exported) -> None:
+    """It gets its own compiler's error, and the export says so."""
+    done = exported.export(*_python(PROGRAM, INTEL, "+", 2))
+    assert "left (1): " in done.stderr and "exported 1 build " in done.stderr
+    out, told = exported.run(*_python(PROGRAM, INTEL, "+", 2))
+    assert (out, _results(told)) == (done.stdout, ["miss", "hit"])
+
+
+@pytest.fixture
+def headers(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders that are searched one after the other; the header is in the second."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    (second / "value.h").write_text("#define VALUE 1\n")
+    return first, second
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that includes a header."""
+    path = tmp_path / "with_header.py"
+    path.write_text(_WITH_HEADER)
+    return path
+
+
+@pytest.mark.parametrize("name", [INTEL, PLATFORM])
+def test_a_header_counts_by_its_content(
+    exported: Exported, headers: tuple[Path, Path], program: Path, name: str, tmp_path: Path
+) -> None:
+    """It may be touched and not changed, and no other may appear before it, also in the current folder."""
+    if name == PLATFORM:
+        need_pocl()
+    first, second = headers
+    header, here = second / "value.h", tmp_path / "here"
+    here.mkdir()
+    command = _python(program, name, f"-I{first} -I{second}")
+    exported.export(*command, cwd=here)
+    assert _results(exported.run(*command, cwd=here)[1]) == ["hit"]
+    status = header.stat()
+    os.utime(header, ns=(1, 1))
+    assert _results(exported.run(*command, cwd=first.parent)[1]) == ["hit"]
+    header.write_text("#define VALUE 2\n")
+    os.utime(header, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert exported.run(*command, cwd=here)[1][0].endswith(f"{header} has changed")
+    header.write_text("#define VALUE 1\n")
+    for place in (first, here):
+        shutil.copy(header, place)
+        assert exported.run(*command, cwd=here)[1][0].endswith(f"{place / 'value.h'} was not there")
+        (place / "value.h").unlink()
+    assert _results(exported.run(*command, cwd=here)[1]) == ["hit"]
+
+
+def test_headers_in_relative_folders_move_with_the_program(
+    exported: Exported, program: Path, tmp_path: Path
+) -> None:
+    """A tree that lies elsewhere is served as long as it holds the same."""
+    for name, value in (("one", 1), ("two", 1), ("three", 3)):
+        (tmp_path / name / "include").mkdir(parents=True)
+        (tmp_path / name / "include" / "value.h").write_text(f"#define VALUE {value}\n")
+    command = _python(program, INTEL, "-Iinclude")
+    exported.export(*command, cwd=tmp_path / "one")
+    told = [exported.run(*command, cwd=tmp_path / name)[1] for name in ("one", "two", "three")]
+    assert [_results(one) for one in told] == [["hit"], ["hit"], ["miss"]]
+
+
+def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None:
+    """Set, changed or unset since the export it is a miss; others do not matter."""
+    exported.export("env", "CL_CONFIG_A=1", *_python(PROGRAM, INTEL, 2))
+    command = _python(PROGRAM, INTEL, 2)
+    harmless = {"CL_CONFIG_A": "1", "CL_CONFIG_CPU_TBB_NUM_WORKERS": "2", "A": "B"}
+    assert _results(exported.run(*command, variables=harmless)[1]) == ["hit"]
+    for variables in ({"CL_CONFIG_A": "2"}, {"CL_CONFIG_A": "1", "CL_CONFIG_B": "1"}, _NONE):
+        assert "variable" in exported.run(*command, variables=variables)[1][0]
+
+
+def test_a_driver_counts_by_its_content(
+    exported: Exported, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A driver's library that was touched is the same; one that was replaced is another."""
+    need_pocl()
+    if not SYSTEM_ICD.is_file():
+        pytest.skip("there is no PoCL of the system")
+    name = SYSTEM_ICD.read_text().strip()
+    system = next(filter(Path.is_file, (Path(place, name) for place in _LIBRARIES)), None)
+    if system is None:
+        pytest.skip(f"{name} is not where libraries usually lie")
+    lib = tmp_path / "lib" / "machine"
+    lib.mkdir(parents=True)
+    library = Path(shutil.copy(system, lib))
+    (lib / "pocl").symlink_to(system.with_name("pocl"))  # what it looks for beside itself
+    (tmp_path / "share").symlink_to("/usr/share")
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    (vendors / "pocl.icd").write_text(f"{library}\n")
+    environment["OCL_ICD_VENDORS"] = str(vendors)
+    command = _python(PROGRAM, PLATFORM, 2)
+    exported.export(*command)
+    assert _results(exported.run(*command)[1]) == ["hit"]
+    os.utime(library, ns=(1, 1))
+    assert _results(exported.run(*command)[1]) == ["hit"]
+    with library.open("ab") as file:
+        file.write(b"newer")
+    told = exported.run(*command)[1]
+    assert _results(told) == ["miss"] and told[0].endswith(f"{library} has changed")
+
+
+def test_a_layer_may_be_used_elsewhere(gpucache: Call, exported: Exported, tmp_path: Path) -> None:
+    """As in an image: with ``--at`` its variables name the place that it is copied to."""
+    place = tmp_path / "image"
+    command = _python(PROGRAM, INTEL, 2)
+    done = gpucache("export", "layer", exported.folder, "--at", place, "--", *command)
+    assert done.returncode == 0
+    variables = exported.variables
+    exported.folder.rename(place)
+    exported.folder = place
+    assert all(value.startswith(f"{place}/") for value in variables.values())
+    assert set(variables) == {"GPUCACHE_LAYER_INDEX", "OPENCL_LAYERS"}
+    assert _results(exported.run(*command)[1]) == ["hit"]
+
+
+def test_a_run_around_a_layer_answers_itself(run: Callable[..., Done], exported: Exported) -> None:
+    """Under ``gpucache run`` the server is asked, and the index is not."""
+    command = _python(PROGRAM, INTEL, 2)
+    exported.export(*command)
+    inside = run(*command, **exported.variables, GPUCACHE_LAYER_TELL="1")
+    assert inside.results == ["hit"] and "gpucache: hit: " not in inside.err
+
+
+def test_a_program_sees_what_is_exported_while_it_runs(
+    exported: Exported, headers: tuple[Path, Path], program: Path
+) -> None:
+    """An index is replaced as a whole, and the next build finds the new one."""
+    include = f"-I{headers[1]}"
+    exported.export(*_python(program, INTEL, include, 1))
+    with subprocess.Popen(
+        [*map(str, _python(program, INTEL, include, 1, 2, "wait", 3))],
+        env=exported.environment(_NONE),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "waiting\n"
+        exported.export(*_python(program, INTEL, include, 3))
+        out, err = running.communicate("\n", timeout=PATIENCE_S)
+    told = [line for line in err.splitlines() if line.startswith("gpucache: ")]
+    assert out == "built\n"
+    assert _results(line.removeprefix("gpucache: ") for line in told) == ["hit", "miss", "hit"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "garbage"])
+def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) -> None:
+    """The program compiles as without it, and is told why."""
+    command = _python(PROGRAM, INTEL, 2)
+    exported.export(*command)
+    index = exported.folder / "index"
+    data = index.read_bytes()
+    index.unlink()
+    if damage != "gone":
+        index.write_bytes(data[:-1] if damage == "cut" else b"garbage" * 99)
+        index.chmod(0o644)
+    out, told = exported.run(*command)
+    assert out == "128.0\n"
+    assert "the index " in told[0] and _results(told) == ["miss"]
+
+
+@pytest.mark.parametrize("arguments", [("core", "plain"), ("core", "lines"), ("bindings", "lines")])
+def test_what_nvrtc_compiled_is_served_without_gpucache(
+    exported: Exported, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Through either library, with file names that are made up for each run as well."""
+    _need_nvrtc()
+    command = _python(NVRTC_PROGRAM, *arguments)
+    done = exported.export(*command, cwd=tmp_path)
+    out, told = exported.run(*command, cwd=tmp_path)
+    assert (out, _results(told)) == (done.stdout, ["hit"])
+    assert "LD_AUDIT" in exported.variables
+
+
+def test_a_header_of_nvrtc_counts_by_its_content(
+    exported: Exported, headers: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As for OpenCL; and builtins that appear on LD_LIBRARY_PATH are others."""
+    _need_nvrtc()
+    header = headers[1] / "value.h"
+    header.write_text("#define VALUE T(1)\n")
+    command = _python(NVRTC_PROGRAM, "core", "header", headers[1])
+    exported.export(*command)
+    assert _results(exported.run(*command)[1]) == ["hit"]
+    (headers[0] / "value.h").write_text("#define VALUE T(2)\n")
+    path = {"LD_LIBRARY_PATH": str(headers[0])}
+    assert _results(exported.run(*command, variables=path)[1]) == ["hit"]
+    header.write_text("#define VALUE T(2)\n")
+    assert exported.run(*command)[1][0].endswith(f"{header} has changed")
+
+
+def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
+    """What was exported before stays, and both kinds of compilers are answered."""
+    _need_nvrtc()
+    nvrtc, opencl = _python(NVRTC_PROGRAM, "bindings", "plain"), _python(PROGRAM, INTEL, 2)
+    exported.export(*nvrtc)
+    done = exported.export(*opencl)
+    assert "which answers 2 in" in done.stderr
+    assert _results(exported.run(*nvrtc)[1] + exported.run(*opencl)[1]) == ["hit", "hit"]
+    asked = gpucache("inspect", "--cache", exported.folder)
+    assert asked.returncode == 2 and "is a layer that 'gpucache export layer' wrote" in asked.stderr
+
+
+def _need_nvrtc() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from gpucache.errors import NoDeviceError
+    from gpucache.native.locate import locate
+
+    try:
+        locate("nvrtc_audit")
+    except NoDeviceError as error:
+        pytest.skip(str(error))
