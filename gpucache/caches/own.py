@@ -263,7 +263,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         payload_sha256=head.payload_sha256,
         fields=fields,
         compile_ns=head.compile_ns,
-        handle=scanned._replace(head=head._replace(toolchain=toolchain, toolchain_identity=identity)),
+        handle=scanned,
     )
 
 

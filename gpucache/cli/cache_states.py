@@ -11,7 +11,7 @@ from gpucache.cli.machines import toolchains_for
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
@@ -105,7 +105,8 @@ class _Ours(NamedTuple):
 
     state: "CacheState"
     origins: "Origins"
-    advice: "Sequence[Advice]"
+    advice: "Iterable[Advice]"
+    """Read once, as there is one for nearly every program."""
     misses: "Sequence[Record]"
     processes: "Sequence[Record]"
     noted: int
@@ -119,7 +120,7 @@ class _Ours(NamedTuple):
 
         shown = _shown()
         told = {
-            "advice": self.advice,
+            "advice": [json_of(one) for one in self.advice],
             "misses": self.misses[:shown],
             "processes": self.processes[:shown],
         }
@@ -148,7 +149,7 @@ def _ours(own: OwnOpened) -> _Ours:
 
     traces, origins = Traces(), Origins()
     found = own_state(own.cache, origins.of(traces.of(own.cache.scan())))
-    advice = list(advise_on(traces, key_fields_of(own.cache)))
+    advice = advise_on(traces, key_fields_of(own.cache))
     records = own.store.journal_tail(MISSES_KEPT)
     noted = own.store.missed_count()
     return _Ours(found, origins, advice, recent_misses(records), processes(records), noted)

@@ -5,6 +5,7 @@ bounded number. Must not know how an advice is shown.
 """
 
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -41,28 +42,49 @@ _LOOKS = (
 _NUMBER = r"(?<![\w.])\d{2,7}(?![\w.])"
 
 
+_PACKED = struct.Struct(">Q?32sq")
+"""What is kept of an entry until all were seen, in 49 bytes, as there may be a million."""
+
+
 class _Trace(NamedTuple):
-    """What is kept of an entry until all were seen."""
+    """The same unpacked."""
 
     created_ns: int
-    last_used_ns: int
-    key: str
-    payload: str
+    was_read: bool
+    """Since it was made."""
+    digest: bytes
+    """Its key."""
+    payload: int
+    """The hash of its payload's digest, which tells it from the other entries of a program."""
+
+    @property
+    def key(self) -> str:
+        """Its key in hex."""
+        return self.digest.hex()
 
 
 class Traces:
-    """A few numbers of every entry, by program and target."""
+    """A few numbers of every entry of our own cache, by program and target."""
 
     def __init__(self) -> None:
-        self.programs: dict[tuple[str, str], list[_Trace]] = defaultdict(list)
+        self._programs: dict[tuple[str, str], bytearray] = {}
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and keeps a trace of each."""
         for entry in entries:
             if entry.program and not entry.damage:
-                trace = _Trace(entry.created_ns, entry.last_used_ns, entry.key, entry.payload_sha256[:32])
-                self.programs[entry.program, entry.target].append(trace)
+                made, key = entry.created_ns, bytes.fromhex(entry.key)
+                own = self._programs.setdefault((entry.program, entry.target), bytearray())
+                own += _PACKED.pack(made, entry.last_used_ns > made, key, hash(entry.payload_sha256))
             yield entry
+
+    def largest(self) -> Iterator[tuple[str, str, list[_Trace]]]:
+        """Each program and target with its traces in the order of making, that with the most first."""
+        for (program, target), own in sorted(
+            self._programs.items(), key=lambda item: (-len(item[1]), item[0])
+        ):
+            traces = map(_Trace._make, _PACKED.iter_unpack(own))
+            yield program, target, sorted(traces, key=lambda trace: trace.created_ns)
 
 
 def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
@@ -75,9 +97,7 @@ def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:
 
 def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
     """Advice on entries of which traces were kept."""
-    largest = sorted(traces.programs.items(), key=lambda item: (-len(item[1]), item[0]))
-    for number, ((program, target), own) in enumerate(largest):
-        own.sort(key=lambda trace: trace.created_ns)
+    for number, (program, target, own) in enumerate(traces.largest()):
         if number < PROGRAMS_READ and len(own) > 1:
             yield from _twins(program, target, own, fields)
             yield from _restless(program, target, own, fields)
@@ -99,7 +119,7 @@ def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> 
     """Entries with the same bytes under different keys: the field that differs did not matter."""
     from gpucache.keys import difference
 
-    same: dict[str, list[_Trace]] = defaultdict(list)
+    same: dict[int, list[_Trace]] = defaultdict(list)
     for trace in own:
         same[trace.payload].append(trace)
     sets = sorted((twins for twins in same.values() if len(twins) > 1), key=len, reverse=True)
@@ -119,7 +139,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
     Of these entries only the newest may have been hit, as a hit means that its key came back.
     """
     latest = own[-RESTLESS_STEPS - 1 :]
-    if len(latest) <= RESTLESS_STEPS or any(_was_read(trace) for trace in latest[:-1]):
+    if len(latest) <= RESTLESS_STEPS or any(trace.was_read for trace in latest[:-1]):
         return
     from gpucache.keys import difference
 
@@ -138,7 +158,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
 
 def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice]:
     """Entries that were not read since they were made."""
-    unread = [trace for trace in own if not _was_read(trace)]
+    unread = [trace for trace in own if not trace.was_read]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
         text = f"{len(own)} entries and not one was ever hit: it grows and helps nobody"
@@ -150,10 +170,6 @@ def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice
 
 def _labels(differences: "Iterable[Difference]") -> list[str]:
     return [item.label for item in differences if item.label not in _NOT_TOLD]
-
-
-def _was_read(trace: _Trace) -> bool:
-    return trace.last_used_ns > trace.created_ns
 
 
 def _is_told(label: str, values: Sequence[str]) -> bool:

@@ -186,14 +186,19 @@ def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
     return cache, one.program, one.variant, one.target, one.key
 
 
-def advice(found: Sequence[Advice]) -> Iterator[Block]:
+def advice(found: Iterable[Advice]) -> Iterator[Block]:
     """What is worth knowing of the keys, a sentence for each program."""
-    shown = [one for one in found if one.kind is not AdviceKind.UNREAD]
+    shown: list[Advice] = []
+    unread = 0
+    for one in found:
+        if one.kind is AdviceKind.UNREAD:
+            unread += len(one.keys)
+        else:
+            shown.append(one)
     for one in shown[:_MOST_ADVICE]:
         yield plain(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
     if len(shown) > _MOST_ADVICE:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
-    unread = sum(len(one.keys) for one in found if one.kind is AdviceKind.UNREAD)
     if unread:
         told = format_count(unread, "entry", "entries")
         yield plain(f"{told} not read since made; --json says which", "dim")

@@ -1,11 +1,13 @@
 """What the keys of a cache say: bytes kept twice, keys that never repeat, entries that nobody reads."""
 
+import tracemalloc
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from gpucache.engine.advice import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, advise, looks_like
+from gpucache.engine.advice import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise, looks_like
 from gpucache.model import KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
@@ -163,3 +165,23 @@ def test_few_key_fields_are_read_however_many_entries_there_are() -> None:
         twins.add({"source": str(number)}, payload=str(number // 2), used=True)
     assert len(twins.advice(AdviceKind.IDENTICAL)) == TWINS_READ
     assert twins.reads <= 2 * TWINS_READ
+
+
+def test_of_many_entries_some_bytes_of_each_are_kept() -> None:
+    """A cache of a million entries fits: of each its times, its key and what tells its payload."""
+    cache = Cache()
+    cache.add({"source": "a"})
+    [one] = cache.entries
+    traces = Traces()
+    tracemalloc.start()
+    try:
+        every = (
+            one._replace(key=f"{number:064x}", payload_sha256=f"{number:064x}") for number in range(10_000)
+        )
+        deque(traces.of(every), maxlen=0)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100 * 10_000
+    ((program, target, own),) = traces.largest()
+    assert (program, target, len(own)) == (one.program, one.target, 10_000)
