@@ -53,6 +53,7 @@ SYSTEMS = {
     "cycles": "gpucache.caches.cycles",
     "clesperanto": "gpucache.caches.clesperanto",
     "pytools": "gpucache.caches.pytools",
+    "dxvk": "gpucache.caches.dxvk",
     "vulkan": "gpucache.caches.vulkan",
 }
 """Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""

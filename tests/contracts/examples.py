@@ -34,6 +34,7 @@ from tests.caches.cupy import build as cupy
 from tests.caches.cycles import build as cycles
 from tests.caches.darktable import build as darktable
 from tests.caches.deep_gemm import build as deep_gemm
+from tests.caches.dxvk import build as dxvk
 from tests.caches.flashinfer import build as flashinfer
 from tests.caches.futhark import build as futhark
 from tests.caches.ggml_opencl import build as ggml_opencl
@@ -268,6 +269,7 @@ EXAMPLES: Mapping[str, Example] = {
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "cycles": Example(cycles.put, lambda _: PTX),
     "ggml-opencl": Example(ggml_opencl.put, lambda _: PTX),
+    "dxvk": Example(dxvk.put, lambda _: dxvk.SHADER),
     "vulkan": Example(vulkan.put, lambda _: vulkan.DATA, alone=False),
     "cuda": _Tree(_add_cuda_driver, None, file="index", whole=True),
 }

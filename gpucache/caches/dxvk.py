@@ -1,0 +1,121 @@
+"""DXVK's shader cache: for each program what DXVK translated for Vulkan of Direct3D's shaders.
+
+Source: DXVK 3.0, ``src/dxvk/dxvk_shader_cache.cpp``; nothing that it wrote was seen. Two files are called by
+an FNV-1a hash of the last two parts of the program's path. The list (``.dxvk.lut``) begins with ``DXVK`` and
+the version behind its length as u16; each of its rows is what DXVK of that version asks for, and ends with
+u64 place, u32 size, u32 size of what follows that, and u64 hash of a shader in ``.dxvk.bin``. Both files only
+grow, while a program has them open for itself alone; of another version, or where one of them does not read,
+both are begun anew. As rows differ from version to version, only the last of the shaders is checked. What
+drivers make of them lies in the drivers' caches. Under Wine the folder is that of Windows.
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import reduce
+from itertools import chain
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.foreign import ForeignSystem
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout
+from gpucache.caches.places import WINDOWS, Home, Place, Var
+from gpucache.errors import FormatError
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.units import printable
+
+_MAGIC, _LONGEST = b"DXVK", 64
+_ROW_END = struct.Struct("<QIIQ")
+_LARGEST_BYTES = 64 << 20
+_OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+"""Of FNV-1a with 64 bits, of which DXVK takes eight bytes at a time, and the size at last."""
+_ANEW = "DXVK begins both files anew"
+
+
+class Dxvk(FilesFormat):
+    """Two files for each program."""
+
+    name = "dxvk"
+    title = "DXVK shader cache"
+    owner = "DXVK"
+    place = Place(
+        (
+            Var("DXVK_SHADER_CACHE_PATH"),
+            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
+            Home(".cache/dxvk"),
+        ),
+        move="set DXVK_SHADER_CACHE_PATH",
+        nowhere="DXVK finds no home folder; set DXVK_SHADER_CACHE_PATH",
+        off={"DXVK_SHADER_CACHE": ("0",)},
+        opt_in=True,
+    )
+    layout = Layout([r"([0-9a-f]{16})\.dxvk\.lut", r"([0-9a-f]{16})\.dxvk\.bin"])
+    wanted = {"key": "the 16 hex digits of its files' names"}
+    opaque = "its files name shaders and no program; DXVK_LOG_LEVEL=debug tells each hit and miss"
+    tracing = {"DXVK_LOG_LEVEL": "debug"}
+    absent = "no program's files have this name: it never ran here, or they were removed"
+    served = "DXVK of this version would use it"
+    shows = "a file that begins as DXVK's do"
+    key_digits = 16
+
+    def look(self, item: Files) -> Look:
+        """The version that made it, and whether both files are there."""
+        version = _version(item)
+        problem = None
+        if len(item.names) < 2:
+            detail = f"its other file is gone, so {_ANEW}"
+            problem = Problem(FindingKind.ORPHAN, detail)
+        elif not version:
+            problem = Problem(FindingKind.CORRUPT, f"its list does not begin as DXVK's do, so {_ANEW}")
+        return Look(
+            kind="dxvk-shaders",
+            problem=problem,
+            used_ns=item.used_ns,
+            toolchain=(("DXVK", version),) if version else (),
+            shows=bool(version),
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The last row of the list, and the shader that it names; where others lie is for DXVK to tell."""
+        if problem := self.look(item).problem:
+            yield problem
+            return
+        lut, shaders = item.names
+        start, end = _header_bytes(item), item.seen[lut].st_size
+        if end == start:  # a program that had none compiled
+            return
+        row = item.part(lut, max(start, end - _ROW_END.size), _ROW_END.size)
+        at, size, more, digest = _ROW_END.unpack(row.rjust(_ROW_END.size, b"\xff"))
+        if at + size + more > item.seen[shaders].st_size:
+            detail = f"the last row of its list lies beyond its shaders' end, so {_ANEW}"
+            yield Problem(FindingKind.TRUNCATED, detail)
+        elif size <= _LARGEST_BYTES and _hash(item.part(shaders, at, size)) != digest:
+            detail = f"the hash of its last shader is not that of its list, so {_ANEW}"
+            yield Problem(FindingKind.CORRUPT, detail)
+
+    def payload(self, item: Files) -> bytes:
+        """The shaders, one behind the other."""
+        if len(item.names) < 2:
+            raise FormatError(f"{item.path} has no file of shaders beside it, or no list")
+        return item.read(item.names[1], 1 << 30)
+
+
+def _version(item: Files) -> str:
+    """The version in the list's header; empty where that is none."""
+    start = item.part(item.names[0], 0, len(_MAGIC) + 2 + _LONGEST)
+    length = int.from_bytes(start[4:6], "little")
+    version = start[6 : 6 + length]
+    whole = start.startswith(_MAGIC) and 0 < length <= _LONGEST and len(version) == length
+    return printable(version) if whole else ""
+
+
+def _header_bytes(item: Files) -> int:
+    return len(_MAGIC) + 2 + int.from_bytes(item.part(item.names[0], len(_MAGIC), 2), "little")
+
+
+def _hash(data: bytes) -> int:
+    words = (int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8))
+    return reduce(lambda digest, word: (digest ^ word) * _PRIME & _MASK, chain(words, (len(data),)), _OFFSET)
+
+
+SYSTEM = ForeignSystem(Dxvk)
