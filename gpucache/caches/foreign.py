@@ -1,74 +1,61 @@
-"""The engine of every cache that is not ours: a system and its caches, made from a format.
+"""Every system that is not ours, made from a format: where its caches are, and what opens one.
 
-Owns what is the same for all of them: which errors are a finding, a note or a refusal, what is kept since it
-changed, whose it is not or is locked, what a repair marks, and the answer to a key. What one program's cache
-is made of is its format's to say (``gpucache.caches.format``). Must not know any system.
+Of a system in several files only its places are loaded, and not the engine of its caches (``foreign_cache``),
+until there is a cache to open. Must not know any system.
 """
 
-import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Generic, cast
+from typing import TYPE_CHECKING, Generic, cast, overload
 
-from gpucache import payload as payloads
-from gpucache.caches import places
-from gpucache.caches.format import (
-    Answers,
-    Clock,
-    Format,
-    HeldError,
-    Locked,
-    Look,
-    Mends,
-    Reports,
-    T,
-    Together,
-    UnjudgedError,
-    Whole,
-)
+from gpucache.caches.format import Clock, Format, Places, T
 from gpucache.caches.interface import Isolation, Wanted
-from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.model import KeyField
-from gpucache.outcomes import (
-    CacheEntry,
-    Checked,
-    EntryReport,
-    Finding,
-    FindingKind,
-    Kept,
-    Location,
-    Problem,
-    Reach,
-    Served,
-    Verdict,
-)
+from gpucache.model import BuildRequest, Toolchain
+from gpucache.outcomes import Location
 
-_LOOKED_AT = 1000
-"""Entries that are looked at to learn whose a cache is."""
-_KEY = re.compile(r"[0-9a-f]{4,}")
-_REMOVED = "it was removed while it was being checked"
-_CHANGED = "it changed while it was being checked; check again"
+if TYPE_CHECKING:
+    from gpucache.caches.foreign_cache import ForeignCache
 
 
 class ForeignSystem(Generic[T]):
-    """A kind of cache, from its format: a ``gpucache.caches.interface.System``."""
+    """A kind of cache: a ``gpucache.caches.interface.System``.
 
-    def __init__(self, made: type[Format[T]]) -> None:
-        self._format = made
-        self.name, self.title = made.name, made.title
-        self.nowhere = made.place.nowhere
-        self.wanted: Mapping[str, str] = made.wanted
-        self.tracing: Mapping[str, str] = made.tracing
-        self.driver = made.driver
-        self.below: Mapping[str, str] = made.below
-        self.question = made.question
+    It is made from a format; or from its places, and a function that imports its format when that is needed.
+    """
+
+    @overload
+    def __init__(self, found: type[Format[T]]) -> None: ...
+
+    @overload
+    def __init__(self, found: type[Places], load: Callable[[], type[Format[T]]]) -> None: ...
+
+    def __init__(self, found: type[Places], load: Callable[[], type[Format[T]]] | None = None) -> None:
+        self._places = found
+        self._load = load or (lambda: cast("type[Format[T]]", found))
+        self.name, self.title = found.name, found.title
+        self.nowhere = found.place.nowhere
+        self.tracing: Mapping[str, str] = found.tracing
+        self.driver = found.driver
+        self.below: Mapping[str, str] = found.below
+
+    @cached_property
+    def _format(self) -> type[Format[T]]:
+        return self._load()
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        """The fields that ``explain`` can be asked for, each with what it means."""
+        return self._format.wanted
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
+        return self._format.question(request, toolchain)
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """Where its programs would look in this environment, in their order, there or not."""
-        return tuple(self._format.locations(environ))
+        return tuple(self._places.locations(environ))
 
     def recognises(self, path: Path) -> bool:
         """Whether a file or folder looks like one of its caches. Raises nothing."""
@@ -79,320 +66,12 @@ class ForeignSystem(Generic[T]):
 
     def open(self, location: Location, clock: Clock = time.time_ns) -> "ForeignCache[T]":
         """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
-        root = Path(location.root)
-        self._format.require(root)
+        from gpucache.caches.foreign_cache import cache_of
+
+        self._format.require(Path(location.root))
         made = self._format(self._format.opened(location), clock)
-        return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)
+        return cache_of(made)
 
     def isolation(self, folder: Path) -> Isolation:
         """What makes its programs keep their cache below a folder."""
-        return self._format.place.isolation(folder, self.name)
-
-
-class ForeignCache(Generic[T]):
-    """One cache of others, from its format: a ``gpucache.caches.interface.Cache``."""
-
-    def __init__(self, made: Format[T]) -> None:
-        self._format = made
-        self.name = made.name
-        self._root = made.root
-        self._shows_uses = places.shows_uses(made.root)
-        self._shown: bool | None = None
-        self._limits: tuple[str, ...] | None = None
-
-    def location(self) -> Location:
-        """Where it lives, and what is wrong with the place and the limits there."""
-        if self._limits is None:
-            self._limits = tuple(self._format.limits())
-        found = self._format.location
-        return found._replace(problems=(*found.problems, *self._limits))
-
-    def scan(self) -> Iterator[CacheEntry]:
-        """Every entry, one by one; raises CacheUnusableError where the place cannot be read at all."""
-        return self._scan("")
-
-    def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some digits."""
-        return list(self._scan(prefix))
-
-    def report(self, entry: CacheEntry) -> EntryReport:
-        """What it stores about itself, and what its payload is; raises FormatError."""
-        item = self._item(entry)
-        if isinstance(self._format, Reports):
-            try:
-                return self._format.report(item, entry)
-            except OSError as error:
-                raise _unread(entry, error) from error
-        info = payloads.describe(self._payload(entry))
-        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
-        if self._format.opaque:
-            fields.append(KeyField("inputs of the key", f"not stored by {self._format.owner}"))
-        return EntryReport(entry, tuple(fields), info.pairs)
-
-    def extract(self, entry: CacheEntry) -> bytes:
-        """The payload; raises FormatError where what the entry holds is not sound."""
-        item = self._item(entry)
-        try:
-            barred = self._format.bars(item)
-            wrong = barred or self._format.unsound(item)
-        except OSError as error:
-            raise _unread(entry, error) from error
-        if wrong is not None:
-            what = f"the entry {entry.key[:12]} of {entry.path}"
-            raise FormatError(f"{what} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
-        return self._payload(entry)
-
-    def check(self, entry: CacheEntry) -> Checked:
-        """An entry checked whole, leaving its last use alone."""
-        item = self._item(entry)
-        try:
-            found = list(self._problems(item))
-            notes = () if self._format.bars(item) else tuple(self._format.notes(item))
-            if found and not self._format.unchanged(item):
-                return Checked(entry.key, notes=(_CHANGED,), counts=False)
-        except FileNotFoundError:
-            return Checked(entry.key, notes=(_REMOVED,), counts=False)
-        except UnjudgedError as unjudged:
-            return Checked(entry.key, notes=(str(unjudged),), counts=False)
-        except PermissionError as error:
-            found, notes = [self._format.unreadable(error)], ()
-        except OSError as error:
-            note = f"{entry.key[:12]} cannot be read ({error.strerror})"
-            return Checked(entry.key, notes=(note,), counts=False)
-        return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), notes)
-
-    def leftovers(self) -> Iterator[Checked]:
-        """What belongs to no entry, and what is wrong with the cache as a whole."""
-        made = self._format
-        if why := made.closed():
-            yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
-            return
-        if made.is_foreign():
-            detail = f"{self._root} is no cache of {made.owner}, so nothing in it is looked at"
-            foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
-            yield made.told(self._root, foreign)
-            return
-        try:
-            yield from made.beside()
-            if isinstance(made, Whole):
-                yield from made.whole()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise self._unusable(error) from error
-
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
-        """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
-        item = self._item(entry)
-        if entry.stays:
-            return Kept(entry.stays)
-        made = self._format
-        try:
-            with made.lock(item) if isinstance(made, Locked) else nullcontext():
-                return made.remove(item)
-        except HeldError as held:
-            return Kept(str(held))
-        except OSError as error:
-            return Kept.by(error, self._root)
-
-    def finish_removals(self) -> Sequence[str]:
-        """Do what the owner's rules ask for after removals."""
-        return self._format.finish_removals()
-
-    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Take what is wrong out of the way, so that the owner makes it anew; what is gone is marked."""
-        if entry is None:
-            return checked if self._format.is_foreign() else self._format.clear(checked)
-        item = self._item(entry)
-        if self._format.leaves_to_owner and not item.owned:
-            return checked
-        made = self._format
-        if isinstance(made, Mends):
-            return self._mended(made, item, checked)
-        if not any(finding.kind in made.mends for finding in checked.findings):
-            return checked
-        kept = self.remove(entry, "repair")
-        if kept is None or kept.gone:
-            return checked.mended()
-        return checked.unmended(kept.reason, made.mends)
-
-    def explain(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether the cache would answer what is wanted; raises UsageError."""
-        made = self._format
-        for name in wanted:
-            if name not in made.wanted and not made.asks_itself:
-                rest = f"; ask for {', '.join(made.wanted)}" if made.wanted else _NO_FIELDS
-                raise UsageError(f"{made.owner}'s cache has no field {name!r}{rest}")
-        if not (made.location.enabled or made.place.opt_in or made.asks_itself):
-            why = next(iter(made.location.problems), f"{made.owner} is told not to use it")
-            yield Reach(self.name, "a program", Verdict.NOT_CONSULTED, why)
-        elif isinstance(made, Answers):
-            yield from made.answer(wanted)
-        elif keys := wanted.get("key", ()):
-            yield from map(self._answer, keys)
-        else:
-            yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, made.opaque)
-
-    def _scan(self, prefix: str) -> Iterator[CacheEntry]:
-        if self._format.is_foreign():
-            return
-        try:
-            for item in self._format.items(prefix):
-                entry, shows = self._looked(item)
-                if entry is not None:
-                    own = entry.stays or shows is not False or self._is_shown()
-                    yield entry if own else entry._replace(stays=self._unproven())
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return  # the last is told by leftovers
-        except OSError as error:
-            raise self._unusable(error) from error
-
-    def _looked(self, item: T) -> tuple[CacheEntry | None, bool | None]:
-        """An entry as a scan shows it, None for none; and whether it shows whose it is, None where unread."""
-        try:
-            barred = self._format.bars(item)
-            look = Look(problem=barred) if barred else self._format.look(item)
-            shows = look.shows if look and not barred else None  # the name alone says nothing of others
-        except FileNotFoundError:
-            return None, None
-        except FormatError as error:
-            look, shows = Look(problem=Problem(FindingKind.CORRUPT, str(error))), None
-        except OSError as error:
-            look, shows = Look(problem=self._format.unreadable(error)), None
-        if look is None:
-            return None, None
-        entry = CacheEntry(
-            cache=self.name,
-            key=item.key,
-            path=str(item.path),
-            size_bytes=item.size_bytes,
-            created_ns=item.written_ns if look.made_ns is None else look.made_ns,
-            last_used_ns=item.written_ns if look.used_ns is None else look.used_ns,
-            program=look.program,
-            target=look.target,
-            artifact_kind=look.kind,
-            variant=look.variant,
-            unique=look.unique,
-            toolchain=look.toolchain,
-            toolchain_identity=look.toolchain_identity,
-            fields=look.fields,
-            compile_ns=look.compile_ns,
-            damage=look.problem,
-            stays=self._format.stays(item) or look.stays,
-            indivisible=look.indivisible,
-            producer=look.producer if self._shows_uses else "",
-            gone=look.gone if self._shows_uses else "",
-            handle=item,
-        )
-        return entry, shows
-
-    def _is_shown(self) -> bool:
-        """Whether its place or an entry shows whose it is; others, too, give files such names."""
-        if self._shown is None:
-            ways = self._format.place.ways
-            default = any(way.below and self._root.match(way.below) for way in ways)
-            items = islice(self._format.items(""), _LOOKED_AT)
-            self._shown = default or any(one.size_bytes and self._looked(one)[1] for one in items)
-        return self._shown
-
-    def _unproven(self) -> str:
-        made = self._format
-        return (
-            f"neither it nor anything beside it is {made.shows}, so it may be somebody else's and stays; "
-            f"remove it yourself if it is {made.owner}'s"
-        )
-
-    def _problems(self, item: T) -> Iterator[Problem]:
-        barred = self._format.bars(item)
-        if barred is not None:
-            yield barred
-            return
-        yield from self._format.trust(item)
-        try:
-            yield from self._format.check(item)
-        except UnjudgedError:
-            raise
-        except FormatError as error:
-            yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
-
-    def _mended(self, made: Mends[T], item: T, checked: Checked) -> Checked:
-        try:
-            found = [Problem(one.kind, one.detail) for one in checked.findings]
-            gone = {str(one) for one in made.mend(item, found)}
-        except FileNotFoundError:  # it is gone, and with it all that was wrong
-            return checked.mended()
-        except (HeldError, OSError) as error:
-            why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
-            return checked.unmended(why, frozenset(FindingKind))
-        marked = (
-            one._replace(repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
-            for one in checked.findings
-        )
-        return checked._replace(findings=tuple(marked))
-
-    def _answer(self, value: bytes) -> Reach:
-        """Whether the owner would find the entry of a key, or of the beginning of one."""
-        made = self._format
-        key = value.decode("ascii", "replace").strip().lower()
-        if not _KEY.fullmatch(key) or len(key) > made.key_digits:
-            raise UsageError(f"a key is 4 to {made.key_digits} hex digits; give key=HEX")
-        words = f"key {key[:12]}"
-        found = self.find(key)
-        if not found and len(key) == made.key_digits and (digits := made.filed_as(key)):
-            found = self.find(digits)
-        if not found:
-            return Reach(self.name, words, Verdict.NEVER_BUILT, made.absent)
-        if len(found) > 1:
-            raise UsageError(
-                f"{len(found)} entries have a key that begins with {key}; give more digits of one"
-            )
-        (entry,) = found
-        wrong = next((finding for finding in self.check(entry).findings if finding.kind.wrong), None)
-        if wrong is not None:
-            detail = f"{wrong.kind}: {wrong.detail}"
-            return Reach(self.name, words, Verdict.CORRUPT, detail, nearest=entry.key)
-        return Reach(self.name, words, Served.HIT, made.served, nearest=entry.key)
-
-    def _payload(self, entry: CacheEntry) -> bytes:
-        try:
-            return self._format.payload(self._item(entry))
-        except OSError as error:
-            raise _unread(entry, error) from error
-
-    def _item(self, entry: CacheEntry) -> T:
-        found = entry.handle
-        if not isinstance(found, self._format.item):
-            raise TypeError("an entry of another cache")
-        return cast("T", found)
-
-    def _unusable(self, error: OSError) -> CacheUnusableError:
-        return CacheUnusableError(
-            f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
-        )
-
-
-class _TogetherCache(ForeignCache[T]):
-    """One whose format removes several entries at once: a ``gpucache.caches.interface.RemovesTogether``."""
-
-    together = 500  # whose lock or commit programs of the owner wait for
-
-    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
-        """What ``remove`` does, of several entries: what became of each, in their order."""
-        assert isinstance(self._format, Together)
-        every = list(entries)
-        going = [self._item(one) for one in every if not one.stays]
-        done = iter(self._format.remove_together(going) if going else ())
-        return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
-
-
-_NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"
-
-
-def _finding(entry: CacheEntry, problem: Problem) -> Finding:
-    kind = problem.kind or FindingKind.UNTRUSTED
-    detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
-    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
-
-
-def _unread(entry: CacheEntry, error: OSError) -> FormatError:
-    return FormatError(f"{entry.path} cannot be read ({error.strerror})")
+        return self._places.place.isolation(folder, self.name)

@@ -122,12 +122,11 @@ class UnjudgedError(FormatError):
     """An entry is not judged now, such as one that is being written; the message is a sentence for a note."""
 
 
-class Format(ABC, Generic[T]):
-    """One kind of cache, whatever its entries are. Most systems keep files: see ``FilesFormat``.
+class Places:
+    """Where the programs of a system look for its caches: all that is asked of it where none is here.
 
-    What is asked about an entry may raise OSError, and FormatError for what does not read; FileNotFoundError
-    says that the owner removed the entry meanwhile. What becomes of a program that meets a damaged entry
-    belongs into the detail of the problem.
+    A system in one file has it all in its format. One of several files has this in ``locations``, so that its
+    format is only imported where there is a cache to open. None of this raises anything.
     """
 
     name: ClassVar[str]
@@ -136,10 +135,6 @@ class Format(ABC, Generic[T]):
     owner: ClassVar[str]
     """What sentences call the program whose cache it is, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
-    item: ClassVar[type]
-    """What ``items`` gives."""
-    wanted: ClassVar[Mapping[str, str]] = {}
-    """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
     tracing: ClassVar[Mapping[str, str]] = {}
     """The variables that make programs tell what they hit and miss."""
     driver: ClassVar[bool] = False
@@ -147,29 +142,6 @@ class Format(ABC, Generic[T]):
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
     come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""
-    opaque: ClassVar[str] = ""
-    """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
-    asks_itself: ClassVar[bool] = False
-    """Whether ``answer`` tells of unknown fields by itself, as some have other names as well, and of a cache
-    that is off, as it says what would be answered otherwise."""
-    absent: ClassVar[str] = "no entry has this key: it was never built here, or was removed"
-    """What is told of a key that no entry has."""
-    served: ClassVar[str] = ""
-    """What is told of a key whose entry is sound."""
-    key_digits: ClassVar[int] = 64
-    shows: ClassVar[str] = "of its making"
-    """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
-    leaves_to_owner: ClassVar[bool] = True
-    """Whether a repair leaves what belongs to another user."""
-    mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
-    """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
-
-    def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
-        self.location = location
-        self.root = Path(location.root)
-        self.now_ns = clock
-
-    # Places, asked without a cache. None of these raises anything.
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
@@ -213,6 +185,43 @@ class Format(ABC, Generic[T]):
                 limit_bytes=cls.limit_bytes(environ),
                 problems=tuple(filter(None, told)),
             )
+
+
+class Format(Places, ABC, Generic[T]):
+    """One kind of cache, whatever its entries are. Most systems keep files: see ``FilesFormat``.
+
+    What is asked about an entry may raise OSError, and FormatError for what does not read; FileNotFoundError
+    says that the owner removed the entry meanwhile. What becomes of a program that meets a damaged entry
+    belongs into the detail of the problem.
+    """
+
+    item: ClassVar[type]
+    """What ``items`` gives."""
+    wanted: ClassVar[Mapping[str, str]] = {}
+    """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
+    opaque: ClassVar[str] = ""
+    """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
+    asks_itself: ClassVar[bool] = False
+    """Whether ``answer`` tells of unknown fields by itself, as some have other names as well, and of a cache
+    that is off, as it says what would be answered otherwise."""
+    absent: ClassVar[str] = "no entry has this key: it was never built here, or was removed"
+    """What is told of a key that no entry has."""
+    served: ClassVar[str] = ""
+    """What is told of a key whose entry is sound."""
+    key_digits: ClassVar[int] = 64
+    shows: ClassVar[str] = "of its making"
+    """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
+    leaves_to_owner: ClassVar[bool] = True
+    """Whether a repair leaves what belongs to another user."""
+    mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
+    """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
+
+    def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
+        self.location = location
+        self.root = Path(location.root)
+        self.now_ns = clock
+
+    # What is asked without a cache.
 
     @classmethod
     def opened(cls, location: Location) -> Location:

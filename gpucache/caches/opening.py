@@ -42,9 +42,9 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
     """
     found: list[Cache] = []
     for system in [load_system(name) for name in SYSTEMS if names is None or name in names]:
-        known = system.locations(environ)
         named = {XDG, *(name for name, _ in system.isolation(Path(os.sep)).environment)}
         plain = {name: value for name, value in environ.items() if name not in named}
+        known = system.locations(environ) if len(plain) < len(environ) else ()
         for location in system.locations(plain) if known else ():
             root = Path(location.root)
             if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):

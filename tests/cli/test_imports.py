@@ -119,6 +119,19 @@ def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path,
     assert (code, modules & {*FORBIDDEN[command]}) == (0, set())
 
 
+def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a system in several files only the places are looked at, until one of them is there."""
+    for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR", "ROCM_PATH", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    environment = {"HOME": str(tmp_path / "home"), "GPUCACHE_DIR": str(tmp_path / "root")}
+    formats = {f"gpucache.caches.{name}.format" for name in ("futhark", "pocl", "pyopencl", "rocfft", "sycl")}
+    code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
+    assert (code, modules & formats) == (0, set())
+    (tmp_path / "home/.cache/pocl/kcache").mkdir(parents=True)
+    code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
+    assert (code, modules & formats) == (0, {"gpucache.caches.pocl.format"})
+
+
 def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where none of our variables is set not even settings are read, and no class is made for them."""
     for name in [name for name in os.environ if name.startswith("GPUCACHE_")]:

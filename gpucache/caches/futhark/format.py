@@ -18,10 +18,10 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Clock, Look
 from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.keys import COMPARED_BYTES
+from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.futhark.question import FIELDS, read_question
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Place
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -41,33 +41,17 @@ _FOREIGN = "it does not begin as Futhark's files do, so it is left alone; keep i
 _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 
 
-class Futhark(FilesFormat):
+class Futhark(FutharkPlaces, FilesFormat):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave where they are told."""
 
-    name = "futhark"
-    title = "Futhark cache files"
-    owner = "Futhark"
-    place = Place(
-        (),
-        move="name another file with --cache-file",
-        nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
-        lacking="Futhark names its cache file by --cache-file alone; give the program a file of its own "
-        "there, or none",
-        makes=False,
-    )
     layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
     wanted = FIELDS
     mends = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
-        self._named = "" if self.root == _folder(self.root) else self.root.name
-        self.root = _folder(self.root)
-
-    @classmethod
-    def at_place(cls, root: Path) -> Iterator[str]:
-        """Of the folder, which Futhark does not make: it fails to write without a word but in its log."""
-        return super().at_place(_folder(root))
+        self._named = "" if self.root == folder_of(self.root) else self.root.name
+        self.root = folder_of(self.root)
 
     @classmethod
     def require(cls, root: Path) -> None:
@@ -238,12 +222,6 @@ def payload_problem(payload: PayloadInfo) -> Problem | None:
         detail = f"its payload is nothing that gpucache knows; {becomes}"
         return Problem(FindingKind.MISLABELLED, detail)
     return None
-
-
-def _folder(root: Path) -> Path:
-    """The folder that a location is, or is in. Raises nothing."""
-    # Path.is_dir raises below a folder that may not be entered.
-    return root if os.path.isdir(root) else root.parent  # noqa: PTH112
 
 
 def _start(folder: Folder, name: str) -> bytes:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpucache.caches.interface import Wanted
+from gpucache.caches.pocl.locations import NAME
 from gpucache.caches.pocl.names import Variant
-from gpucache.caches.pocl.program import NAME, Program
+from gpucache.caches.pocl.program import Program
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from gpucache.outcomes import Problem, Reach, Served, Verdict

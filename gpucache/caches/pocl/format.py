@@ -7,24 +7,21 @@ lib/CL/pocl_cache.c (where it lies: ``pocl_cache_init_topdir``) and lib/CL/pocl_
 """
 
 import errno
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.caches import places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Place, Var
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
 from gpucache.caches.pocl.checks import Fault, Mend
-from gpucache.caches.pocl.program import NAME, Program, stays
+from gpucache.caches.pocl.locations import NAME, PoclPlaces
+from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, KeyField, Toolchain
@@ -33,24 +30,12 @@ from gpucache.payload import elf
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
-VARIABLE = "POCL_CACHE_DIR"
-SWITCH = "POCL_KERNEL_CACHE"
 BUSY_NS = 60 * 10**9
 LOG_BYTES = 64 << 10
 _LOOKED_AT = 300
 """Names of a folder that may be a cache; there are 256 folders of two letters."""
 _VARIANTS = 64
 """Compiled kernels that a report lists."""
-_MOVE = f"set {VARIABLE}"
-_EMPTY = f"{VARIABLE} is set and empty, at which PoCL shows 0 devices or dies; unset it"
-_IN_TMP = (
-    "neither XDG_CACHE_HOME nor HOME is set, so it lies in /tmp, which all users share: for all but the "
-    f"first PoCL shows 0 devices; {_MOVE}"
-)
-_NOT_MADE = (
-    f"PoCL makes it at its start and shows 0 devices where it cannot; {_MOVE} to a place that can be written"
-)
-_NOT_WRITTEN = f"PoCL builds no program where it cannot write, not even one that is here; {_MOVE}"
 _BUSY = (
     "it was used within the last minute, and PoCL has no locks that would say by whom; end its programs and "
     "try again in a minute"
@@ -58,50 +43,15 @@ _BUSY = (
 _NO_INPUTS = "PoCL stores neither source, options nor its own build time"
 
 
-class Pocl(FilesFormat):
+class Pocl(PoclPlaces, FilesFormat):
     """Caches of PoCL's CPU and other devices. PoCL bounds none and never evicts."""
 
-    name = NAME
-    title = "PoCL kernel cache"
-    owner = "PoCL"
-    driver = True
-    place = Place(
-        (Var(VARIABLE),),
-        move=_MOVE,
-        nowhere="PoCL finds no place; set POCL_CACHE_DIR",
-        along=((SWITCH, "1"),),
-        runs=True,
-    )
     layout = Layout("([A-P]{2})/([A-P]{37,38})/", key=lambda pair: names.key_of(*pair))
     wanted = explaining.FIELDS
-    below = {"pocl": ""}
-    tracing = {"POCL_DEBUG": "general,cache,llvm"}
-    """``general`` tells each kernel that is taken from the cache or compiled, also in PoCL 3."""
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
         self._emptied: set[str] = set()
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The one place that PoCL looks in; while it is off, the one where it builds."""
-        named, decided_by = _place(environ, windows=sys.platform == "win32")
-        root = places.absolute(named)
-        problems = (*_of_setting(environ, named, decided_by), *cls.at_place(root))
-        yield Location(cls.name, str(root), decided_by, _enabled(environ), problems=problems)
-
-    @classmethod
-    def at_place(cls, root: Path) -> Iterator[str]:
-        """Where PoCL cannot make or write it, it shows no devices or builds nothing."""
-        yield from super().at_place(root)
-        try:
-            nearest = next((path for path in (root, *root.parents) if path.exists()), root)
-            folder = nearest.is_dir()
-        except (OSError, ValueError):
-            yield _NOT_MADE
-            return
-        if not (folder and os.access(nearest, os.W_OK)):
-            yield _NOT_WRITTEN if nearest == root and folder else _NOT_MADE
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
@@ -289,40 +239,6 @@ class Pocl(FilesFormat):
     def _remove_files(self, item: Files, fault: Fault) -> bool:
         removed = [removal.remove_item(self.root, item.parts, one) for one in fault.items]
         return fault.mend is Mend.FILE and all(removed)
-
-
-def _enabled(environ: Mapping[str, str]) -> bool:
-    """PoCL takes every value that does not begin with 1 for off."""
-    return environ.get(SWITCH, "1").startswith("1")
-
-
-def _place(environ: Mapping[str, str], *, windows: bool) -> tuple[Path, str]:
-    if environ.get(VARIABLE):
-        return Path(environ[VARIABLE]), VARIABLE
-    if windows:
-        variable = "LOCALAPPDATA" if "LOCALAPPDATA" in environ else "TEMP"
-        return Path(environ.get(variable, ""), NAME), variable
-    last = Path(NAME, "kcache" if _enabled(environ) else "uncached")
-    if environ.get("XDG_CACHE_HOME"):
-        return Path(environ["XDG_CACHE_HOME"]) / last, "XDG_CACHE_HOME"
-    if "HOME" in environ:
-        return Path(f"{environ['HOME']}/.cache") / last, "HOME"
-    return Path("/tmp") / last, "the default"  # as PoCL does
-
-
-def _of_setting(environ: Mapping[str, str], root: Path, decided_by: str) -> Iterator[str]:
-    if not _enabled(environ):
-        yield (
-            f"{SWITCH}={environ.get(SWITCH, '')} turns the cache off, as PoCL takes every value for off that "
-            f"does not begin with 1, so every start compiles; unset {SWITCH}"
-        )
-    if environ.get(VARIABLE) == "":
-        yield _EMPTY
-    if relative := Pocl.place.relative(root, decided_by):
-        yield relative
-    named = any(map(environ.get, (VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ
-    if sys.platform != "win32" and not named:
-        yield _IN_TMP
 
 
 def _is_program(item: Files) -> bool:

@@ -22,7 +22,8 @@ from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
-from gpucache.caches.pocl.program import NAME, Program, stays
+from gpucache.caches.pocl.locations import NAME
+from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.removal import is_own_temporary
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.folders import Folder

@@ -13,7 +13,6 @@ from gpucache.payload.bitcode import Module
 from gpucache.payload.reading import CutError
 from gpucache.units import printable
 
-NAME = "pocl"
 READ_LIMIT_BYTES = 256 << 20
 KINDS = {"program.bc": "llvm-bitcode", "program.spv": "spir-v", "program.mlir": "mlir"}
 SHOWN = 32

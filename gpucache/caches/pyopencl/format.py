@@ -11,32 +11,29 @@ the invokers it generates, are another cache and are not read. PyOpenCL itself i
 
 import os
 import stat
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.caches import files, interpreters, places
+from gpucache.caches import files, interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Place, Var
 from gpucache.caches.pyopencl import checks, entry_files, explaining, headers, locks, names, sources
 from gpucache.caches.pyopencl.checks import Fault
 from gpucache.caches.pyopencl.keys import LABELS
+from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.pyopencl.question import FIELDS, read_question
 from gpucache.errors import FormatError
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, KeyField, Toolchain
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Problem, Reach
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
-_SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
-_NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"
 _NOT_ITS_OWN = (
     "nothing in its folder shows that PyOpenCL made it, nor does the name of the folder above; "
     "remove it yourself if it is PyOpenCL's"
@@ -47,49 +44,17 @@ _SCANNED_BYTES = 4 << 20
 """Of a larger binary a scan reads no more than its beginning, which gives its kind."""
 
 
-class PyOpencl(FilesFormat):
+class PyOpencl(PyOpenclPlaces, FilesFormat):
     """What programs keep that build OpenCL sources with PyOpenCL, but for PoCL and NVIDIA.
 
     A root is a folder with entries, or one with such folders by the versions of Python. Nothing is traced:
     hits and misses go to Python's logging at DEBUG, which no variable turns on.
     """
 
-    name = names.NAME
-    title = "PyOpenCL compiler cache"
-    owner = "PyOpenCL"
-    place = Place(
-        () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", names.NAME),),
-        move=names.MOVE,
-        nowhere="PyOpenCL names no place without a home folder; set XDG_CACHE_HOME",
-        lacking=_NONE if sys.platform == "win32" else _SHARED,
-    )
     layout = Layout([f"{names.ANY_VERSION}/({names.KEY})/", f"({names.KEY})/"])
     wanted = FIELDS
-    below = {
-        "intel": "",
-        "other": "",
-        "pocl": "PyOpenCL leaves PoCL's programs to PoCL's own cache",
-        "nvidia": "PyOpenCL leaves NVIDIA's programs to the driver's cache",
-    }
     leaves_to_owner = False
     """PyOpenCL unpickles what lies in an entry, whoever wrote it."""
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """A folder for each version of Python that has one, this Python's first; else the folder of all."""
-        named, decided_by = names.place(environ)
-        root = places.absolute(named)
-        enabled, off = names.switched(environ)
-        relative = cls.place.relative(named, decided_by)
-        general = tuple(filter(None, (off, relative, *cls.at_place(root))))
-        found = names.version_folders(root)
-        if not found:
-            yield Location(cls.name, str(root), decided_by, enabled=enabled, problems=general)
-        for name in found:
-            own = filter(None, (places.closed(root / name, move=cls.place.move),))
-            role = f"Python {names.python_of(name)}"
-            problems = (*general, *own)
-            yield Location(cls.name, str(root / name), decided_by, enabled, problems=problems, role=role)
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
+from gpucache.caches.rocfft.locations import MOVE
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
 from gpucache.caches.rocfft.sqlite_file import WAL, SqliteFile, examine, sides, stranger
@@ -20,7 +21,6 @@ from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_instant, format_size
 
-MOVE = "set ROCFFT_RTC_CACHE_PATH to a file elsewhere"
 _WHOLE_CHECK_BYTES = 256 << 20
 """Up to which size indexes are held against rows, too."""
 _FAULTS_READ = 3

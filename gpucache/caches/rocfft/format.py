@@ -11,7 +11,7 @@ stored, and the least recently used is simply the oldest. A timestamp of 0, whic
 nothing: such a row is as old as its file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -19,10 +19,8 @@ from pathlib import Path
 
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.places import Place, Var
 from gpucache.caches.rocfft import explaining, locations, mending, names, rescuing
 from gpucache.caches.rocfft.checks import (
-    MOVE,
     Trouble,
     file_troubles,
     row_notes,
@@ -30,7 +28,7 @@ from gpucache.caches.rocfft.checks import (
     scanned_trouble,
 )
 from gpucache.caches.rocfft.connecting import Reader, open_reader, peek, told
-from gpucache.caches.rocfft.locations import SYSTEM
+from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
 from gpucache.caches.rocfft.rows import Row, look_again, read_code, read_prefix, read_rows, text
 from gpucache.caches.rocfft.schema import Table, read_shape
 from gpucache.caches.rocfft.sqlite_file import UnreadableError, examine, sides, stamp
@@ -86,35 +84,16 @@ class _Opened:
     ours: bool
 
 
-class Rocfft(Format[Stored]):
+class Rocfft(RocfftPlaces, Format[Stored]):
     """One database file of rocFFT."""
 
-    name = locations.NAME
-    title = "rocFFT runtime-compilation cache"
-    owner = "rocFFT"
     item = Stored
-    place = Place(
-        (Var(locations.USER_PATH),),
-        move=MOVE,
-        nowhere="ROCFFT_RTC_CACHE_PATH is not set, so rocFFT keeps kernels in memory alone and every start "
-        "compiles them; set it to a file",
-        leaf="rocfft_kernel_cache.db",
-        along=((locations.SYSTEM_PATH, locations.MEMORY),),
-        makes=False,
-    )
     wanted = explaining.FIELDS
-    tracing = {"ROCFFT_LAYER": "32"}
-    """Bit 32 logs what is compiled and what is found; ``ROCFFT_LOG_RTC_PATH`` names the file."""
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
         self.root = locations.real_path(self.root)
         self._opened: _Opened | None = None
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The user's database, then the system's; without a path rocFFT keeps its own in memory only."""
-        return locations.locations(cls.name, environ)
 
     @classmethod
     def opened(cls, location: Location) -> Location:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.rocfft.checks import MOVE
+from gpucache.caches.format import Places
+from gpucache.caches.places import Place, Var
 from gpucache.outcomes import Location
 
 NAME = "rocfft"
@@ -18,6 +19,7 @@ USER, SYSTEM = "user", "system"
 USER_PATH, SYSTEM_PATH = "ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"
 READ_DISABLE, WRITE_DISABLE = "ROCFFT_RTC_CACHE_READ_DISABLE", "ROCFFT_RTC_CACHE_WRITE_DISABLE"
 MEMORY = ":memory:"
+MOVE = "set ROCFFT_RTC_CACHE_PATH to a file elsewhere"
 _NAME = "rocfft_kernel_cache.db"
 _BY_ARCH = re.compile(r"rocfft_kernel_cache_[\w.+-]{1,64}\.db")
 _LIBRARY = "librocfft.so"
@@ -148,3 +150,27 @@ def _names(folder: Path) -> list[str]:
             return [entry.name for entry, _ in zip(found, range(_ENTRIES_READ), strict=False)]
     except OSError:
         return []
+
+
+class RocfftPlaces(Places):
+    """The user's database and the system's."""
+
+    name = NAME
+    title = "rocFFT runtime-compilation cache"
+    owner = "rocFFT"
+    place = Place(
+        (Var(USER_PATH),),
+        move=MOVE,
+        nowhere="ROCFFT_RTC_CACHE_PATH is not set, so rocFFT keeps kernels in memory alone and every start "
+        "compiles them; set it to a file",
+        leaf="rocfft_kernel_cache.db",
+        along=((SYSTEM_PATH, MEMORY),),
+        makes=False,
+    )
+    tracing = {"ROCFFT_LAYER": "32"}
+    """Bit 32 logs what is compiled and what is found; ``ROCFFT_LOG_RTC_PATH`` names the file."""
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The user's database, then the system's; without a path rocFFT keeps its own in memory only."""
+        return locations(cls.name, environ)

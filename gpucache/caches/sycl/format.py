@@ -6,16 +6,14 @@ files an entry has in ``slots``, what is wrong with one in ``checks``, and every
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from gpucache.caches import places
 from gpucache.caches.format import Clock, Format, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.places import Place, Var
 from gpucache.caches.sycl import (
     checks,
     explaining,
@@ -28,7 +26,7 @@ from gpucache.caches.sycl import (
     tree,
 )
 from gpucache.caches.sycl.checks import Verdicts
-from gpucache.caches.sycl.locations import Bounds
+from gpucache.caches.sycl.locations import Bounds, SyclPlaces
 from gpucache.caches.sycl.removal import Removals
 from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing, Views
@@ -68,24 +66,12 @@ class Numbered:
         return made.st_mtime_ns if made else 0
 
 
-class Sycl(Format[Numbered]):
+class Sycl(SyclPlaces, Format[Numbered]):
     """A folder that libsycl keeps its device binaries in."""
 
-    name = "sycl"
-    title = "SYCL persistent device code cache"
-    owner = "libsycl"
     item: ClassVar[type] = Numbered
-    place = Place(
-        (Var(locations.DIRECTORY),),
-        move=locations.MOVE,
-        nowhere="the cache is off without a home folder; set SYCL_CACHE_DIR",
-        leaf=locations.FOLDER,
-        along=((locations.PERSISTENT, "1"),),
-    )
     wanted = explaining.WANTED
     asks_itself = True
-    tracing = {locations.TRACE: "7"}
-    """The disk cache, the cache in memory, and that of kernel_compiler."""
     leaves_to_owner = False
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -96,28 +82,6 @@ class Sycl(Format[Numbered]):
         self._removals = Removals(locations.mend(location))
         self._repaired: set[tuple[str, ...]] = set()
         self._touched: set[tuple[str, ...]] = set()
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The one place of this environment; none without a home."""
-        found = locations.root_of(environ)
-        if found is None:
-            return
-        root, decided_by = found
-        yield Location(
-            cls.name,
-            str(root),
-            decided_by,
-            enabled=locations.enabled(environ),
-            limit_bytes=locations.limit_bytes(environ),
-            problems=(*locations.variable_problems(environ), *_at_place(root, environ)),
-            bounds=locations.bounds(environ),
-        )
-
-    @classmethod
-    def at_place(cls, root: Path) -> Iterator[str]:
-        """That it is none, that it is closed, or all that can be seen of it."""
-        yield from _at_place(root, os.environ)
 
     @classmethod
     def require(cls, root: Path) -> None:
@@ -277,11 +241,3 @@ class Sycl(Format[Numbered]):
                 yield folder, slot
         except FileNotFoundError as error:
             raise FormatError(f"the entry {item.key[:12]} changed or is gone; look again") from error
-
-
-def _at_place(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    closed = locations.refusal(root, environ) or locations.unreadable(root)
-    if closed:
-        return (closed,)
-    foreign = locations.foreign(root)
-    return (*filter(None, (foreign,)), *places.problems(root, move=locations.MOVE))

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.caches import places
+from gpucache.caches.format import Places
+from gpucache.caches.places import Place, Var
 from gpucache.caches.sycl import naming
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
@@ -265,3 +267,50 @@ def _home() -> str:
         return str(Path.home())
     except RuntimeError:
         return ""
+
+
+class SyclPlaces(Places):
+    """The one place of libsycl's cache."""
+
+    name = "sycl"
+    title = "SYCL persistent device code cache"
+    owner = "libsycl"
+    place = Place(
+        (Var(DIRECTORY),),
+        move=MOVE,
+        nowhere="the cache is off without a home folder; set SYCL_CACHE_DIR",
+        leaf=FOLDER,
+        along=((PERSISTENT, "1"),),
+    )
+    tracing = {TRACE: "7"}
+    """The disk cache, the cache in memory, and that of kernel_compiler."""
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The one place of this environment; none without a home."""
+        found = root_of(environ)
+        if found is None:
+            return
+        root, decided_by = found
+        yield Location(
+            cls.name,
+            str(root),
+            decided_by,
+            enabled=enabled(environ),
+            limit_bytes=limit_bytes(environ),
+            problems=(*variable_problems(environ), *_at_place(root, environ)),
+            bounds=bounds(environ),
+        )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """That it is none, that it is closed, or all that can be seen of it."""
+        yield from _at_place(root, os.environ)
+
+
+def _at_place(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    closed = refusal(root, environ) or unreadable(root)
+    if closed:
+        return (closed,)
+    strange = foreign(root)
+    return (*filter(None, (strange,)), *places.problems(root, move=MOVE))

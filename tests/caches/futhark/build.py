@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.futhark import SYSTEM
 from gpucache.caches.futhark.keys import key_of
 from gpucache.outcomes import CacheEntry, Location, Reach

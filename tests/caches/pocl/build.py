@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pocl import SYSTEM, names
 from gpucache.outcomes import Location
 from tests.payload.build import bitcode, library

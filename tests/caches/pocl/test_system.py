@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pocl import SYSTEM
-from gpucache.caches.pocl import format as pocl_format
+from gpucache.caches.pocl import SYSTEM, locations
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 from tests.caches.pocl import build
@@ -43,9 +42,9 @@ def test_only_a_one_leaves_the_cache_on(value: str | None, enabled: bool) -> Non
 
 def test_windows_has_a_place_of_its_own() -> None:
     """There the cache lies in the local application data, else with temporary files."""
-    found = pocl_format._place({"LOCALAPPDATA": "/local", "HOME": "/h"}, windows=True)
+    found = locations._place({"LOCALAPPDATA": "/local", "HOME": "/h"}, windows=True)
     assert found == (Path("/local/pocl"), "LOCALAPPDATA")
-    assert pocl_format._place({"TEMP": "/temp"}, windows=True) == (Path("/temp/pocl"), "TEMP")
+    assert locations._place({"TEMP": "/temp"}, windows=True) == (Path("/temp/pocl"), "TEMP")
 
 
 @pytest.mark.parametrize(

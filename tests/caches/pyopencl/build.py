@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.outcomes import CacheEntry, Location

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gpucache.caches.foreign import ForeignCache
+from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.rocfft import SYSTEM
 from gpucache.caches.rocfft.format import Stored
 from gpucache.caches.rocfft.schema import CREATE

@@ -1,0 +1,35 @@
+"""Where Futhark's cache files are: wherever people name them, and nowhere by default."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpucache.caches.format import Places
+from gpucache.caches.places import Place
+
+
+class FutharkPlaces(Places):
+    """No place of its own."""
+
+    name = "futhark"
+    title = "Futhark cache files"
+    owner = "Futhark"
+    place = Place(
+        (),
+        move="name another file with --cache-file",
+        nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
+        lacking="Futhark names its cache file by --cache-file alone; give the program a file of its own "
+        "there, or none",
+        makes=False,
+    )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """Of the folder, which Futhark does not make: it fails to write without a word but in its log."""
+        return super().at_place(folder_of(root))
+
+
+def folder_of(root: Path) -> Path:
+    """The folder that a location is, or is in. Raises nothing."""
+    # Path.is_dir raises below a folder that may not be entered.
+    return root if os.path.isdir(root) else root.parent  # noqa: PTH112
