@@ -107,11 +107,16 @@ class KnownCaches:
                     Path(value).rmdir()
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
-        """What they hold in an environment; with ``private`` what else lies below the cache folder, too."""
+        """What they hold in an environment; with ``private``, which says that they were moved, what else lies
+        below the cache folder, too, and nothing of caches that no variable moves, as those are the user's."""
+        moved = frozenset(self.variables(Path(os.sep)) if private else ())
         held: dict[str, dict[str, Held]] = {}
         roots: list[Path] = []
         for cache in self._opened(environ):
-            roots.append(Path(cache.location().root))
+            location = cache.location()
+            if private and location.decided_by not in moved:
+                continue
+            roots.append(Path(location.root))
             held.setdefault(cache.name, {}).update(_entries(cache))
         if private and environ.get(XDG):
             below = Path(environ[XDG])

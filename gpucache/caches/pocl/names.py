@@ -23,7 +23,8 @@ _SYMBOL = re.compile(r"(?s)_?pocl_kernel_(.+)_workgroup")
 _LOST = "?"
 _OURS = "tempdir_gpucache_"
 _IN_ROOT = re.compile(
-    r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16})?|tempdir_gpucache_[0-9a-f]+"
+    r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
+    "|tempdir_gpucache_[0-9a-f]+"
 )
 
 

@@ -5,6 +5,7 @@ there: its own files one by one, as what somebody else put beside them stays. Wh
 root: no link is followed. Every function raises OSError.
 """
 
+import re
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,15 +20,23 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 
 _TEMPORARY_BYTES = 64 << 10
-_COMPILED = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR")
-"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V and MLIR begin."""
+_TEMPORARY_MODE = 0o600
+_FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
+"""How the heads of kernels go on, as they return nothing, whatever word stands in front."""
+_MADE = (
+    b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
+)  # fmt: skip
+"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which stand in
+front of a preprocessed source, begin."""
 
 
 def is_own_temporary(top: Folder, name: str) -> bool:
     """Whether a file or folder in the root, called as PoCL calls temporary ones, holds what those hold.
 
-    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled one, a
-    kernel's source, and a folder in which all is PoCL's are. Raises OSError.
+    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled or a
+    preprocessed one, a kernel's source, and a folder in which all is PoCL's are. A source may take the word
+    for a kernel from a header; then it has a function's head, and the mode that PoCL gives a temporary file.
+    Raises OSError.
     """
     status = top.lstat(name)
     if stat.S_ISDIR(status.st_mode):
@@ -39,7 +48,10 @@ def is_own_temporary(top: Folder, name: str) -> bool:
         start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
     except FormatError:
         return False
-    return not start or start.startswith(_COMPILED) or (name.endswith(".cl") and b"kernel" in start)
+    if not start or start.startswith(_MADE):
+        return True
+    private = stat.S_IMODE(status.st_mode) == _TEMPORARY_MODE
+    return name.endswith(".cl") and (b"kernel" in start or (private and bool(_FUNCTION.search(start))))
 
 
 def remove_program(root: Path, pair: str, rest: str) -> str:

@@ -76,6 +76,36 @@ def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tempfile_0mLoUP.cl", '#include "defs.h"\nKERNEL void scale(GLOBAL int *x) { *x = 3; }\n'),
+        ("tempfile_kIgrU8.preproc.cl", "#define __llvm__ 1\n#define __clang__ 1\n"),
+        ("tempfile_EtADDU.preproc-ef2ff45d.cl.tmp", "#define __llvm__ 1\n#define __clang__ 1\n"),
+    ],
+)
+def test_sources_whose_kernels_are_macros_are_temporary(name: str, text: str, tmp_path: Path) -> None:
+    """PoCL writes a program's source, and what the preprocessor makes of it, a megabyte of macros first."""
+    path = tmp_path / name
+    path.write_text(text)
+    build.age(tmp_path, _OLD)
+    path.chmod(0o600)
+    assert set(_left(tmp_path)) == {"tempfile*"}
+    assert all(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["int main(void) { return 0; }\n", "(defun thesis ())\n", "void f() {}\n"])
+def test_a_source_of_somebody_elses_stays(text: str, tmp_path: Path) -> None:
+    """It has another mode than PoCL's, or no head of a kernel."""
+    path = tmp_path / "tempfile_thesis.cl"
+    path.write_text(text)
+    build.age(tmp_path, _OLD)
+    path.chmod(0o644 if text.startswith("void") else 0o600)
+    assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
     "name", ["tempfile_thesis.tex", "tempfile_report", "tempdir_backup/notes.txt", "_UNCACHED_recipe/soup.cl"]
 )
 def test_what_people_call_as_pocl_does_is_a_stranger(name: str, tmp_path: Path) -> None:
