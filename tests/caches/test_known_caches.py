@@ -9,8 +9,12 @@ from gpucache.caches.known_caches import KnownCaches
 from gpucache.caches.registry import SYSTEMS
 from gpucache.outcomes import Snapshot
 from gpucache.outcomes.growth import growth
+from tests.caches.clesperanto.build import put as put_clesperanto
+from tests.caches.darktable.build import put as put_darktable
 from tests.caches.jax.build import key as jax_key
 from tests.caches.jax.build import put as put_jax
+from tests.caches.opencv.build import put as put_opencv
+from tests.caches.pytools.build import put as put_pytools
 from tests.caches.sycl.build import put
 
 
@@ -144,6 +148,32 @@ def test_strangers_are_left_out_of_the_users_own_folder(tmp_path: Path) -> None:
     """In the user's own cache folder only known caches are looked at."""
     (tmp_path / "browser").write_bytes(b"x")
     assert "others" not in snapshot({"XDG_CACHE_HOME": str(tmp_path)}, private=False)
+
+
+def test_what_no_variable_moves_is_the_users_own(tmp_path: Path) -> None:
+    """clesperanto keeps to the home folder: what it writes there is in no folder that others are moved to."""
+    environ = {"HOME": str(tmp_path / "home")}
+    known = KnownCaches(environ)
+    put_clesperanto(tmp_path / "home" / ".cache" / "clesperanto")
+    moved = {**environ, **known.isolate(tmp_path / "moved")}
+    assert "clesperanto" not in known.look(moved, private=True)
+    assert len(known.look(environ, private=False)["clesperanto"]) == 1
+
+
+def test_systems_of_one_file_are_counted_by_their_format(tmp_path: Path) -> None:
+    """Locks, links and logs beside their entries are none, though strangers' files would be."""
+    known = KnownCaches({})
+    environ = dict(known.isolate(tmp_path))
+    put_opencv(Path(environ["OPENCV_OPENCL_CACHE_DIR"]))
+    put_darktable(Path(environ["XDG_CACHE_HOME"], "darktable"))
+    database = put_pytools(Path(environ["XDG_CACHE_HOME"], "pytools"))
+    Path(f"{database}-journal").write_bytes(b"\xd9\xd5\x05\xf9")
+    held = known.look(environ, private=True)
+    assert {name: len(found) for name, found in held.items() if found} == {
+        "opencv": 1,
+        "darktable": 1,
+        "pytools": 1,
+    }
 
 
 def test_defaults_follow_home_and_cache_folder() -> None:
