@@ -31,7 +31,7 @@ from gpucache.payload import describe
 from gpucache.units import printable
 
 _SHARED = Path("/var/tmp/opencv")
-_DIRECTORY = "OPENCV_OPENCL_CACHE_DIR"
+_DIRECTORY, _SWITCH = "OPENCV_OPENCL_CACHE_DIR", "OPENCV_OPENCL_CACHE_ENABLE"
 _BELOW = r"\d+\.\w+/opencl_cache"
 _DEVICE, _FILE = r"(.+)--(.+)--(.+)", r"(.+)_([0-9a-f]{8,32})\.bin"
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
@@ -54,13 +54,13 @@ class OpenCV(LockedFormat, BinaryFormat):
     """What OpenCV's functions had compiled for ``UMat``."""
 
     name = "opencv"
-    title = "OpenCV's OpenCL cache"
+    title = "OpenCV OpenCL cache"
     owner = "OpenCV"
     place = Place(
         (Var(_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
         move=f"set {_DIRECTORY}",
         nowhere=f"OpenCV finds no home folder; set {_DIRECTORY}",
-        off={_DIRECTORY: ("disabled",), "OPENCV_OPENCL_CACHE_ENABLE": ("0", "false")},
+        off={_SWITCH: ("0", "false")},
         opt_in=True,
     )
     layout = Layout(
@@ -85,22 +85,27 @@ class OpenCV(LockedFormat, BinaryFormat):
     lock_name, lock_is_record = _LOCK, True
 
     @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """The value that OpenCV's own message advises, and that OpenCV takes for the beginning of a name."""
+        if environ.get(_DIRECTORY) == "disabled":
+            yield (
+                f"{_DIRECTORY}=disabled does not turn the cache off, though OpenCV advises it: the current "
+                f"folder gets folders whose names begin with that; unset it, and set {_SWITCH}=0"
+            )
+
+    @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The first cache folder that is there; where none is, OpenCV takes one that all users share."""
-        why = cls.place.why_off(environ)
         there = dict(environ)
-        if there.get(_DIRECTORY) == "disabled":
-            del there[_DIRECTORY]
         if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
             del there["XDG_CACHE_HOME"]
         for location in super().locations(there):
             root = Path(location.root)
             if location.decided_by != _DIRECTORY and not places.is_folder(root.parent):
-                told = tuple(cls.at_place(_SHARED))
+                told = (*filter(None, [cls.place.why_off(environ)]), *cls.at_place(_SHARED))
                 location = location._replace(root=str(_SHARED), decided_by="default", problems=told)
-            problems = dict.fromkeys((why, *location.problems) if why else location.problems)
-            enabled = not why and places.is_folder(Path(location.root))
-            yield location._replace(enabled=enabled, problems=tuple(problems))
+            off = cls.place.why_off(environ)
+            yield location._replace(enabled=not off and places.is_folder(Path(location.root)))
 
     def look(self, item: Files) -> Look:
         """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
@@ -163,7 +168,7 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
     head = item.part(name, 0, len(begins) + 4 + 4 * _SLOTS)
     builds, seen = list[_Build](), set[int]()
     if not head:
-        return builds, Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")
+        return builds, Problem(FindingKind.TRUNCATED, "it is empty, so OpenCV compiles it again and fills it")
     if not head.startswith(begins):
         detail = "it does not begin with the digest of its name; OpenCV empties it and compiles again"
         return builds, Problem(FindingKind.MISLABELLED, detail)

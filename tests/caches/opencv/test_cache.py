@@ -50,7 +50,7 @@ def _written(at: int, data: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "kind", "words"),
     [
-        (lambda path: os.truncate(path, 0), FindingKind.TRUNCATED, "at every start"),
+        (lambda path: os.truncate(path, 0), FindingKind.TRUNCATED, "fills it"),
         (lambda path: os.truncate(path, 100), FindingKind.TRUNCATED, "in its table"),
         (lambda path: os.truncate(path, path.stat().st_size - 3), FindingKind.TRUNCATED, "within a build"),
         (_written(4, b"x"), FindingKind.MISLABELLED, "digest of its name"),
@@ -96,14 +96,14 @@ def test_a_lock_that_is_held_keeps_its_entries(tmp_path: Path, monkeypatch: pyte
 
 
 def test_places_are_found_as_opencv_finds_them(tmp_path: Path) -> None:
-    """A cache folder counts where it is there, and one word turns all off."""
+    """A cache folder counts where it is there, and a word that is no switch is told."""
     (tmp_path / ".cache").mkdir()
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "none")}
     (location,) = SYSTEM.locations(home)
     assert location.root == str(tmp_path / ".cache" / "opencv") and not location.enabled
-    (location,) = SYSTEM.locations({**home, "OPENCV_OPENCL_CACHE_DIR": "disabled"})
-    assert (
-        location.root == str(tmp_path / ".cache" / "opencv") and "turns the cache off" in location.problems[0]
-    )
+    (off,) = SYSTEM.locations({**home, "OPENCV_OPENCL_CACHE_ENABLE": "0"})
+    assert not off.enabled and "turns the cache off" in off.problems[0]
+    (named,) = SYSTEM.locations({**home, "OPENCV_OPENCL_CACHE_DIR": "disabled"})
+    assert "does not turn the cache off" in named.problems[0]
     (location,) = SYSTEM.locations({"HOME": str(tmp_path / "none")})
     assert (location.root, location.decided_by) == ("/var/tmp/opencv", "default")
