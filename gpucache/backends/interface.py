@@ -7,12 +7,14 @@ separate, because a load belongs to a context and a compile does not.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gpucache.backends.installation import Installation
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
 from gpucache.sources import SearchRule
+
+if TYPE_CHECKING:
+    from gpucache.backends.installation import Installation
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Backend(Protocol):
         """The toolchain that compiles for a target in this process; raises TargetError or NoDeviceError."""
         ...
 
-    def installation(self, target: Target) -> Installation:
+    def installation(self, target: Target) -> "Installation":
         """The files of the compiler of a target here; raises TargetError or NoDeviceError."""
         ...
 

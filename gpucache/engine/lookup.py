@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpucache import __version__
-from gpucache.checks import instrumented
 from gpucache.engine.journal import note_miss
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
@@ -21,7 +20,7 @@ from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import Closure, digest
-from gpucache.model import Artifact, Entry, EntryDetail, EntryHead
+from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
 from gpucache.store.interface import EntryStore, Event
@@ -228,11 +227,20 @@ def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
         place="" if path is None else digest(os.fsencode(os.path.realpath(path)))[:16],
         has_log=bool(artifact.build_log),
         checks=request.checks.value,
-        failures=instrumented(request).table,
+        failures=_failures(request),
     )
     fields = prepared.located if located else prepared.fields
     detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))
     return Entry(prepared.located_key if located else prepared.key, head, detail, artifact.payload)
+
+
+def _failures(request: BuildRequest) -> tuple[Check, ...]:
+    """The table of the checks in a program."""
+    if request.checks is Checks.NONE:
+        return ()
+    from gpucache.checks import instrumented  # few programs have checks, and all would wait for it
+
+    return instrumented(request).table
 
 
 def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:

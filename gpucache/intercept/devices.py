@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from gpucache import __version__
-from gpucache.backends.installation import mark
 from gpucache.backends.opencl.cpu import cpu_features
 from gpucache.backends.opencl.options import INTEL
 from gpucache.errors import TargetError
@@ -145,6 +144,8 @@ def _same_driver(row: Device, library: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _mark(library: str) -> str:
+    from gpucache.backends.installation import mark  # a driver that lies where it was probed needs none
+
     return mark(Path(library))
 
 

@@ -5,11 +5,14 @@ this package loads no GPU stack.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpucache.backends.cuda import direct_compiles, options
-from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, Launch, Peer, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+
+if TYPE_CHECKING:
+    from gpucache.backends.installation import Installation
 
 
 class CUDABackend:
@@ -49,7 +52,7 @@ class CUDABackend:
 
         return nvrtc.toolchain(target)
 
-    def installation(self, target: Target) -> Installation:  # noqa: ARG002 - one NVRTC for all targets
+    def installation(self, target: Target) -> "Installation":  # noqa: ARG002 - one NVRTC for all targets
         """The files of NVRTC; raises NoDeviceError."""
         from gpucache.backends.cuda import nvrtc
 

@@ -6,11 +6,14 @@ loads no GPU stack.
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
-from gpucache.backends.installation import Installation
 from gpucache.backends.interface import Compilation, CompilersCache, Launch, Peer, Session
 from gpucache.backends.opencl import options
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
+
+if TYPE_CHECKING:
+    from gpucache.backends.installation import Installation
 
 
 class OpenCLBackend:
@@ -46,7 +49,7 @@ class OpenCLBackend:
 
         return platforms.toolchain(platforms.find(target))
 
-    def installation(self, target: Target) -> Installation:
+    def installation(self, target: Target) -> "Installation":
         """The files of the implementation that a device here belongs to; raises TargetError."""
         from gpucache.backends.opencl import platforms
 
