@@ -16,7 +16,7 @@ from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
-from gpucache.caches import places
+from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
@@ -24,6 +24,7 @@ from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.outcomes import Checked, FindingKind, Location, Problem
 from gpucache.payload import PayloadKind, describe
 
@@ -32,7 +33,7 @@ _HEADS = {b"\x65\3\0\0": ("Godot", 48, 4), b"\0\xbc\0\0": ("Blender", 52, 20)}
 """By their first four bytes whose headers those in front of a pipeline cache are, how long such a header is,
 and where in it the u32 size of the pipeline cache stands."""
 _BEGINNING_BYTES = 128
-_LOOKED_AT = 2000
+_LOOKED_AT = 256
 """Files of a folder that are looked at to learn what it is."""
 
 
@@ -78,8 +79,9 @@ class Vulkan(BinaryFormat):
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
-        """Whether one of a folder's files begins as a pipeline cache does."""
-        return any(_is_one(item) for item in islice(cls.layout.items(path), _LOOKED_AT))
+        """Whether one of a folder's first files begins as a pipeline cache does."""
+        with files.open_folder(path) as folder:
+            return any(_is_one(folder, found.name) for found in islice(folder.entries(), _LOOKED_AT))
 
     def is_foreign(self) -> bool:
         """Never: only what begins as a pipeline cache is looked at, wherever people say that some are."""
@@ -88,8 +90,9 @@ class Vulkan(BinaryFormat):
     def items(self, prefix: str) -> Iterator[Files]:
         """What begins as one, or is called as only GTK calls its own."""
         for item in super().items(prefix):
-            if _GTK.fullmatch(item.names[0]) or _is_one(item):
-                yield item
+            with item.open() as folder:
+                if _GTK.fullmatch(item.names[0]) or _is_one(folder, item.names[0]):
+                    yield item
 
     def beside(self) -> Iterator[Checked]:
         """What a writer of GTK's did not finish, and who may write there; all else is somebody's own."""
@@ -128,9 +131,9 @@ def _parted(data: bytes) -> tuple[str, bytes, int]:
     return program, data[length:], int.from_bytes(data[at : at + 4], "little")
 
 
-def _is_one(item: Files) -> bool:
+def _is_one(folder: Folder, name: str) -> bool:
     with suppress(OSError, FormatError):
-        inner = _parted(item.part(item.names[0], 0, _BEGINNING_BYTES))[1]
+        inner = _parted(files.read_part(folder, name, 0, _BEGINNING_BYTES))[1]
         return describe(inner).kind is PayloadKind.VULKAN_PIPELINES
     return False
 
