@@ -168,13 +168,13 @@ class FilesFormat(Format[Files]):
 
     def stranger(self, node: Node) -> Problem:
         """What is told of a stranger in a folder below the root; those in the root are told together."""
-        folder = "/".join(node.parts[:-1])
+        path, folder = "/".join(node.parts), "/".join(node.parts[:-1])
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
             FindingKind.LEFTOVER,
-            f"it is none of {self.owner}'s by its name or by what it holds, so it stays; move it elsewhere"
+            f"{path} is none of {self.owner}'s by its name or by what it holds, so it stays; move it elsewhere"
             if beside_left
-            else f"{self.owner} neither reads nor removes it; keep it elsewhere",
+            else f"{self.owner} neither reads nor removes {path}; keep it elsewhere",
         )
 
     def is_left(self, start: bytes) -> bool:

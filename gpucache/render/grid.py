@@ -268,9 +268,9 @@ def _cells(text: str) -> int:
 
 
 def shortened(path: str, width: int) -> str:
-    """A path in so many characters: the home folder as ~, then an ellipsis for what is in the middle."""
+    """A path in so many characters: the home folder as ~, and where that is too long an ellipsis in the middle."""
     home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing without a home
-    if len(path) > width and len(home) > 1 and path.startswith(home + os.sep):
+    if len(home) > 1 and path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
     if len(path) <= width:
         return path

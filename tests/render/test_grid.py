@@ -89,8 +89,8 @@ def test_columns_without_a_cell_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("path", "width", "shown"),
     [
-        ("/home/ada/.cache/pocl", 21, "/home/ada/.cache/pocl"),
-        ("/home/ada/.cache/pocl", 20, "~/.cache/pocl"),
+        ("/home/ada/.cache/pocl", 21, "~/.cache/pocl"),
+        ("/home/adam/.cache/pocl", 22, "/home/adam/.cache/pocl"),
         ("/home/ada/.cache/pocl", 10, "~/.\N{HORIZONTAL ELLIPSIS}e/pocl"),
         ("/home/adam/.cache", 10, "/ho\N{HORIZONTAL ELLIPSIS}.cache"),
     ],
@@ -98,7 +98,7 @@ def test_columns_without_a_cell_are_left_out() -> None:
 def test_a_path_is_shortened_by_its_home_and_then_in_its_middle(
     path: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No further than it has to be, and the folder of another user is not taken for one's own."""
+    """The home always, the middle where it has to be; the folder of another user is not taken for one's own."""
     monkeypatch.setenv("HOME", "/home/ada")
     assert shortened(path, width) == shown
 

@@ -17,6 +17,7 @@ def test_a_module_says_its_name_architectures_and_version(tmp_path: Path) -> Non
     put(tmp_path)
     for own in (f"{VERSION}/{ARCHS}/cached_ops/tmp", f"{VERSION}/{ARCHS}/generated/gen", "cubins/abc"):
         (tmp_path / own).mkdir(parents=True)
+    (tmp_path / VERSION / "flashinfer_jit.log").touch()  # where no GPU names an architecture
     cache = opened(SYSTEM, tmp_path)
     entry = only(cache)
     assert (entry.program, entry.target, entry.artifact_kind) == ("batch_decode_0", "cuda:sm_90a", "elf")
