@@ -172,7 +172,7 @@ class FilesFormat(Format[Files]):
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
             FindingKind.LEFTOVER,
-            f"{path} is none of {self.owner}'s by its name or by what it holds, so it stays; move it elsewhere"
+            f"{path} is none of {self.owner}'s by its name or by what it holds, so it stays; move it"
             if beside_left
             else f"{self.owner} neither reads nor removes {path}; keep it elsewhere",
         )

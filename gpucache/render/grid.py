@@ -268,7 +268,7 @@ def _cells(text: str) -> int:
 
 
 def shortened(path: str, width: int) -> str:
-    """A path in so many characters: the home folder as ~, and where that is too long an ellipsis in the middle."""
+    """A path in so many characters: the home folder as ~, an ellipsis in the middle where it is too long."""
     home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing without a home
     if len(home) > 1 and path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
