@@ -134,6 +134,13 @@ def test_the_last_part_of_the_name_counts() -> None:
     assert holds_paths(one, b"place/show.cu")
 
 
+@pytest.mark.parametrize("name", ["", "default_program", "<null>"])
+def test_a_name_that_tells_nothing_is_not_shown(name: str) -> None:
+    """Such a program is called by its first kernel, and the key has the name all the same."""
+    assert _request(name=name).program.name == "show"
+    assert _key(name=name) != _key(name="show.cu")
+
+
 def test_a_name_without_folders_binds_to_no_place() -> None:
     """All of it is in the key, wherever it shows."""
     prepared = _prepared(_request(b"__device__ int a[sizeof(__FILE__)];", name="show.cu"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
 from tests.patience import PATIENCE_S
@@ -23,6 +24,23 @@ _FFMPEG = (
     *("-f", "lavfi", "-i", "testsrc=size=64x64:rate=5:duration=1"),
     *("-vf", "format=rgba,hwupload,avgblur_opencl=3,unsharp_opencl,hwdownload,format=rgba", "-f", "md5", "-"),
 )
+
+# tinygrad compiles for a GPU that is not there, and runs nothing.
+_TINYGRAD = """
+import hashlib
+from tinygrad import Tensor, dtypes, nn
+from tinygrad.runtime.support import compiler_cuda
+plain, seen = compiler_cuda.NVRTCCompiler.compile, []
+def compile(self, source):
+    seen.append(plain(self, source))
+    return seen[-1]
+compiler_cuda.NVRTCCompiler.compile = compile
+image, convolve, join = Tensor.empty(8, 3, 32, 32), nn.Conv2d(3, 16, 3), nn.Linear(16 * 15 * 15, 10)
+join(convolve(image).relu().max_pool2d().flatten(1)).softmax().realize()
+a = Tensor.empty(256, 256, dtype=dtypes.half)
+(a @ a).sum(0).realize(), a.sort()[0].realize(), a.float().cumsum(1).realize()
+print(len(seen), hashlib.sha256(b"".join(seen)).hexdigest())
+"""
 
 
 def _layer() -> str:
@@ -79,3 +97,24 @@ def test_gputools_on_intels_runtime(tmp_path: Path) -> None:
     (tmp_path / "vendors").mkdir()
     (tmp_path / "vendors" / "intel.icd").write_text(f"{_INTEL}\n", encoding="utf-8")
     _hits_all(tmp_path, (sys.executable, "-c", GPUTOOLS), tmp_path / "vendors")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tinygrad") is None, reason="tinygrad is not installed")
+def test_tinygrads_kernels_for_a_gpu_that_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels that a program writes itself, all under one name: each binary is the same to the last byte."""
+    try:
+        library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+    settings = {
+        "DEV": "NULL:CUDA:sm_80",
+        "CCACHE": "0",
+        "PARALLEL": "0",
+        "CACHEDB": str(tmp_path / "cache.db"),
+    }
+    for name, value in {**settings, "NVRTC_PATH": str(library)}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "vendors").mkdir()
+    _hits_all(tmp_path, (sys.executable, "-c", _TINYGRAD), tmp_path / "vendors")

@@ -35,6 +35,8 @@ from gpucache.payload.source import kernel_names
 
 DEFAULT_NAME = "default_program"
 """What NVRTC calls a source without a name."""
+_NO_NAME = re.compile(rf"{DEFAULT_NAME}|<.*>", re.DOTALL)
+"""A name that tells people nothing: NVRTC's own, or such as ``<null>`` and ``<string>``."""
 _DEFAULT_ARCHITECTURES = {12: "compute_52", 13: "compute_75"}
 _ARCHITECTURE = re.compile(r"(sm|compute)_\d+[af]?")
 # Source: the options in nvrtc.h of 12.0 to 13.5, without those that read or write files, that ask for no
@@ -95,7 +97,7 @@ def request(
         kind = ArtifactKind.LTOIR
     elif any(map(_OPTIX.fullmatch, flags)):
         kind = ArtifactKind.OPTIXIR
-    telling = "" if made_up or file_name == DEFAULT_NAME else file_name
+    telling = "" if made_up or _NO_NAME.fullmatch(file_name) else file_name
     name = telling or next(kernel_names(source), DEFAULT_NAME)
     return BuildRequest(
         program=Program(name, Language.CUDA_CPP, source),
