@@ -115,7 +115,7 @@ class FilesFormat(Format[Files]):
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])
         with suppress(OSError):  # something else lies there
-            for depth in range(len(item.parts), len(item.parts) - self.folders_removed, -1):
+            for depth in range(len(item.parts), max(0, len(item.parts) - self.folders_removed), -1):
                 with files.open_folder(item.root, *item.parts[: depth - 1]) as above:
                     above.rmdir(item.parts[depth - 1])
         return None

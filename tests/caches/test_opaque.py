@@ -10,7 +10,7 @@ from gpucache.errors import UsageError
 from gpucache.outcomes import Location, Verdict
 from tests.caches.opened import PTX
 
-NAME = "miopen"
+NAME = "nvidia-gl"
 
 
 @pytest.fixture

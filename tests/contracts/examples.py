@@ -43,6 +43,7 @@ from tests.caches.inductor import build as inductor
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
 from tests.caches.mesa import build as mesa
+from tests.caches.miopen import build as miopen
 from tests.caches.numba import build as numba
 from tests.caches.opencv import build as opencv
 from tests.caches.opened import PTX
@@ -252,7 +253,7 @@ EXAMPLES: Mapping[str, Example] = {
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),
     "nvidia-optix": _opaque("optix{number}cache.db"),
     "nvidia-gl": _opaque("{number:032x}/0123456789abcdef/fedcba9876543210.toc"),
-    "miopen": _opaque("3.2.0.{number}/gfx90a_110.ukdb"),
+    "miopen": Example(miopen.put, lambda number: miopen.content(number)),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
     "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpucache.caches.databases import Reader, Way, open_reader, told, words
 from gpucache.caches.places import distrust
-from gpucache.caches.rocfft.connecting import Reader, Way, open_reader, told, words
 from gpucache.caches.rocfft.locations import MOVE
 from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
-from gpucache.caches.rocfft.sqlite_file import WAL, SqliteFile, examine, sides, stranger
+from gpucache.caches.sqlite_file import WAL, SqliteFile, examine, sides, stranger
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe

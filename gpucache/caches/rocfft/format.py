@@ -1,10 +1,10 @@
 """rocFFT's cache of kernels compiled at run time: SQLite files with one table, a row for each kernel.
 
-Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``sqlite_file`` the file around it,
-``connecting`` how it is opened without leaving a trace, ``rows`` what is read of it, ``checks`` what can be
-wrong, ``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases made
-of others, ``locations`` where the files lie. A foreign file is data: no view, trigger or virtual table in it
-is ever used, and its kernels are never loaded.
+Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``rows`` what is read of it, ``checks`` what can
+be wrong, ``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases
+made of others, ``locations`` where the files lie; the file around the table is ``sqlite_file``'s beside this
+folder, and how it is opened without leaving a trace ``databases``'. A foreign file is data: no view, trigger
+or virtual table in it is ever used, and its kernels are never loaded.
 
 rocFFT writes the time of a store and never the time of a use: an entry's last use is the moment it was
 stored, and the least recently used is simply the oldest. A timestamp of 0, which an export writes, says
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from gpucache.caches.databases import Reader, open_reader, peek, told
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.rocfft import explaining, locations, mending, names, rescuing
@@ -27,11 +28,10 @@ from gpucache.caches.rocfft.checks import (
     row_trouble,
     scanned_trouble,
 )
-from gpucache.caches.rocfft.connecting import Reader, open_reader, peek, told
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
 from gpucache.caches.rocfft.rows import Row, look_again, read_code, read_prefix, read_rows, text
 from gpucache.caches.rocfft.schema import Table, read_shape
-from gpucache.caches.rocfft.sqlite_file import UnreadableError, examine, sides, stamp
+from gpucache.caches.sqlite_file import UnreadableError, examine, sides, stamp
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.model import KeyField
 from gpucache.outcomes import (

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.connecting import Reader, in_memory, open_reader, told
+from gpucache.caches.databases import Reader, in_memory, open_reader, told
 from gpucache.caches.rocfft.publishing import published
 from gpucache.caches.rocfft.schema import Table, read_shape
-from gpucache.caches.rocfft.sqlite_file import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
+from gpucache.caches.sqlite_file import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.units import format_size

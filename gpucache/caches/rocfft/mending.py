@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from gpucache.caches.rocfft.connecting import open_reader, told, writing
+from gpucache.caches.databases import open_reader, told, writing
 from gpucache.caches.rocfft.rows import Row, look_again
 from gpucache.caches.rocfft.schema import TABLE, Shape, Table, read_shape
-from gpucache.caches.rocfft.sqlite_file import SIDES, examine, sides
+from gpucache.caches.sqlite_file import SIDES, examine, sides
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.outcomes import Kept

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.caches.databases import Reader, creating, open_reader, told
 from gpucache.caches.rocfft.checks import row_trouble
-from gpucache.caches.rocfft.connecting import Reader, creating, open_reader, told
 from gpucache.caches.rocfft.mending import move_aside
 from gpucache.caches.rocfft.publishing import prepared
 from gpucache.caches.rocfft.rows import Row, bound, read_code, read_row
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
-from gpucache.caches.rocfft.sqlite_file import examine, stamp
+from gpucache.caches.sqlite_file import examine, stamp
 from gpucache.errors import FormatError, UsageError
 
 _STORE = f"INSERT OR IGNORE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)"

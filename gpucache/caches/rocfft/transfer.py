@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.caches.databases import Reader, creating, told
 from gpucache.caches.rocfft.checks import row_trouble
-from gpucache.caches.rocfft.connecting import Reader, creating, told
 from gpucache.caches.rocfft.images import open_source
 from gpucache.caches.rocfft.locations import is_file
 from gpucache.caches.rocfft.mending import changing

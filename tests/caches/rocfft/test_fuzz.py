@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpucache.caches.databases import words
 from gpucache.caches.rocfft import SYSTEM
 from gpucache.caches.rocfft.checks import misfit
-from gpucache.caches.rocfft.connecting import words
 from gpucache.caches.rocfft.images import image, restore
 from gpucache.caches.rocfft.names import decode
 from gpucache.caches.rocfft.transfer import merge

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.caches import databases
 from gpucache.caches.interface import RemovesTogether
-from gpucache.caches.rocfft import connecting
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits
 from tests.caches.rocfft.build import (
@@ -35,7 +35,7 @@ _NEVER_NS = 0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks that others hold for the whole of a test are not waited for."""
-    monkeypatch.setattr(connecting, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(databases, "BUSY_SECONDS", 0.0)
 
 
 def count(path: Path) -> int:

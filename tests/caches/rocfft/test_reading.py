@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.rocfft import SYSTEM, connecting
+from gpucache.caches import databases
+from gpucache.caches.rocfft import SYSTEM
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import Location
@@ -197,7 +198,7 @@ def test_a_copy_of_a_changing_database_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int
 ) -> None:
     """A copy during which the log grew is thrown away; one that never holds still is given up."""
-    copy, left = connecting._copy, [changes]
+    copy, left = databases._copy, [changes]
     with closing(live_wal(tmp_path / "c.db", [row()])) as writer:
 
         def disturbed(path: Path, suffixes: tuple[str, ...], private: Path) -> int:
@@ -207,7 +208,7 @@ def test_a_copy_of_a_changing_database_is_taken_again(
                 writer.execute("UPDATE cache_v1 SET arch = 'gfx942', timestamp = timestamp + 1")
             return size
 
-        monkeypatch.setattr(connecting, "_copy", disturbed)
+        monkeypatch.setattr(databases, "_copy", disturbed)
         if changes == 1:
             assert [entry.target for entry in opened(tmp_path / "c.db").scan()] == ["hip:gfx942"]
         else:
@@ -218,7 +219,7 @@ def test_a_copy_of_a_changing_database_is_taken_again(
 def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that makes the copy larger than allowed is refused before anything is copied."""
     path = dead_wal(tmp_path / "c.db", ROWS)
-    monkeypatch.setattr(connecting, "COPY_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(databases, "COPY_LIMIT_BYTES", 1000)
     with pytest.raises(CacheUnusableError, match="only be read from a copy"):
         list(opened(path).scan())
 
@@ -278,7 +279,7 @@ def test_what_was_logged_meanwhile_is_seen(tmp_path: Path) -> None:
 
 def test_a_locked_database_is_not_said_to_be_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another program holds it alone the cache cannot be used, which is no finding."""
-    monkeypatch.setattr(connecting, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(databases, "BUSY_SECONDS", 0.0)
     path = database(tmp_path / "c.db", ROWS)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.rocfft import connecting
+from gpucache.caches import databases
 from gpucache.caches.rocfft.images import image, restore, write_image
 from gpucache.caches.rocfft.publishing import published
 from gpucache.caches.rocfft.schema import CREATE
@@ -208,7 +208,7 @@ def test_rows_are_added_to_a_database_that_is_there(tmp_path: Path) -> None:
 
 def test_adding_to_a_locked_database_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another program writes nothing is added, and that is said."""
-    monkeypatch.setattr(connecting, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(databases, "BUSY_SECONDS", 0.0)
     out = database(tmp_path / "out.db", [row("mine")])
     source = database(tmp_path / "a.db", ROWS)
     with closing(sqlite3.connect(out, isolation_level=None)) as other:

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpucache.caches import files
-from gpucache.caches.rocfft.sqlite_file import NO_FILE, SqliteFile, Stamp, sides, stamp, stranger
+from gpucache.caches.sqlite_file import NO_FILE, SqliteFile, Stamp, sides, stamp, stranger
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -225,7 +225,7 @@ def _connect(uri: str, size_bytes: int) -> sqlite3.Connection:
 def _recovered(path: Path, suffix: str, way: Way) -> Reader:
     for _ in range(_ATTEMPTS):
         before = stamp(path)
-        private = Path(tempfile.mkdtemp(prefix="gpucache-rocfft-"))
+        private = Path(tempfile.mkdtemp(prefix="gpucache-sqlite-"))
         try:
             copied = _copy(path, ("", suffix), private)
             if stamp(path) == before:
