@@ -44,6 +44,7 @@ class Darktable(BinaryFormat):
         (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
         move="set XDG_CACHE_HOME, or start darktable with --cachedir",
         nowhere="darktable finds no home folder; set XDG_CACHE_HOME",
+        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
         opt_in=True,
     )

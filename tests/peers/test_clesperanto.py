@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.clesperanto import SYSTEM
+from gpucache.cli import main
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
@@ -71,3 +72,16 @@ def test_what_the_driver_refuses_is_built_again(tmp_path: Path) -> None:
     (path,) = (tmp_path / ".cache" / "clesperanto").rglob("*.bin")
     path.write_bytes(b"garbage" * 1000)
     assert _run(tmp_path) and path.read_bytes().startswith(b"poclbin")
+
+
+def test_warm_tells_that_it_was_not_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it wrote into the home folder is not counted as warmed."""
+    shutil.copy(SYSTEM_ICD, tmp_path)
+    for name, value in {"HOME": tmp_path, "OCL_ICD_VENDORS": tmp_path}.items():
+        monkeypatch.setenv(name, str(value))
+    assert main(["warm", "--into", str(tmp_path / "warmed"), "--", sys.executable, "-c", _PROGRAM]) == 3
+    said = "".join(capsys.readouterr())
+    assert "into clesperanto" not in said and "into pocl" in said
+    assert "~/.cache/clesperanto, which was not moved" in said or "your own cache of clesperanto" in said

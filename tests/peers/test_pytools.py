@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.pytools import SYSTEM
+from gpucache.cli import main
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds, only
 from tests.caches.pytools.build import cut_row
@@ -67,6 +68,18 @@ def test_a_damaged_dictionary_fails_programs_until_a_repair(
     assert kinds(checked)[0] in (FindingKind.CORRUPT, FindingKind.TRUNCATED)
     assert cache.repair(checked, entry).findings[0].repaired
     assert (_run(tmp_path), _run(tmp_path)) == ("stored", "found")
+
+
+def test_warm_counts_what_a_program_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By dictionaries, not by the files that SQLite makes; the second run stores nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    program = _PROGRAM.replace("input()", "")
+    into = tmp_path / "warmed"
+    assert main(["warm", "--into", str(into), "--", sys.executable, "-c", program]) == 0
+    said = "".join(capsys.readouterr())
+    assert "1 entry (" in said and "into pytools in all" in said and f"XDG_CACHE_HOME={into}" in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")

@@ -73,3 +73,11 @@ def test_links_that_lead_nowhere_are_cleared_and_those_that_lead_out_are_told(tm
     assert (kinds(first), kinds(second)) == ([FindingKind.LEFTOVER], [FindingKind.UNTRUSTED])
     assert cache.repair(first, None).findings[0].repaired and not gone.is_symlink()
     assert not cache.repair(second, None).findings[0].repaired and out.is_symlink()
+
+
+def test_the_cache_of_a_flatpak_is_another(tmp_path: Path) -> None:
+    """Flatpak gives each program a cache folder of its own, whatever the user's variable says."""
+    inner = tmp_path / ".var" / "app" / "org.darktable.Darktable" / "cache" / "darktable"
+    put(inner)
+    found = SYSTEM.locations({"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "mine")})
+    assert [one.root for one in found] == [str(tmp_path / "mine" / "darktable"), str(inner)]
