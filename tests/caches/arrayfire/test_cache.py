@@ -1,5 +1,6 @@
 """Files laid by the rules of ArrayFire's kernel cache, and what is said of those that break them."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_damage_is_found_and_repaired(data: bytes, kind: FindingKind, tmp_path: 
     checked = cache.check(entry)
     assert kinds(checked) == [kind] and "compiles it again" in checked.findings[0].detail
     assert cache.repair(checked, entry).findings[0].repaired and not path.exists()
+
+
+def test_the_hash_is_what_arrayfires_own_function_makes(tmp_path: Path) -> None:
+    """The number is what that printed of these bytes."""
+    binary = b"kernel void scale"
+    put(tmp_path, data=struct.pack("=QQ", 232362690225322628, len(binary)) + binary)
+    cache = opened(SYSTEM, tmp_path)
+    assert not cache.check(only(cache)).findings
 
 
 def test_a_binary_that_only_its_driver_knows_is_sound(tmp_path: Path) -> None:
