@@ -19,10 +19,12 @@ Must not know what a field means to a compiler: backends say which fields there 
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
+
+if TYPE_CHECKING:
+    from gpucache.closures import Closure
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
@@ -35,45 +37,6 @@ SOURCE_NAME = "name of the source"
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _INCLUDE, _VARIABLE = "include ", "environment "
-
-
-@dataclass(frozen=True, slots=True)
-class Include:
-    """A header of the closure: its name as spelled, and its SHA-256, None if it resolved nowhere."""
-
-    name: str
-    digest: str | None
-
-
-Asked = tuple[str, str, str]
-"""A question to the disk, the path that it is about, and the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closure:
-    """Every header the compiler could read for a program.
-
-    Equal closures mean equal content reached in the same way, wherever the files lie.
-    """
-
-    includes: tuple[Include, ...] = ()
-    resolution: str = ""
-    """Digest of which include led to which content; tells apart equal sets reached differently."""
-    uncacheable: str | None = None
-    """Why no key can be made, with the remedy; None if one can."""
-    files: tuple[str, ...] = field(default=(), compare=False)
-    """Where the headers were found; for traces and watching, never part of a key."""
-    stamps: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False)
-    """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
-    what tells that one was another for a while. Never part of a key."""
-    asked: tuple[Asked, ...] | None = field(default=(), compare=False)
-    """All that was asked of the disk, in that order; None where an answer is an error that may pass.
-    Never part of a key."""
-    tells_places: bool = field(default=False, compare=False)
-    """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
-    constant nothing can be found in the artifact."""
-    tells_name: bool = field(default=False, compare=False)
-    """The same of what the source is called, as far as that is not made up for each build."""
 
 
 class KeyInputs(NamedTuple):
@@ -110,7 +73,7 @@ def source_digest(source: bytes) -> str:
 
 
 def key_fields(
-    request: BuildRequest, closure: Closure, inputs: KeyInputs, source: str | None = None
+    request: BuildRequest, closure: "Closure", inputs: KeyInputs, source: str | None = None
 ) -> tuple[KeyField, ...]:
     """The portable key fields of a request, in the order in which they are hashed.
 
@@ -139,7 +102,7 @@ def cache_key(fields: Iterable[KeyField]) -> CacheKey:
 
 
 def _pairs(
-    request: BuildRequest, closure: Closure, inputs: KeyInputs, source: str
+    request: BuildRequest, closure: "Closure", inputs: KeyInputs, source: str
 ) -> Iterable[tuple[str, str]]:
     yield "language", request.program.language.value
     yield "source", source
@@ -176,15 +139,14 @@ def format_local_size(size: Sequence[int]) -> str:
     return "x".join(str(extent) for extent in size)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One label whose values differ; a missing side is None, several values are joined by a space."""
 
     label: str
     left: str | None
     right: str | None
-    several: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, compare=False)
-    """Both sides value by value, as a joined text does not tell where one ends."""
+    several: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    """Both sides value by value where one has several, as a joined text does not tell where one ends."""
 
     def values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Both sides value by value."""
@@ -197,21 +159,20 @@ class Difference:
         """Both sides without the values that are on both; whole where only their order differs."""
         left, right = map(Counter, self.values())
         gone, new = tuple((left - right).elements()), tuple((right - left).elements())
-        return (_joined(gone or None), _joined(new or None)) if gone or new else (self.left, self.right)
+        return (_joined(gone), _joined(new)) if gone or new else (self.left, self.right)
 
 
 def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:
     """What tells two lists of key fields apart, by label, in the order of the left list."""
     left_values, right_values = _by_label(left), _by_label(right)
-    return tuple(
-        Difference(
-            label,
-            _joined(left_values.get(label)),
-            _joined(right_values.get(label)),
-            (left_values.get(label, ()), right_values.get(label, ())),
-        )
+    sides = (
+        (label, left_values.get(label, ()), right_values.get(label, ()))
         for label in dict.fromkeys((*left_values, *right_values))
-        if left_values.get(label) != right_values.get(label)
+    )
+    return tuple(
+        Difference(label, _joined(one), _joined(two), (one, two) if len(one) > 1 or len(two) > 1 else None)
+        for label, one, two in sides
+        if one != two
     )
 
 
@@ -222,5 +183,5 @@ def _by_label(fields: Sequence[KeyField]) -> dict[str, tuple[str, ...]]:
     return values
 
 
-def _joined(values: tuple[str, ...] | None) -> str | None:
-    return None if values is None else " ".join(values)
+def _joined(values: tuple[str, ...]) -> str | None:
+    return " ".join(values) if values else None

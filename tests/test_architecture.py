@@ -13,7 +13,7 @@ backends              compilers                 probe      devices and compilers
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, outcomes, keys, payload, folders;
+leaves                what all may import: model, errors, units, outcomes, keys, closures, payload, folders;
                       checks (of kernels); host (the operating system: interrupts, process groups,
                       temporary folders, what it refuses)
 """
@@ -39,6 +39,7 @@ _LEAVES = frozenset(
         "errors",
         "units",
         "outcomes",
+        "closures",
         "keys",
         "checks",
         "payload",

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.closures import Closure, Include
 from gpucache.keys import (
-    Closure,
     Difference,
-    Include,
     KeyInputs,
     cache_key,
     difference,
@@ -226,9 +225,17 @@ def test_a_located_key_holds_the_places() -> None:
         ([("a", "1"), ("b", "2")], [("a", "1"), ("b", "3")], (Difference("b", "2", "3"),)),
         ([("a", "1")], [], (Difference("a", "1", None),)),
         ([], [("a", "1")], (Difference("a", None, "1"),)),
-        ([("o", "-DA"), ("o", "-DB")], [("o", "-DB")], (Difference("o", "-DA -DB", "-DB"),)),
-        ([("o", "A"), ("o", "B")], [("o", "B"), ("o", "A")], (Difference("o", "A B", "B A"),)),
-        ([("o", "A"), ("o", "B")], [("o", "A B")], (Difference("o", "A B", "A B"),)),
+        (
+            [("o", "-DA"), ("o", "-DB")],
+            [("o", "-DB")],
+            (Difference("o", "-DA -DB", "-DB", (("-DA", "-DB"), ("-DB",))),),
+        ),
+        (
+            [("o", "A"), ("o", "B")],
+            [("o", "B"), ("o", "A")],
+            (Difference("o", "A B", "B A", (("A", "B"), ("B", "A"))),),
+        ),
+        ([("o", "A"), ("o", "B")], [("o", "A B")], (Difference("o", "A B", "A B", (("A", "B"), ("A B",))),)),
         (
             [("b", "1"), ("a", "1")],
             [("c", "1"), ("a", "2"), ("b", "2")],

@@ -146,6 +146,8 @@ def test_exit_codes_are_the_documented_numbers() -> None:
         "FINDINGS": 3,
         "NOTHING_ATTEMPTED": 4,
         "CACHE_UNUSABLE": 5,
+        "NOT_EXECUTABLE": 126,
+        "NOT_FOUND": 127,
         "INTERRUPTED": 130,
     }
 

@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpucache import __version__
+from gpucache.closures import Closure
 from gpucache.engine.journal import note_miss
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
-from gpucache.keys import Closure, digest
+from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits

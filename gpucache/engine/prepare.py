@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.keys import FOLDER, SEARCHED, Closure, Include, cache_key, digest, key_fields, located_fields
+from gpucache.closures import Closure, Include
+from gpucache.keys import FOLDER, SEARCHED, cache_key, digest, key_fields, located_fields
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,

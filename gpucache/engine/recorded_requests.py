@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpucache.backends.interface import Compilation
+from gpucache.closures import Closure
 from gpucache.engine.prepare import Prepared, closure_of
-from gpucache.keys import Closure, digest
+from gpucache.keys import digest
 from gpucache.model import BuildRequest
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.trees import Tree, read_headers

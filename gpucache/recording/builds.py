@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property, reduce
 
-from gpucache.keys import Include
+from gpucache.closures import Include
 from gpucache.model import ArtifactKind
 
 Pairs = tuple[tuple[str, str], ...]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from gpucache.keys import Include
+from gpucache.closures import Include
 from gpucache.model import ArtifactKind, Language
 from gpucache.recording.builds import Call, Header, Pairs, RecordedBuild, Seen, canonical
 

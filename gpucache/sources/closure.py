@@ -15,8 +15,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from gpucache.closures import Closure, Include
 from gpucache.errors import SourceError
-from gpucache.keys import Closure, Include, digest
+from gpucache.keys import digest
 from gpucache.sources.closure_memos import Memos, name_of, recall, remember
 from gpucache.sources.disk import Disk
 from gpucache.sources.expansion import Pattern, names_of

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from gpucache.keys import Closure, Include, digest
+from gpucache.closures import Closure, Include
+from gpucache.keys import digest
 from gpucache.sources.disk import Disk
 from gpucache.sources.rules import Limits
 

@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from gpucache.keys import Asked, digest
+from gpucache.closures import Asked
+from gpucache.keys import digest
 
 _NO_FILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}

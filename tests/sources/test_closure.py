@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpucache.keys import Closure, Include, digest
+from gpucache.closures import Closure, Include
+from gpucache.keys import digest
 from gpucache.sources import Limits, Place, SearchRule, closure, read_closure
 
 Tree = Callable[..., Path]

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from gpucache.keys import Closure
+from gpucache.closures import Closure
 from gpucache.sources import (
     Limits,
     Place,

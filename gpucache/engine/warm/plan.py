@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
+from gpucache.closures import Closure
 from gpucache.engine.prepare import Known, Prepared, lacks_kernels
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import GpucacheError
-from gpucache.keys import Closure
 from gpucache.manifest import ProgramSpec
 from gpucache.model import (
     ArtifactKind,

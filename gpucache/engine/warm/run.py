@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpucache.closures import Closure
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import note_process
 from gpucache.engine.lookup import find, require_hit
@@ -15,7 +16,6 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
-from gpucache.keys import Closure
 from gpucache.model import CacheKey
 from gpucache.outcomes import Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import EntryStore, MissedRequest
