@@ -43,5 +43,5 @@ def without_us(environ: Mapping[str, str], libraries: Libraries) -> dict[str, st
 
 
 def _others(value: str, library: Path) -> tuple[str, ...]:
-    """What a list of libraries names beside ours."""
-    return tuple(part for part in value.split(os.pathsep) if part and part != str(library))
+    """What a list of libraries names beside ours, of which an exported layer has copies."""
+    return tuple(part for part in value.split(os.pathsep) if part and Path(part).name != library.name)

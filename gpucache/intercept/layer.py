@@ -4,7 +4,6 @@ It is meant to be copied to where it is used, so it is readable by everybody and
 Every file is replaced as a whole: programs that run go on with the one that they opened.
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -83,6 +82,8 @@ class Layer:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Alone among those that add; raises CacheUnusableError where something cannot be written."""
+        import fcntl  # not above: other verbs ask whether a folder is a layer, on systems without it as well
+
         try:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

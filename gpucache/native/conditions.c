@@ -76,7 +76,9 @@ static int path_of(const struct question *question, const struct condition *one,
         snprintf(from, sizeof from, "%s", question->start);
     } else {
         if (!number_of(one->place, &field) || field >= question->count) return 0;
-        if (!as_text(question->fields[field], library) || !realpath(library, from)) return 0;
+        if (!as_text(question->fields[field], library)) return 0;
+        if (one->kind == 'O') return snprintf(path, PATH_MAX, "%s", library) > 0; /* it may be a name alone */
+        if (!realpath(library, from)) return 0;
         if (!*text) return snprintf(path, PATH_MAX, "%s", from) > 0;
         *strrchr(from, '/') = 0;
     }

@@ -23,8 +23,7 @@
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
-static char folder[PATH_MAX], start[PATH_MAX];
-static const char *name = "";
+static char folder[PATH_MAX], name[NAME_MAX + 1], start[PATH_MAX];
 static int tells;
 
 static int is_true(const char *value) {
@@ -35,11 +34,11 @@ static int is_true(const char *value) {
 int index_begin(void) {
     const char *path = secure_getenv("GPUCACHE_LAYER_INDEX");
     const char *slash = path ? strrchr(path, '/') : NULL;
-    if (!slash || *path != '/' || strlen(path) >= sizeof folder || is_true(secure_getenv("GPUCACHE_DISABLE")))
-        return 0;
-    strcpy(folder, path);
-    folder[slash - path] = 0;
-    name = folder + (slash - path) + 1;
+    if (!slash || *path != '/' || strlen(path) >= sizeof folder || strlen(slash) > sizeof name) return 0;
+    if (is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
+    /* Two threads may do this at a time: each writes what the other does, and nothing else meanwhile. */
+    memcpy(folder, path, (size_t)(slash - path));
+    strcpy(name, slash + 1);
     tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL"));
     if (!getcwd(start, sizeof start)) *start = 0;
     return 1;
@@ -355,6 +354,8 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     char why[WHY_SIZE] = "";
     uint64_t size, rows;
+    if (kind == WIRE_REJECTED && count > 1)
+        tell("the driver refused what was a hit, with %.*s", (int)fields[1].size, (const char *)fields[1].at);
     if ((kind != WIRE_BUILD && kind != WIRE_COMPILE) || count <= source) return 0;
     int kept = errno;
     int fd = open_index(&size, &rows, why);

@@ -254,6 +254,8 @@ def test_a_run_around_a_layer_answers_itself(run: Callable[..., Done], exported:
     exported.export(*command)
     inside = run(*command, **exported.variables, GPUCACHE_LAYER_TELL="1")
     assert inside.results == ["hit"] and "gpucache: hit: " not in inside.err
+    missed = run(*_python(PROGRAM, INTEL, 3), **exported.variables)
+    assert missed.results == ["kept"]  # by one library, though two are named
 
 
 def test_a_program_sees_what_is_exported_while_it_runs(

@@ -246,20 +246,18 @@ _PLACES: list[tuple[str, _Made, Callable[[Path], object], str]] = [
         _linked_elsewhere,
         "leads to another place",
     ),
-    (
-        "lonely file",
-        lambda path: (Condition("O", b"", bytes(path)),),
-        _joined,
-        "does not lie alone",
-    ),
+    ("lonely file", lambda path: (Condition("O", b"", bytes(path)),), _joined, "does not lie alone"),
+    ("lonely file asked", lambda _: (Condition("O", b"6"),), _joined, "does not lie alone"),
+    ("name alone", lambda _: (Condition("O", b"6"),), lambda path: shutil.rmtree(path.parent), ""),
 ]
 
 
-@pytest.mark.parametrize(("what", "condition", "change", "why"), _PLACES)
+@pytest.mark.parametrize(
+    ("condition", "change", "why"), [one[1:] for one in _PLACES], ids=[one[0] for one in _PLACES]
+)
 def test_an_answer_holds_while_files_are_as_they_were(
     layer: Layer,
     tmp_path: Path,
-    what: str,
     condition: _Made,
     change: Callable[[Path], object],
     why: str,
@@ -273,7 +271,7 @@ def test_an_answer_holds_while_files_are_as_they_were(
     layer.export(answered)
     assert layer.ask(answered, cwd=place) == _said(answered), layer.told
     change(path)
-    assert layer.ask(answered, cwd=tmp_path if what == "folder" else place) == (
+    assert layer.ask(answered, cwd=place if place.is_dir() else tmp_path) == (
         _NONE if why else _said(answered)
     )
     assert why in layer.told and (not why or str(place) in layer.told)
