@@ -13,14 +13,14 @@ import bz2
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
 from hashlib import md5, sha1
+from itertools import islice
 
 from gpucache.caches import databases, sqlite_file
+from gpucache.caches.database_format import DatabaseFormat
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HeldError, Look, UnjudgedError
+from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import CacheUnusableError, FormatError
@@ -30,21 +30,19 @@ from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
 _NAMES = (r"([0-9.]+)/(gfx\w+\.ukdb)", r"(gfx\w+\.ukdb)", r"(gfx[\w.]+\.udb)", r"(gfx[\w.]+\.uf?db\.txt)")
-_SIDES = ("-wal", "-shm", "-journal")
-_LARGEST_BYTES, _BINARY_BYTES, _COPIED_BYTES, _LINE_BYTES = 4 << 30, 256 << 20, 128 << 20, 1 << 20
+_BINARY_BYTES, _LINE_BYTES = 256 << 20, 1 << 20
 _MOST = 20
 """Kernels of a database that are told one by one."""
 _NAMED = "SELECT kernel_name, kernel_args FROM kern_db ORDER BY 1, 2 LIMIT 1000"
 _ROWS = "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_size FROM kern_db"
 _FAILS = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
-_UNREAD = "MIOpen cannot use it, so it compiles or measures at every start"
 
 
 def _key(groups: Sequence[str]) -> str:
     return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Miopen(FilesFormat):
+class Miopen(DatabaseFormat):
     """What MIOpen keeps for each of its versions and each kind of GPU: a file is an entry."""
 
     name = "miopen"
@@ -59,7 +57,7 @@ class Miopen(FilesFormat):
         opt_in=True,
     )
     layout = Layout(
-        [*_NAMES, *(name + side for name in _NAMES[:3] for side in _SIDES)],
+        [*_NAMES, *(name + side for name in _NAMES[:3] for side in sqlite_file.SIDES)],
         signs=(r"[0-9.]+/gfx.+", r"gfx.+\.(?:ukdb|udb|uf?db\.txt)", r"\d+\.\d+\.\d+\.[\w.-]+"),
         key=_key,
     )
@@ -71,6 +69,7 @@ class Miopen(FilesFormat):
     tracing = {"MIOPEN_LOG_LEVEL": "6"}
     absent = "no entry has this key: MIOpen made no such database here, or it was removed"
     served = "MIOpen would open it; which of its kernels it serves, names and options decide"
+    consequence = "MIOpen cannot use it, so it compiles or measures at every start"
     shows = "a database of MIOpen's"
     key_digits = 40
     folders_removed = 1
@@ -78,13 +77,10 @@ class Miopen(FilesFormat):
     def look(self, item: Files) -> Look:
         """Version, GPU, and what the database is for."""
         name = item.names[0]
-        if name.endswith(_SIDES):
-            return Look(problem=Problem(FindingKind.ORPHAN, "its database is gone"), shows=False)
         text = name.endswith(".txt")
-        start = item.part(name, 0, len(sqlite_file.MAGIC))
-        wrong = None
-        if start and not text and start != sqlite_file.MAGIC:
-            wrong = Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {_UNREAD}")
+        wrong = None if text else self.look_at_database(item)
+        if name.endswith(sqlite_file.SIDES):
+            return Look(problem=wrong, shows=False)
         gpu = re.match(_GPU, name)
         return Look(
             program=name.split(".")[0],
@@ -93,7 +89,7 @@ class Miopen(FilesFormat):
             problem=wrong,
             used_ns=item.used_ns,
             toolchain=(("MIOpen", item.parts[0]),) if item.parts else (),
-            shows=wrong is None and bool(start),
+            shows=wrong is None and item.seen[name].st_size > 0,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -103,18 +99,20 @@ class Miopen(FilesFormat):
             yield problem
         elif name.endswith(".txt"):
             yield from _lines(item)
-        elif item.seen[name].st_size:
-            try:
-                with self._opened(item) as (connection, file):
-                    yield from _damage(connection, file, kernels=name.endswith(".ukdb"))
-            except (sqlite3.Error, MemoryError, FormatError) as error:
-                said = printable(str(error))
-                yield Problem(FindingKind.CORRUPT, f"SQLite does not read it ({said}); {_UNREAD}")
+        else:
+            yield from self.check_database(item)
+
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
+        """The kernels that MIOpen would not take, up to a number."""
+        if item.names[0].endswith(".ukdb"):
+            for _, detail in islice(_broken(connection), _MOST):
+                yield Problem(FindingKind.CORRUPT, f"{detail}; {_FAILS}")
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Take the rows of broken kernels out; a database that does not read goes as a whole."""
         if not all(_FAILS in one.detail for one in problems if one.kind and one.kind.wrong):
-            return problems if self.remove(item) is None else ()
+            with self.lock(item):
+                return problems if self.remove(item) is None else ()
         try:
             with databases.writing(item.path) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -125,62 +123,16 @@ class Miopen(FilesFormat):
             raise HeldError(str(error)) from error
         return problems
 
-    def payload(self, item: Files) -> bytes:
-        """The database as it is."""
-        return item.read(item.names[0], _LARGEST_BYTES)
-
-    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
-        """The database first, as that may be damaged without its log, and a log alone harms nobody."""
-        return sorted(names)
-
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Every kernel by name with its options, which are all of its key."""
         fields = (KeyField("key", entry.key), KeyField("version", "/".join(item.parts) or "not told"))
         rows: list[tuple[str, str]] = []
         if item.names[0].endswith(".ukdb"):
-            with self._opened(item) as (connection, _), databases.told(item.path):
+            with self.database(item) as (connection, _), databases.told(item.path):
                 found = connection.execute(_NAMED)
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
         told = (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
         return EntryReport(entry, fields, told)
-
-    @contextmanager
-    def _opened(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:
-        """A database and its header: a copy in memory, as reading a file leaves its time of use alone, and a
-        large one, or one with a log, where it lies. Raises FormatError, UnjudgedError for one that is locked.
-        """
-        file = sqlite_file.examine(item.path)
-        if file is None:
-            raise FileNotFoundError(item.path)
-        log = any(item.seen[name].st_size for name in item.names[1:])
-        try:
-            if log or file.size_bytes > _COPIED_BYTES:
-                reader = databases.open_reader(item.path, file)
-                with closing(reader):
-                    yield reader.connection, file
-            else:
-                data = bytearray(self.payload(item))
-                data[sqlite_file.VERSIONS] = bytes((sqlite_file.ROLLBACK, sqlite_file.ROLLBACK))
-                with closing(databases.in_memory(bytes(data), item.path)) as connection:
-                    yield connection, file
-        except CacheUnusableError as error:
-            raise UnjudgedError(str(error)) from error
-
-
-def _damage(
-    connection: sqlite3.Connection, file: sqlite_file.SqliteFile, *, kernels: bool
-) -> Iterator[Problem]:
-    if file.pages * file.page_bytes > file.size_bytes:
-        yield Problem(FindingKind.TRUNCATED, f"its last pages are gone; {_UNREAD}")
-        return
-    said = next(connection.execute("PRAGMA quick_check(1)"))[0]
-    if said != "ok":
-        words = printable(" ".join(str(said).split()))
-        yield Problem(FindingKind.CORRUPT, f"SQLite finds it damaged ({words}); {_UNREAD}")
-    elif kernels:
-        for found, (_, detail) in enumerate(_broken(connection)):
-            if found < _MOST:
-                yield Problem(FindingKind.CORRUPT, f"{detail}; {_FAILS}")
 
 
 def _broken(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:

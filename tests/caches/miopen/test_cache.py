@@ -1,6 +1,7 @@
 """Databases made from MIOpen's schema, and what is said of those that are broken."""
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -128,3 +129,15 @@ def test_what_it_measured_lies_beside_its_settings(tmp_path: Path) -> None:
     path.write_bytes(_RECORD + b"broken\n")
     checked = cache.check(only(cache))
     assert kinds(checked) == [FindingKind.CORRUPT] and "line 2" in checked.findings[0].detail
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
+def test_a_database_that_a_program_has_open_stays(tmp_path: Path) -> None:
+    """What it stored from then on would be lost."""
+    put(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    with closing(sqlite3.connect(only(cache).path)) as program:
+        program.execute("SELECT * FROM kern_db").fetchall()
+        kept = cache.remove(only(cache), "--all")
+        assert kept is not None and "end it first" in kept.reason
+    assert cache.remove(only(cache), "--all") is None

@@ -1,6 +1,8 @@
 """Databases laid as pytools makes them, and what is said of those that are damaged or in use."""
 
 import os
+import pickle
+import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -60,17 +62,34 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     assert not cache.check(only(cache)).findings
 
 
-def test_a_database_with_a_log_is_not_judged_and_goes_with_it(tmp_path: Path) -> None:
-    """What lies in the log is worked in by whoever opens it next; alone it is thrown away."""
+def test_a_database_with_a_log_is_read_with_it_and_goes_with_it(tmp_path: Path) -> None:
+    """What lies in the log is read from a copy; a log alone is thrown away."""
     path = put(tmp_path)
-    log = Path(f"{path}-journal")
-    log.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
+    with closing(sqlite3.connect(path)) as program:
+        program.execute("PRAGMA journal_mode = 'WAL'")
+        with program:
+            program.execute("INSERT INTO dict VALUES ('2', ?)", (pickle.dumps(2),))
+        copies = [Path(shutil.copy(one, f"{one}.kept")) for one in list(tmp_path.iterdir())]
+    for copy in copies:
+        copy.replace(copy.with_suffix(""))
     cache = opened(SYSTEM, tmp_path)
-    (note,) = cache.check(only(cache)).notes
-    assert "has a log" in note
+    assert not cache.check(only(cache)).findings
+    assert dict(cache.report(only(cache)).payload)["rows"] == "3"
     assert cache.remove(only(cache), "--all") is None and not list(tmp_path.iterdir())
-    log.write_bytes(b"\0")
+    Path(f"{path}-wal").write_bytes(b"\0")
     assert kinds(cache.check(only(cache))) == [FindingKind.ORPHAN]
+
+
+def test_a_view_in_the_place_of_the_table_is_not_read(tmp_path: Path) -> None:
+    """It could have rows without end."""
+    path = put(tmp_path)
+    endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS key_value FROM r"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE dict")
+        database.execute(f"CREATE VIEW dict AS {endless}")
+    cache = opened(SYSTEM, tmp_path)
+    assert kinds(cache.check(only(cache))) == [FindingKind.MISLABELLED]
+    assert dict(cache.report(only(cache)).payload)["rows"] == "0"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")

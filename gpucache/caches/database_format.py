@@ -1,0 +1,128 @@
+"""Formats whose entries are SQLite databases, each with the log or journal that SQLite keeps beside it.
+
+Owns how such an entry is read, what SQLite itself finds wrong with it, and its removal. A program that has a
+database open writes to a file without a name once that was removed, or fails to write at all, so Linux is
+asked for a lease first, which it grants for a file that nobody else has open. Must not know tables.
+"""
+
+import os
+import signal
+import sqlite3
+import sys
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import ClassVar
+
+from gpucache.caches import databases, sqlite_file
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HeldError, UnjudgedError
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.outcomes import FindingKind, Problem
+from gpucache.units import printable
+
+_COPIED_BYTES = 128 << 20
+_LARGEST_BYTES = 4 << 30
+
+
+class DatabaseFormat(FilesFormat):
+    """A cache whose entries are databases; the first file of an entry is the database, others lie beside."""
+
+    consequence: ClassVar[str]
+    """What becomes of programs whose database does not read; ends the sentences about that."""
+
+    @abstractmethod
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
+        """What is wrong with what a sound database holds; may raise sqlite3.Error."""
+
+    def look_at_database(self, item: Files) -> Problem | None:
+        """What is wrong at a glance: it is none, or what lies beside one has lost it."""
+        name = item.names[0]
+        if name.endswith(sqlite_file.SIDES):
+            return Problem(FindingKind.ORPHAN, "its database is gone, so SQLite throws it away")
+        start = item.part(name, 0, len(sqlite_file.MAGIC))
+        if start and start != sqlite_file.MAGIC:
+            return Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {self.consequence}")
+        return None
+
+    def check_database(self, item: Files) -> Iterator[Problem]:
+        """Whether SQLite finds it whole, and what is wrong with its rows; an empty one is a new one."""
+        if not item.seen[item.names[0]].st_size:
+            return
+        try:
+            with self.database(item) as (connection, file):
+                if file.pages * file.page_bytes > file.size_bytes:
+                    yield Problem(FindingKind.TRUNCATED, f"its last pages are gone; {self.consequence}")
+                    return
+                said = str(next(connection.execute("PRAGMA quick_check(1)"))[0])
+                if said != "ok":
+                    words = printable(" ".join(said.split()))
+                    yield self._damaged(f"SQLite finds it damaged ({words})")
+                else:
+                    yield from self.rows(item, connection)
+        except UnjudgedError:
+            raise
+        except (sqlite3.Error, MemoryError, FormatError) as error:
+            yield self._damaged(f"SQLite does not read it ({printable(str(error))})")
+
+    @contextmanager
+    def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:
+        """A database and its header: a copy in memory, as reading a file leaves its time of use alone, and a
+        large one, or one with a log, where it lies. Raises FormatError, UnjudgedError for one that is locked.
+        """
+        file = sqlite_file.examine(item.path)
+        if file is None:
+            raise FileNotFoundError(item.path)
+        log = any(item.seen[name].st_size for name in item.names[1:])
+        try:
+            if log or file.size_bytes > _COPIED_BYTES:
+                reader = databases.open_reader(item.path, file)
+                with closing(reader):
+                    yield reader.connection, file
+            else:
+                data = bytearray(self.payload(item))
+                data[sqlite_file.VERSIONS] = bytes((sqlite_file.ROLLBACK, sqlite_file.ROLLBACK))
+                with closing(databases.in_memory(bytes(data), item.path)) as connection:
+                    yield connection, file
+        except CacheUnusableError as error:
+            raise UnjudgedError(str(error)) from error
+
+    def payload(self, item: Files) -> bytes:
+        """The database as it is."""
+        return item.read(item.names[0], _LARGEST_BYTES)
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The database first, as that may be damaged without its log, and a log alone harms nobody."""
+        return sorted(names)
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """A lease of the database, so that no program has it open; on Windows the removal itself fails."""
+        with item.open() as folder:
+            fd = folder.open_file(item.names[0])
+        try:
+            if why := _held(fd):
+                raise HeldError(f"{why} {item.path} open, which could store nothing more; end it first")
+            yield
+        finally:
+            os.close(fd)
+
+    def _damaged(self, why: str) -> Problem:
+        return Problem(FindingKind.CORRUPT, f"{why}; {self.consequence}")
+
+
+def _held(fd: int) -> str:
+    """Who may have a file open beside this process, to begin a sentence; empty for nobody."""
+    if sys.platform == "linux":
+        import fcntl
+
+        try:
+            # The default signal would end this process, if a program opened the file now.
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except BlockingIOError:
+            return "a program has"
+        except OSError:  # such as a file system without leases
+            return "it cannot be told here whether a program has"
+    return ""
