@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from tests.patience import PATIENCE_S
 from tests.unprivileged import as_nobody, needs_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     Gpucache = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -224,6 +225,13 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
     assert gpucache(*words, "--check", "--recording", str(digests), cwd=tmp_path).returncode == 0
 
 
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A folder of somebody else; pytest's own are closed to them, and closed again by each other session."""
+    with tempfile.TemporaryDirectory(prefix="gpucache-") as folder:
+        yield Path(folder)
+
+
 @needs_root
 @pytest.mark.parametrize(
     ("what", "modules"), [("intel", "numpy, pyopencl"), ("nvrtc", "cuda.bindings.nvrtc")]
@@ -233,6 +241,7 @@ def test_another_user_builds_a_recording(
     environment: Mapping[str, str],
     project: Path,
     tmp_path: Path,
+    theirs: Path,
     request: pytest.FixtureRequest,
     what: str,
     modules: str,
@@ -244,15 +253,11 @@ def test_another_user_builds_a_recording(
     recording = str(tmp_path / "recording")
     bare = gpucache("record", "-o", recording, "--", sys.executable, *program, cwd=project)
     assert bare.returncode == 0, bare.stderr
-    theirs = tmp_path / "theirs"
     shutil.copytree(recording, theirs / "recording")
     shutil.copytree(environment["OCL_ICD_VENDORS"], theirs / "vendors")
-    project.rename(theirs / "project")
+    shutil.move(project, theirs / "project")
     for path in (theirs, *theirs.rglob("*")):
         os.chown(path, 65534, 65534)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.name.startswith(("pytest-", "popen-", "test_")):
-            folder.chmod(0o755)
 
     own = {name: str(theirs) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "POCL_CACHE_DIR")}
     modules_path = os.pathsep.join((str(Path(package.__file__).parents[1]), sysconfig.get_path("platlib")))
