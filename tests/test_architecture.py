@@ -294,9 +294,11 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "mesa": frozenset({"backends.opencl", "payload.vulkan"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
-    "triton": frozenset({"caches.inductor"}),
+    "triton": frozenset({"caches.inductor", "caches.vllm"}),
+    "inductor": frozenset({"caches.vllm"}),
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),
+    "deep-gemm": frozenset({"caches.vllm"}),
     "futhark": frozenset({"cli.usage"}),
     "rocfft": frozenset({"cli.usage"}),
 }

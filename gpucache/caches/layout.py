@@ -65,6 +65,16 @@ class Layout:
                 if isinstance(node, Node):
                     yield node
 
+    def key_at(self, parts: Sequence[str]) -> str:
+        """The key of the entry whose file lies at a place, by its names; empty where none is called so."""
+        for way in self._entry_ways:
+            if len(way.parts) == len(parts):
+                found = [part.fullmatch(name) for part, name in zip(way.parts, parts, strict=True)]
+                groups = [match.groups() for match in found if match]
+                if len(groups) == len(parts):
+                    return self._key((way, tuple(one for every in groups for one in every)))
+        return ""
+
     def left_at(self, parts: Sequence[str]) -> Left | None:
         """What a place is left over from, where its names say so."""
         fitting = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))

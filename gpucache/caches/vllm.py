@@ -1,15 +1,54 @@
 """vLLM's compile cache: the compiled graphs of models, with what their keys were made from.
 
-Source: vLLM 0.33, vllm/compilation/backends.py.
+Source: vLLM 0.33, ``vllm/compilation/backends.py``, ``vllm/compilation/compiler_interface.py`` and
+``vllm/compilation/decorators.py``; no cache that vLLM wrote was at hand, and an artifact was checked against
+what PyTorch 2.15 saves for it. ``torch_compile_cache/HASH/rank_I_J/PART/`` holds an ``artifact_...`` for each
+graph and range of sizes, ``vllm_compile_cache.py``, which lists them, the graph as text, and
+``cache_key_factors.json``, in which are the variables and the three hashes that HASH is made from.
+``torch_aot_compile/HASH/rank_I_J/model`` is a whole model. Beside them lie caches of TorchInductor and
+Triton, moved there. An artifact begins with the CRC-32 of the rest, which PyTorch compares; most of it are
+pickles, which are not unpickled here. Nothing is ever removed.
 """
 
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha1
+from typing import Any
+
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.opaque import OpaqueFormat
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.inductor import Inductor
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.triton import Triton
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+
+_RANK = r"(rank_\d+_\d+)"
+_GRAPHS = rf"torch_compile_cache/([0-9a-f]{{10}})/{_RANK}"
+_MODELS = ("torch_compile_cache/torch_aot_compile/([0-9a-f]{64})", "torch_aot_compile/([0-9a-f]{64})")
+_INNER = {"inductor_cache": Inductor, "triton_cache": Triton}
+_OUTER = (_GRAPHS, *_MODELS)
+_LIST, _FACTORS = "vllm_compile_cache.py", "cache_key_factors.json"
+_HASHES = ("code_hash", "config_hash", "compiler_hash")
+_TEXT_BYTES, _PIECE_BYTES, _LARGEST_BYTES = 4 << 20, 16 << 20, 1 << 30
+_CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
+"""An artifact's CRC-32, and how the length behind it begins; those of older PyTorchs begin with a length."""
+_FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
 
 
-class Vllm(OpaqueFormat):
-    """What vLLM keeps below its root, compiled graphs above all."""
+def _key(groups: Sequence[str]) -> str:
+    return groups[0][:10] + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:30]
+
+
+class Vllm(FilesFormat):
+    """What vLLM keeps of the graphs of models, and what lower layers compiled for these."""
 
     name = "vllm"
     title = "vLLM compile cache"
@@ -19,13 +58,157 @@ class Vllm(OpaqueFormat):
         move="set VLLM_CACHE_ROOT",
         nowhere="vLLM finds no home folder; set VLLM_CACHE_ROOT",
         off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
+        runs=True,
         opt_in=True,
     )
-    signs = (
-        "torch_compile_cache/[0-9a-f]{10}",
-        "torch_aot_compile/[0-9a-f]{64}",
-        "torch_compile_cache/torch_aot_compile/[0-9a-f]{64}",
+    layout = Layout(
+        [
+            rf"{_GRAPHS}/(\w[\w.-]*)/artifact_\w+",
+            rf"{_GRAPHS}/(\w[\w.-]*)/(?:vllm_compile_cache\.py|cache_key_factors\.json)",
+            rf"{_GRAPHS}/(\w[\w.-]*)/(?:computation_graph|transformed_code)\.py",
+            *(rf"{one}/{_RANK}/model" for one in _MODELS),
+            *(
+                f"{outer}/{folder}/{one}"
+                for outer in _OUTER
+                for folder, made in _INNER.items()
+                for one in made.layout.entries
+            ),
+        ],
+        left=[
+            *(Left(rf"{one}/{_RANK}/model\.\d+\.tmp", HOUR_NS) for one in _MODELS),
+            *(
+                Left(f"{outer}/{folder}/{one.pattern}", one.age_ns)
+                for outer in _OUTER
+                for folder, made in _INNER.items()
+                for one in made.layout.left
+            ),
+        ],
+        own=[
+            rf"{_GRAPHS}/\w[\w.-]*/artifact_\w+/",
+            *(
+                f"{outer}/{folder}/{one}"
+                for outer in _OUTER
+                for folder, made in _INNER.items()
+                for one in made.layout.own
+            ),
+            *(f"{one}/" for one in ("deep_gemm", "modelinfos", "assets", "xla_cache", "startup_plan")),
+            r"gpu_p2p_access_cache_for_.+\.json",
+        ],
+        signs=_OUTER,
+        key=_key,
     )
+    wanted = {"key": "the hex digits of a folder below torch_compile_cache, or those of an entry"}
+    opaque = (
+        "an entry keeps its variables and three hashes, but not what these were made from; compare two "
+        "folders by 'gpucache inspect --why KEY KEY'"
+    )
+    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    served = "vLLM would load it"
+    shows = "a graph that vLLM compiled"
+    key_digits = 40
+    folders_removed = 1
+
+    def look(self, item: Files) -> Look:
+        """Part of the model, number of graphs, and the hashes; of lower layers what their formats tell."""
+        if inner := self._inner(item):
+            made, inside = inner
+            return replace(made.look(inside) or Look(), toolchain=(), gone="")
+        graphs = [name for name in item.names if name.startswith("artifact_")]
+        factors = _factors(item)
+        hashes = ((name, str(factors[name])) for name in _HASHES if name in factors)
+        return Look(
+            program="/".join(item.parts[-2:]) if graphs or _LIST in item.seen else item.parts[-1],
+            kind="compiled model" if item.names[0] == "model" else "compiled graphs",
+            fields=(("graphs", str(len(graphs))), *hashes),
+            problem=_missing(item),
+            used_ns=item.used_ns,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """The CRC-32 of each artifact, and whether all that are listed are there."""
+        if inner := self._inner(item):
+            made, inside = inner
+            yield from made.check(inside)
+            return
+        if problem := _missing(item):
+            yield problem
+        for name in item.names:
+            if not name.startswith("artifact_") and name != "model":
+                continue
+            head = item.part(name, 0, _CRC_BYTES + len(_LENGTH_STARTS))
+            if not head:
+                yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
+            elif head[_CRC_BYTES:] == _LENGTH_STARTS and _crc(item, name) != int.from_bytes(
+                head[:_CRC_BYTES]
+            ):
+                yield Problem(FindingKind.CORRUPT, f"{name} is not what its CRC-32 says; {_FAILS}")
+
+    def payload(self, item: Files) -> bytes:
+        """The first artifact, the model, or what a lower layer compiled."""
+        if inner := self._inner(item):
+            made, inside = inner
+            return made.payload(inside)
+        if item.names[0].startswith("artifact_") or item.names[0] == "model":
+            return item.read(item.names[0], _LARGEST_BYTES)
+        raise FormatError(f"{item.folder} holds no compiled graph")
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The list first: without it vLLM compiles again, and looks at no artifact."""
+        return sorted(names, key=lambda name: (name != _LIST, name))
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """Everything that the folder's hash was made from, as far as vLLM writes it down."""
+        factors = _factors(item)
+        env = factors.get("env")
+        told = dict(entry.fields)
+        if isinstance(env, dict):
+            told |= {f"env {name}": str(value) for name, value in env.items()}
+        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in told.items())]
+        if not factors:
+            fields.append(KeyField("inputs of the key", "not stored here by vLLM"))
+        return EntryReport(entry, tuple(fields), (("kind", entry.artifact_kind),))
+
+    def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:
+        """The format of a lower layer's cache that an entry lies in, and the entry as that sees it."""
+        for folder, made in _INNER.items():
+            if folder in item.parts:
+                at = item.parts.index(folder) + 1
+                root = item.root.joinpath(*item.parts[:at])
+                location = self.location._replace(root=str(root))
+                parts = item.parts[at:]
+                key = made.layout.key_at((*parts, item.names[0]))
+                return made(location, self.now_ns), replace(item, root=root, parts=parts, key=key)
+        return None
+
+
+def _crc(item: Files, name: str) -> int:
+    """The CRC-32 of a file behind its first four bytes."""
+    crc, at = 0, _CRC_BYTES
+    while piece := item.part(name, at, _PIECE_BYTES):
+        crc, at = zlib.crc32(piece, crc), at + len(piece)
+    return crc
+
+
+def _factors(item: Files) -> dict[str, Any]:
+    """What is in ``cache_key_factors.json``; nothing where it is not there, or does not read."""
+    if _FACTORS not in item.seen:
+        return {}
+    try:
+        found = json.loads(item.read(_FACTORS, _TEXT_BYTES))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _missing(item: Files) -> Problem | None:
+    """A graph that is listed and not there, or that there is no list, without which vLLM knows of none."""
+    if item.names[0] == "model":
+        return None
+    if _LIST not in item.seen:
+        return Problem(FindingKind.ORPHAN, f"it has no {_LIST}, so vLLM compiles every graph again")
+    listed = re.findall(r"'(artifact_\w+)'", item.part(_LIST, 0, _TEXT_BYTES).decode("utf-8", "replace"))
+    gone = next((name for name in listed if name not in item.seen), "")
+    return Problem(FindingKind.TRUNCATED, f"{gone} is gone, which {_LIST} names; {_FAILS}") if gone else None
 
 
 SYSTEM = ForeignSystem(Vllm)

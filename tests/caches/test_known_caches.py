@@ -60,16 +60,15 @@ def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
     environment = dict(KnownCaches({}).isolate(tmp_path))
     put(Path(environment["SYCL_CACHE_DIR"]))
-    vllm = Path(environment["VLLM_CACHE_ROOT"])
-    vllm.mkdir()
-    (vllm / "kernel.cubin").write_bytes(b"x" * 7)
-    (vllm / "empty").write_bytes(b"")
+    optix = Path(environment["OPTIX_CACHE_PATH"])
+    (optix / "kernel.cubin").write_bytes(b"x" * 7)
+    (optix / "empty").write_bytes(b"")
     stranger = Path(environment["XDG_CACHE_HOME"], "unknown-app", "cache")
     stranger.parent.mkdir(parents=True)
     stranger.write_bytes(b"\0" * 5)
     held = snapshot(environment, private=True)
     assert len(held["sycl"]) == 1
-    assert [name.partition(" ")[0] for name in held["vllm"]] == ["kernel.cubin"]
+    assert [name.partition(" ")[0] for name in held["nvidia-optix"]] == ["kernel.cubin"]
     [(name, one)] = held["others"].items()
     assert (name, one.size_bytes) == ("unknown-app/cache", 5)
 
@@ -188,12 +187,12 @@ def test_defaults_follow_home_and_cache_folder() -> None:
 
 def test_a_file_written_anew_is_another(tmp_path: Path) -> None:
     """The same name and size with another time is an entry that was not hit, but made again."""
-    environment = {"VLLM_CACHE_ROOT": str(tmp_path)}
+    environment = {"OPTIX_CACHE_PATH": str(tmp_path)}
     (tmp_path / "k").write_bytes(b"x")
     os.utime(tmp_path / "k", (1, 1))
     before = snapshot(environment, private=False)
     os.utime(tmp_path / "k", (2, 2))
-    assert growth(before, snapshot(environment, private=False))[0].cache == "vllm"
+    assert growth(before, snapshot(environment, private=False))[0].cache == "nvidia-optix"
 
 
 def test_what_is_off_is_told_with_its_variable() -> None:

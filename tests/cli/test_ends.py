@@ -176,7 +176,7 @@ def test_an_interrupted_bench_shows_what_it_has(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     app = (
         "import os, pathlib, signal, time; "
-        "place = pathlib.Path(os.environ['VLLM_CACHE_ROOT']); place.mkdir(parents=True, exist_ok=True); "
+        "place = pathlib.Path(os.environ['OPTIX_CACHE_PATH']); place.mkdir(parents=True, exist_ok=True); "
         "(place / 'kernel').write_bytes(b'compiled'); "
         f"at = pathlib.Path({str(starts)!r}); number = at.stat().st_size if at.exists() else 0; "
         "at.write_bytes(b'x' * (number + 1)); "

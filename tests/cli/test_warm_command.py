@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _KEEPS = """
 import os, pathlib
-entry = pathlib.Path(os.environ["VLLM_CACHE_ROOT"], "kernel")
+entry = pathlib.Path(os.environ["OPTIX_CACHE_PATH"], "kernel")
 entry.parent.mkdir(exist_ok=True)
 entry.exists() or entry.write_bytes(b"compiled")
 """
@@ -24,8 +24,10 @@ def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) 
     into = tmp_path / "into"
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS, at=None)
     assert answer.code == 0, answer.out
-    assert (into / "gpucache.env").read_text(encoding="utf-8") == f"VLLM_CACHE_ROOT={into / 'vllm'}\n"
-    assert {path.name for path in into.iterdir()} == {"gpucache.env", "vllm"}
+    assert (into / "gpucache.env").read_text(
+        encoding="utf-8"
+    ) == f"OPTIX_CACHE_PATH={into / 'nvidia-optix'}\n"
+    assert {path.name for path in into.iterdir()} == {"gpucache.env", "nvidia-optix"}
 
 
 def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:
@@ -112,4 +114,7 @@ def test_what_a_failing_command_cached_stays(run: Run, tmp_path: Path) -> None:
     assert answer.code == 3
     assert f"what it cached is left below {into}; no gpucache.env was written" in answer.out
     assert "Programs find" not in answer.out
-    assert [str(path.relative_to(into)) for path in into.rglob("*")] == ["vllm", "vllm/kernel"]
+    assert [str(path.relative_to(into)) for path in into.rglob("*")] == [
+        "nvidia-optix",
+        "nvidia-optix/kernel",
+    ]

@@ -55,6 +55,7 @@ from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.tilelang import build as tilelang
 from tests.caches.triton import build as triton
+from tests.caches.vllm import build as vllm
 from tests.caches.vulkan import build as vulkan
 from tests.caches.warp import build as warp
 from tests.payload.build import bitcode
@@ -255,7 +256,7 @@ EXAMPLES: Mapping[str, Example] = {
     "nvidia-gl": _opaque("{number:032x}/0123456789abcdef/fedcba9876543210.toc"),
     "miopen": Example(miopen.put, lambda number: miopen.content(number)),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
-    "vllm": _opaque("torch_compile_cache/{number:010x}/rank_0_0/backbone/computation_graph.py"),
+    "vllm": Example(vllm.put, vllm.artifact),
     "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),
     "flashinfer": Example(flashinfer.put, lambda _: flashinfer.LIBRARY),
     "deep-gemm": Example(deep_gemm.put, lambda _: deep_gemm.CUBIN),

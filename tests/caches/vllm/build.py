@@ -1,0 +1,38 @@
+"""vLLM's compile cache for tests, by its own rules from given bytes."""
+
+import hashlib
+import json
+import zlib
+from pathlib import Path
+
+ARTIFACT = "artifact_compile_range_1_8192_subgraph_0"
+
+
+def digits(number: int) -> str:
+    """The folder of a model, by number."""
+    return hashlib.sha256(b"%d" % number).hexdigest()[:10]
+
+
+def artifact(number: int = 0) -> bytes:
+    """What PyTorch saves of a graph: a CRC-32, and lengths with what they are of."""
+    parts = (b"CacheCompiledArtifact", bytes(32), b"pickles %d" % number)
+    rest = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return zlib.crc32(rest).to_bytes(4, "big") + rest
+
+
+def put(root: Path, number: int = 0, **env: str) -> Path:
+    """Lay the graph of a model's part; its folder."""
+    folder = root / "torch_compile_cache" / digits(number) / "rank_0_0" / "backbone"
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = {((1, 8192), 0, "inductor_standalone"): {"graph_handle": (ARTIFACT, f"/x/{ARTIFACT}")}}
+    factors = {"env": env, "code_hash": "c0de", "config_hash": f"{number}", "compiler_hash": "c"}
+    files = {
+        ARTIFACT: artifact(number),
+        "vllm_compile_cache.py": repr(listed).encode(),
+        "cache_key_factors.json": json.dumps(factors).encode(),
+        "computation_graph.py": b"# graph",
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+        (folder / name).chmod(0o600)
+    return folder
