@@ -97,8 +97,9 @@ class RemovesTogether(Protocol):
 class Rescanned(Protocol):
     """A cache that can be scanned while its entries are removed, so that nobody has to keep them all."""
 
-    def entries(self) -> Iterable[CacheEntry]:
-        """Every entry; each walk over them is a ``scan`` of its own."""
+    def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
+        """Every entry; each walk over them is a ``scan`` of its own, and without ``heads`` tells no more of
+        an entry than its removal needs."""
         ...
 
 

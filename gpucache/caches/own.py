@@ -52,9 +52,9 @@ class OwnCache:
         """Every entry, heads only."""
         return (_entry(scanned) for scanned in self._store.scan())
 
-    def entries(self) -> "OwnEntries":
-        """Every entry, read anew by each walk."""
-        return OwnEntries(self)
+    def entries(self, *, heads: bool = True) -> "OwnEntries":
+        """Every entry, read anew by each walk; without ``heads`` by name and status alone."""
+        return OwnEntries(self._store, heads)
 
     def unread(self) -> list[str]:
         """Folders of entries that scans could not list, a sentence each."""
@@ -151,7 +151,9 @@ class OwnCache:
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of several entries: each is removed before the next is read."""
-        return self._store.remove_together(map(_scanned, entries), why)
+        from gpucache.outcomes import ALL  # which nothing but a removal needs
+
+        return self._store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 
     def beside_bytes(self) -> int:
         """What everything beside the entries takes on disk."""
@@ -302,11 +304,12 @@ def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
 class OwnEntries:
     """The entries of a root: each walk over them is a scan."""
 
-    def __init__(self, cache: OwnCache) -> None:
-        self._cache = cache
+    def __init__(self, store: DirectoryStore, heads: bool) -> None:
+        self._store = store
+        self._heads = heads
 
     def __iter__(self) -> Iterator[CacheEntry]:
-        return self._cache.scan()
+        return map(_entry, self._store.scan(heads=self._heads))
 
 
 class OwnSystem:

@@ -96,7 +96,8 @@ def evict(
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
-    plans = _plans(opened, asked)
+    shown = dry_run or given().json or given().whole
+    plans = _plans(opened, asked, heads=shown or not everything)
     if dry_run:
         _show_plans(opened, plans, everything=everything)
         return
@@ -169,7 +170,7 @@ def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
     finish(opened, ExitCode.FINDINGS if total.stay else ExitCode.DONE)
 
 
-def _plans(opened: Opened, asked: "Limits") -> "Plans":
+def _plans(opened: Opened, asked: "Limits", *, heads: bool) -> "Plans":
     from gpucache.engine.evict import entries_of
     from gpucache.engine.eviction_policy import plan_each, plan_together
 
@@ -177,7 +178,7 @@ def _plans(opened: Opened, asked: "Limits") -> "Plans":
         raise UsageError("--all stands alone; leave the other filters out")
     now_ns = time.time_ns()
     limits = [_limits(asked, cache) for cache in opened.caches]
-    every = [entries_of(cache) for cache in opened.caches]
+    every = [entries_of(cache, heads=heads) for cache in opened.caches]
     with found_or_unread(opened):
         _require_names(asked, every)
     if asked.max_size_bytes is not None and len(every) > 1:

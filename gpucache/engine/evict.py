@@ -12,10 +12,10 @@ Passed = Callable[[CacheEntry], object]
 """Is told of each entry that no rule chose."""
 
 
-def entries_of(cache: Cache) -> Iterable[CacheEntry]:
+def entries_of(cache: Cache, *, heads: bool = True) -> Iterable[CacheEntry]:
     """All entries, to be walked several times, also while some are removed: as they are now, where a cache
-    cannot be scanned meanwhile."""
-    return cache.entries() if isinstance(cache, Rescanned) else list(cache.scan())
+    cannot be scanned meanwhile. Without ``heads`` they need tell nothing but what a removal of all needs."""
+    return cache.entries(heads=heads) if isinstance(cache, Rescanned) else list(cache.scan())
 
 
 def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:

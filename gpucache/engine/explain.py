@@ -108,6 +108,10 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     for record in records:
         for last in record.of(prepared)[-1:]:
             if last.what == "built":
+                removed = record.store.removed_record(last.program)
+                if removed is not None and removed.why and removed.when_ns > last.when_ns:
+                    when = format_instant(removed.when_ns)
+                    return Miss(Verdict.EVICTED, f"evicted at {when}: {removed.why}")
                 return Miss(
                     Verdict.NOT_RECORDED,
                     f"{last.key[:12]} was built at {format_instant(last.when_ns)} into {record.store.root}, "

@@ -95,6 +95,13 @@ def bound_histories(root: RootFolder, most: int) -> None:
                 _remove_history(programs, name)
 
 
+def note_all(root: RootFolder, why: str) -> None:
+    """Keep of all programs with a history that a rule removes their entries."""
+    with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
+        names = [found.name for found in programs.entries() if layout.is_program_folder(found.name)]
+        RemovedRecords(root).note(names, time.time_ns(), why)
+
+
 def _items(root: RootFolder) -> Iterator[_Item]:
     for place in layout.BESIDE:
         with suppress(*_UNUSABLE), root.open(*place) as folder:

@@ -165,12 +165,15 @@ class DirectoryStore:
             if layout.fits(folder_name, name)
         )
 
-    def scan(self) -> Iterator[ScannedEntry]:
+    def scan(self, *, heads: bool = True) -> Iterator[ScannedEntry]:
         """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError.
 
-        A folder of entries that cannot be listed is skipped, see ``unread``.
+        A folder of entries that cannot be listed is skipped, see ``unread``. Without ``heads`` a file with
+        an entry's name is not read where the root is marked as ours.
         """
-        return scan.scan(self._root, self._unread.setdefault)
+        if heads or not self.is_marked():
+            return scan.scan(self._root, self._unread.setdefault)
+        return scan.scan_names(self._root, self._unread.setdefault)
 
     def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """The same with each entry read whole and verified as by ``check``; None with what is not sound."""
@@ -238,14 +241,21 @@ class DirectoryStore:
         (kept,) = self.remove_together([scanned], why)
         return kept
 
-    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> "Iterator[Kept | None]":
-        """What ``remove`` does, of one entry after the other; recorded when it ends, program by program."""
+    def remove_together(
+        self, going: Iterable[ScannedEntry], why: str, *, everything: bool = False
+    ) -> "Iterator[Kept | None]":
+        """What ``remove`` does, of one entry after the other; recorded when it ends, program by program.
+
+        With ``everything``, where all entries of the cache are to go, of which programs is recorded when it
+        begins, and no entry's head is needed.
+        """
         from gpucache.outcomes import Kept  # this and the next are needed by a removal alone
         from gpucache.store.removal import Removal
 
         if not self._writable:
             return (Kept(f"the cache at {self.root} is only read") for _ in going)
-        return Removal(self._root, self._history, self.is_marked).remove(going, why)
+        removal = Removal(self._root, self._history, self.is_marked)
+        return removal.remove_all(going, why) if everything else removal.remove(going, why)
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
         """Move an entry to ``quarantine/`` if unchanged since the scan, and record that; whether it moved.

@@ -193,8 +193,8 @@ class EntryStore(Store, Protocol):
         """Keys that begin with a hex prefix of two or more digits, without a full scan."""
         ...
 
-    def scan(self) -> Iterator[ScannedEntry]:
-        """Every file below ``entries/``, one by one, heads only, constant memory."""
+    def scan(self, *, heads: bool = True) -> Iterator[ScannedEntry]:
+        """Every file below ``entries/``, one by one, heads only or not even those, constant memory."""
         ...
 
     def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
@@ -209,8 +209,10 @@ class EntryStore(Store, Protocol):
         """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None."""
         ...
 
-    def remove_together(self, going: Iterable[ScannedEntry], why: str) -> "Iterator[Kept | None]":
-        """What ``remove`` does, of one entry after the other; recorded when it ends."""
+    def remove_together(
+        self, going: Iterable[ScannedEntry], why: str, *, everything: bool = False
+    ) -> "Iterator[Kept | None]":
+        """What ``remove`` does, of one entry after the other; ``everything`` where that is all of them."""
         ...
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:

@@ -7,11 +7,13 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.outcomes import Kept
+from gpucache.store.cleanup import note_all
 from gpucache.store.history import History
 from gpucache.store.interface import Event, ScannedEntry
 from gpucache.store.root_folder import RootFolder
@@ -27,7 +29,15 @@ class Removal:
     def __init__(self, root: RootFolder, history: History, is_marked: Callable[[], bool]) -> None:
         self._root = root
         self._history = history
-        self._is_marked = is_marked
+        self._is_marked = cache(is_marked)
+
+    def remove_all(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
+        """Remove one entry after the other, also what cannot be read, after it was kept of which programs."""
+        note_all(self._root, why)
+        with ExitStack() as stack:
+            folders: dict[Path, Folder] = {}
+            for scanned in going:
+                yield self._removed(scanned, folders, stack)
 
     def remove(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
         """Remove one entry after the other, and record those that went when it ends, also when it is stopped.
@@ -39,7 +49,8 @@ class Removal:
             with ExitStack() as stack:
                 folders: dict[Path, Folder] = {}
                 for scanned in going:
-                    kept = self._removed(scanned, folders, stack)
+                    unread = Kept(scanned.damage_detail) if scanned.unread else None
+                    kept = unread or self._removed(scanned, folders, stack)
                     if kept is None and scanned.head is not None:
                         own = gone.setdefault((scanned.head.program, scanned.head.target), bytearray())
                         own += _GONE.pack(time.time_ns(), bytes.fromhex(scanned.key.hex))
@@ -52,8 +63,6 @@ class Removal:
 
     def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
         """Remove one entry; folders stay open until the last entry is removed, as there are 256 at most."""
-        if scanned.unread:
-            return Kept(scanned.damage_detail)
         if scanned.head is None and not self._is_marked():
             return Kept(
                 f"nothing in {self._root.path} shows that it is gpucache's, so its files are left alone"

@@ -7,6 +7,7 @@ target is.
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -36,6 +37,20 @@ def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
     for folder, name, stray in walk(root, unread):
         if not stray and (scanned := _scanned(folder, name)) is not None:
             yield scanned
+
+
+def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
+    """Every entry, as ``scan`` does, but a regular file with the name of one is not read and has no head."""
+    for folder, name, stray in walk(root, unread):
+        if stray:
+            continue
+        with suppress(FileNotFoundError):
+            status = folder.lstat(name)
+            if stat.S_ISREG(status.st_mode) and layout.fits(folder.path.name, name):
+                identity, size = identity_of(status), allocated(status)
+                yield ScannedEntry(folder.path, name, identity, size, status.st_mtime_ns, None)
+            elif (scanned := _scanned(folder, name)) is not None:
+                yield scanned
 
 
 def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[ScannedEntry, Entry | None]]:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gpucache.engine.evict import plan_evict, run_evict
-from gpucache.engine.eviction_policy import Limits
-from gpucache.store import DirectoryStore
+from gpucache.engine.evict import entries_of, plan_evict, run_evict
+from gpucache.engine.eviction_policy import Limits, plan
+from gpucache.store import DirectoryStore, Event
 from tests.engine.test_eviction_policy import NOW_NS
 from tests.faults.conftest import build_entry
 from tests.faults.killed_process import own
@@ -35,8 +35,34 @@ def test_what_was_used_since_it_was_ranked_stays(tmp_path: Path) -> None:
     """A size limit takes the least recently used; one of these that is used meanwhile is none any more."""
     store = _filled(tmp_path, "abcd")
     cache = own(store)
-    plan = plan_evict(cache, Limits(max_size_bytes=1), NOW_NS)
+    ranked = plan_evict(cache, Limits(max_size_bytes=1), NOW_NS)
     used = build_entry("b").key
     store.get(used)
-    assert all(outcome.removed for outcome in run_evict(cache, plan))
+    assert all(outcome.removed for outcome in run_evict(cache, ranked))
     assert [one.key for one in store.scan()] == [used]
+
+
+def test_all_is_known_to_go_before_it_goes(tmp_path: Path) -> None:
+    """Whoever is stopped amid a removal of all leaves no entry of which nobody says why it is gone."""
+    store = _filled(tmp_path, "ab")
+    store.record("saxpy", Event(1, "built", build_entry("a").key.hex, "cuda:sm_90"))
+    cache = own(store)
+    found = plan_evict(cache, Limits(everything=True), NOW_NS)
+    assert store.removed_record("saxpy") is None
+    assert next(run_evict(cache, found)).removed
+    removed = store.removed_record("saxpy")
+    assert removed is not None and removed.why == "--all" and store.history("saxpy")
+
+
+def test_what_goes_whole_need_not_be_read(tmp_path: Path) -> None:
+    """Names and sizes do where everything goes; in a root that nothing marks as ours they do not."""
+    store = _filled(tmp_path, "abc")
+    for path in tmp_path.rglob("*.gpc"):
+        path.write_bytes(b"no entry")
+    cache = own(store)
+    found = list(entries_of(cache, heads=False))
+    assert len(found) == 3 and not any(one.damage or one.program for one in found)
+    assert {one.key for one in found} == {build_entry(seed).key.hex for seed in "abc"}
+    (tmp_path / "CACHEDIR.TAG").unlink()
+    outcomes = list(run_evict(cache, plan(entries_of(cache, heads=False), Limits(everything=True), NOW_NS)))
+    assert [one.stays for one in outcomes] == [True] * 3 and len(list(store.scan())) == 3

@@ -108,7 +108,8 @@ def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> None:
-    """Nothing can be said of it: verify tells it as not checked, and neither repair nor evict touches it."""
+    """Nothing can be said of it: verify tells it as not checked, and neither repair nor a rule of evict
+    touches it; --all means it as well."""
     entry = next(_folders(root)[0].iterdir())
     words = f"it cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"
     for verb in (("verify",), ("verify", "--repair")):
@@ -116,6 +117,8 @@ def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> Non
         answer = json.loads(done.stdout)
         assert [one["note"] for one in answer["summary"]["unchecked"]] == [words]
         assert all(one["kind"] != "untrusted" for one in answer["outcomes"])
-    done = _failing(entry, "pread64", error, "evict", "--all", "--yes", root=root)
+    done = _failing(entry, "pread64", error, "evict", "--max-size", "1", root=root)
     assert done.returncode == 3 and f"was not removed: {words}" in done.stdout
     assert entry.exists()
+    done = _failing(entry, "pread64", error, "--json", "evict", "--all", "--yes", root=root)
+    assert (done.returncode, entry.exists()) == (0, False)
