@@ -85,10 +85,13 @@ class Services:
     def opencl(self) -> "OpenCLServing":
         """Of OpenCL builds."""
         from gpucache.intercept.devices import Devices
-        from gpucache.intercept.serving import OpenCLServing
 
         layers = self._layers()
-        return OpenCLServing(layers, Devices(layers), self._libraries)
+        devices = Devices(layers)
+        devices.begin()  # which takes longer than the rest
+        from gpucache.intercept.serving import OpenCLServing
+
+        return OpenCLServing(layers, devices, self._libraries)
 
     def nvrtc(self) -> "NVRTCServing":
         """Of NVRTC's compiles."""

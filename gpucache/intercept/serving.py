@@ -76,7 +76,6 @@ class OpenCLServing:
     def __init__(self, layers: Layers, devices: Devices, libraries: Libraries) -> None:
         self._layers = layers
         self._devices = devices
-        devices.begin()
         self._libraries = libraries
         self._lock = Lock()
         self._tokens = count(1)
