@@ -89,7 +89,8 @@ def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
 
 def _kept(place: Path) -> set[Path]:
     """What our own cache keeps of the entries it removes."""
-    return {path for folder in ("programs", "quarantine") for path in (place / "v1" / folder).rglob("*")}
+    kept = {path for folder in ("programs", "quarantine") for path in (place / "v1" / folder).rglob("*")}
+    return {*kept, place / "v1" / "removed.jsonl"}
 
 
 @pytest.fixture
