@@ -66,11 +66,14 @@ class Temporary(NamedTuple):
     """Whether the user's name follows, so that each has a place of their own."""
     folder: str = ""
     """Where its owner puts them, whatever variables say."""
+    inside: str = ""
+    """What follows the name: a folder in that place."""
 
     @property
     def below(self) -> str:
         """A pattern of the place's name."""
-        return f"{self.prefix}*" if self.user else self.prefix
+        place = f"{self.prefix}*" if self.user else self.prefix
+        return f"{place}/{self.inside}" if self.inside else place
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable that decided it; None where the user has no name."""
@@ -79,7 +82,7 @@ class Temporary(NamedTuple):
         asked = () if self.folder else ("TMPDIR", "TEMP", "TMP")
         named = next((name for name in asked if environ.get(name)), None)
         folder = environ[named] if named else self.folder or "/tmp"
-        return None if user is None else (Path(folder, self.prefix + user), named or "default")
+        return None if user is None else (Path(folder, self.prefix + user, self.inside), named or "default")
 
 
 class Place(NamedTuple):
@@ -91,7 +94,7 @@ class Place(NamedTuple):
     """What puts the cache elsewhere, as a clause: the remedy of whatever is wrong with the place."""
     nowhere: str
     """Why an environment can lack a place, and what to set; a clause."""
-    also: tuple[Var | Home, ...] = ()
+    also: tuple[Var | Home | Temporary, ...] = ()
     """Where programs above the owner put it: each is a cache beside the first where a folder is there."""
     off: Mapping[str, Collection[str]] = _NOTHING
     """By variable the values, in lower case, with which programs use no cache; empty where any value does."""

@@ -19,7 +19,7 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.places import Home, Place, Temporary, Var
 from gpucache.errors import FormatError
 from gpucache.keys import digest
 from gpucache.model import KeyField
@@ -27,6 +27,8 @@ from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _GROUP = "__grp__"
+_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
+"""Where ``torch.compile`` has the kernels of each GPU, below its own cache."""
 _JSON_BYTES = 1 << 20
 """The largest list, or description of a kernel, that is read; real ones have one or two kB."""
 _LARGEST_BYTES = 1 << 30
@@ -56,6 +58,10 @@ class Triton(FilesFormat):
             Var("TRITON_CACHE_DIR"),
             Var("TRITON_HOME", ".triton/cache"),
             Home(".triton/cache", expanded=True),
+        ),
+        also=(
+            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _OF_DEVICES),
+            *(Temporary("torchinductor_", inside=folder) for folder in _OF_DEVICES),
         ),
         move="set TRITON_CACHE_DIR",
         nowhere="Triton finds no home folder; set TRITON_CACHE_DIR",

@@ -144,3 +144,18 @@ def test_a_removal_takes_the_folder_and_leaves_what_is_no_kernels(tmp_path: Path
     cache = opened(SYSTEM, tmp_path)
     assert [cache.remove(entry, "test") for entry in cache.scan()] == [None, None]
     assert not alone.exists() and [path.name for path in shared.iterdir()] == ["diary.json"]
+
+
+def test_what_torch_compile_keeps_for_each_gpu_is_found_below_its_own_cache(tmp_path: Path) -> None:
+    """Among temporary files, or where its variable says, beside Triton's own place."""
+    for place in ("torchinductor_me/triton/0", "torchinductor_me/triton/1", "elsewhere/triton/0"):
+        put(tmp_path / place)
+    home = {"HOME": "/home/me", "USER": "me", "TMPDIR": str(tmp_path)}
+    variable = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "elsewhere")}
+    found = [location.root for location in SYSTEM.locations({**home, **variable})]
+    assert found == [
+        "/home/me/.triton/cache",
+        str(tmp_path / "elsewhere/triton/0"),
+        str(tmp_path / "torchinductor_me/triton/0"),
+        str(tmp_path / "torchinductor_me/triton/1"),
+    ]
