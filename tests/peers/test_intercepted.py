@@ -69,6 +69,17 @@ _VIDEO = (
     "format=yuv420p,hwupload,avgblur_opencl=2,unsharp_opencl,hwdownload,format=yuv420p",
     *["-f", "md5", "-"],
 )
+_TOMOGRAPHY = (
+    *["env", "UFO_DEVICE_TYPE=cpu", "sh", "-c"],
+    "mkdir work && cd work && "  # its headers may lie there, so nothing else may be written there
+    "ufo-launch -q dummy-data width=256 height=256 number=2 init=2.5 ! blur size=7 sigma=2 ! median-filter"
+    " ! fft dimensions=2 ! power-spectrum ! write filename=out.tif >&2 && cksum out.tif",
+)
+_FRACTAL = (
+    *["env", "QT_QPA_PLATFORM=offscreen", "sh", "-c"],
+    "mandelbulber2 -C -n -r 64x48 -O 'opencl_enabled=1#opencl_platform=0#opencl_device_type=3'"
+    " -o out.jpg /usr/share/mandelbulber2/examples/benchmark-GPU.fract >&2 && cksum out.jpg",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,10 @@ PROGRAMS: Mapping[str, Program] = {
     "OpenMM": Program(_python(_OPENMM), "openmm"),
     "silx": Program(_python(_SILX), "silx"),
     "sasmodels": Program(_python(_SASMODELS), "sasmodels"),
+    "UFO": Program(_TOMOGRAPHY, "ufo-launch"),
+    "UFO on PoCL": Program(_TOMOGRAPHY, "ufo-launch", late=True, prints=False),
+    "Mandelbulber": Program(_FRACTAL, "mandelbulber2"),
+    "Mandelbulber on PoCL": Program(_FRACTAL, "mandelbulber2", late=True),
     "PyOpenCL's algorithms": Program(_python(_PYOPENCL), "mako"),
 }
 
