@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -156,9 +157,40 @@ def test_a_program_is_served(program: Program, vendors: Path, tmp_path: Path) ->
     assert not program.prints or bare == missed == hit
 
 
+def test_a_program_is_served_by_an_exported_layer(program: Program, vendors: Path, tmp_path: Path) -> None:
+    """After one export of a cold cache everything hits without gpucache, and what is printed stays."""
+    layer = tmp_path / "layer"
+    bare, _ = _run(program, vendors, tmp_path)
+    export = (sys.executable, "-m", "gpucache", "--json", "export", "layer", str(layer), "--")
+    exported = _call([*export, *program.command], vendors, tmp_path, "export")
+    document = exported.stderr[exported.stderr.index("{\n") :]
+    summary = json.loads(document)["summary"]
+    lines = (layer / "gpucache.env").read_text().splitlines()
+    variables = {**dict(line.split("=", 1) for line in lines), "GPUCACHE_LAYER_TELL": "1"}
+    served = _call(program.command, vendors, tmp_path, "served", variables)
+    assert summary["exported"] > 0 and summary["left"] == 0
+    assert served.stderr.count("gpucache: hit: ") == summary["exported"]
+    assert "gpucache: miss: " not in served.stderr
+    assert not program.prints or bare == exported.stdout == served.stdout
+
+
 def _run(program: Program, vendors: Path, place: Path, mode: str = "") -> tuple[str, Any]:
     """What the program prints, and the summary of its builds where a ``mode`` of run is given."""
-    home, report = place / f"home{mode}", place / f"report{mode}"
+    report = place / f"report{mode}"
+    ours = (sys.executable, "-m", "gpucache", "run", mode, "--report", str(report), "--") if mode else ()
+    done = _call([*ours, *program.command], vendors, place, mode)
+    return done.stdout, json.loads(report.read_text())["summary"] if mode else None
+
+
+def _call(
+    command: Sequence[str],
+    vendors: Path,
+    place: Path,
+    name: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a home of its own, where no cache is but ours."""
+    home = place / f"home{name}"
     (home / "pocl").mkdir(parents=True)
     environ = {
         **os.environ,
@@ -167,10 +199,10 @@ def _run(program: Program, vendors: Path, place: Path, mode: str = "") -> tuple[
         "XDG_CACHE_HOME": str(home),
         "POCL_CACHE_DIR": str(home / "pocl"),
         "GPUCACHE_DIR": str(place / "root"),
+        **variables,
     }
-    ours = (sys.executable, "-m", "gpucache", "run", mode, "--report", str(report), "--") if mode else ()
     done = subprocess.run(
-        [*ours, *program.command],
+        command,
         env=environ,
         cwd=home,
         capture_output=True,
@@ -179,4 +211,4 @@ def _run(program: Program, vendors: Path, place: Path, mode: str = "") -> tuple[
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(report.read_text())["summary"] if mode else None
+    return done
