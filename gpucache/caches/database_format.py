@@ -8,6 +8,7 @@ asked for a lease first, which it grants for a file that nobody else has open. M
 import os
 import signal
 import sqlite3
+import stat
 import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -98,7 +99,11 @@ class DatabaseFormat(FilesFormat):
 
     @contextmanager
     def lock(self, item: Files) -> Iterator[None]:
-        """A lease of the database, so that no program has it open; on Windows the removal itself fails."""
+        """A lease of the database, so that no program has it open; on Windows the removal itself fails. None
+        where a link, a pipe or such lies in its place."""
+        if not stat.S_ISREG(item.seen[item.names[0]].st_mode):
+            yield
+            return
         with item.open() as folder:
             fd = folder.open_file(item.names[0])
         try:
@@ -110,6 +115,12 @@ class DatabaseFormat(FilesFormat):
 
     def _damaged(self, why: str) -> Problem:
         return Problem(FindingKind.CORRUPT, f"{why}; {self.consequence}")
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a table, and no view in its place, which can have rows without end."""
+    found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchall()
+    return found == [("table",)]
 
 
 def _held(fd: int) -> str:

@@ -277,6 +277,8 @@ class ForeignCache(Generic[T]):
             yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
 
     def _mended(self, made: Mends[T], item: T, checked: Checked) -> Checked:
+        if self._looked(item)[1] is False and not self._is_shown():
+            return checked.unmended(self._unproven(), self._format.mends)
         try:
             found = [Problem(one.kind, one.detail) for one in checked.findings]
             gone = {str(one) for one in made.mend(item, found)}

@@ -17,7 +17,7 @@ from hashlib import md5, sha1
 from itertools import islice
 
 from gpucache.caches import databases, sqlite_file
-from gpucache.caches.database_format import DatabaseFormat
+from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HeldError, Look
@@ -35,6 +35,7 @@ _MOST = 20
 """Kernels of a database that are told one by one."""
 _NAMED = "SELECT kernel_name, kernel_args FROM kern_db ORDER BY 1, 2 LIMIT 1000"
 _ROWS = "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_size FROM kern_db"
+_RECORD = re.compile(rb"[^=]+=[^:;]+:[^;]*(?:;[^:;]+:[^;]*)*;?")
 _FAILS = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
 
 
@@ -104,13 +105,22 @@ class Miopen(DatabaseFormat):
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """The kernels that MIOpen would not take, up to a number."""
-        if item.names[0].endswith(".ukdb"):
+        if not item.names[0].endswith(".ukdb"):
+            return
+        if not has_table(connection, "kern_db"):
+            yield Problem(FindingKind.MISLABELLED, f"it has no table of kernels; {self.consequence}")
+        else:
             for _, detail in islice(_broken(connection), _MOST):
                 yield Problem(FindingKind.CORRUPT, f"{detail}; {_FAILS}")
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Take the rows of broken kernels out; a database that does not read goes as a whole."""
-        if not all(_FAILS in one.detail for one in problems if one.kind and one.kind.wrong):
+        wrong = [one for one in problems if one.kind in self.mends]
+        if not wrong:
+            return ()
+        if item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
+            raise HeldError("the file stays for its other lines; take such lines out yourself")
+        if not all(_FAILS in one.detail for one in wrong):
             with self.lock(item):
                 return problems if self.remove(item) is None else ()
         try:
@@ -137,20 +147,18 @@ class Miopen(DatabaseFormat):
 
 def _broken(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """The kernels that MIOpen would not take: their rows, and what is wrong with each."""
-    rows = connection.execute(
-        "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_size FROM kern_db"
-    )
-    for number, name, length, digest, size in rows:
-        if not all(isinstance(one, int) and 0 <= one <= _BINARY_BYTES for one in (length, size)):
-            continue
+    for number, name, length, digest, size in connection.execute(_ROWS):
+        if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
+            continue  # larger than what is read
         ((blob,),) = connection.execute("SELECT kernel_blob FROM kern_db WHERE id = ?", (number,))
         shown = f"its kernel {printable(str(name))}"
         try:
-            data = bz2.BZ2Decompressor().decompress(blob, size + 1) if size else blob
+            data = bz2.BZ2Decompressor().decompress(blob, max(size, 0) + 1) if size else blob
+            found = md5(data, usedforsecurity=False).hexdigest()
         except (OSError, ValueError, TypeError):
             yield number, f"{shown} does not unpack"
             continue
-        if md5(data, usedforsecurity=False).hexdigest() != digest:
+        if found != digest:
             yield number, f"{shown} is not what its MD5 says"
 
 
@@ -160,7 +168,7 @@ def _lines(item: Files) -> Iterator[Problem]:
     bad = [
         number
         for number, line in enumerate(data.splitlines(), 1)
-        if not re.fullmatch(rb"[^=]+=(?:[^:;]+:[^;]*;?)+", line[:_LINE_BYTES])
+        if not _RECORD.fullmatch(line[:_LINE_BYTES])
     ]
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha1
 
 from gpucache.caches import interpreters, pickles
-from gpucache.caches.database_format import DatabaseFormat
+from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
@@ -76,7 +76,7 @@ class Pytools(DatabaseFormat):
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
         """The first row that does not end as a pickle does."""
-        if not _has_table(connection):
+        if not has_table(connection, "dict"):
             detail = f"it has no table of a dictionary; {self.consequence}"
             yield Problem(FindingKind.MISLABELLED, detail)
             return
@@ -89,20 +89,14 @@ class Pytools(DatabaseFormat):
         """How many rows it has."""
         try:
             with self.database(item) as (connection, _):
-                found = connection.execute("SELECT count(*) FROM dict") if _has_table(connection) else [(0,)]
-                rows = str(next(iter(found))[0])
+                count = "SELECT count(*) FROM dict" if has_table(connection, "dict") else "SELECT 0"
+                rows = str(next(connection.execute(count))[0])
         except (sqlite3.Error, MemoryError, FormatError) as error:
             rows = f"not counted: {error}"
         fields = {"key": entry.key, **dict(entry.fields), "keys of its rows": "pickles, not unpickled"}
         return EntryReport(
             entry, tuple(KeyField(*pair) for pair in fields.items()), (("kind", "database"), ("rows", rows))
         )
-
-
-def _has_table(connection: sqlite3.Connection) -> bool:
-    """Whether there is the table, and no view in its place, which can have rows without end."""
-    found = connection.execute("SELECT type FROM sqlite_master WHERE name = 'dict'").fetchall()
-    return found == [("table",)]
 
 
 SYSTEM = ForeignSystem(Pytools)

@@ -43,6 +43,8 @@ def test_asking_leaves_no_trace_beside_a_database(tmp_path: Path) -> None:
         ("UPDATE kern_db SET kernel_hash = 'no' WHERE id = 3", "small.o is not what its MD5 says"),
         ("UPDATE kern_db SET kernel_blob = x'4242' WHERE id = 1", f"{NAMES[0]} does not unpack"),
         ("UPDATE kern_db SET uncompressed_size = 7 WHERE id = 1", f"{NAMES[0]} is not what its MD5 says"),
+        ("UPDATE kern_db SET uncompressed_size = -7 WHERE id = 1", f"{NAMES[0]} is not what its MD5 says"),
+        ("UPDATE kern_db SET kernel_blob = 'text' WHERE id = 3", "small.o does not unpack"),
     ],
 )
 def test_a_repair_takes_a_broken_kernel_out_and_leaves_the_others(
@@ -96,6 +98,50 @@ def test_a_database_that_does_not_read_is_removed(
     assert not path.exists() and other.exists()
 
 
+def test_what_may_be_somebody_elses_is_not_repaired(tmp_path: Path) -> None:
+    """A file that is only called as MIOpen's are stays, as it does when everything is evicted."""
+    path = tmp_path / "gfx900.ukdb"
+    path.write_bytes(b"my own notes")
+    path.chmod(0o600)
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    found = cache.repair(cache.check(entry), entry).findings[0]
+    assert not found.repaired and "may be somebody else's and stays" in found.detail
+    assert path.exists()
+
+
+def test_a_link_in_the_place_of_a_database_is_removed(tmp_path: Path) -> None:
+    """What it names stays, and no lease of that is asked for."""
+    path = put(tmp_path)
+    path.rename(mine := tmp_path / "mine")
+    path.symlink_to(mine)
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    assert cache.repair(cache.check(entry), entry).findings[0].repaired
+    assert mine.exists() and not path.is_symlink()
+
+
+def test_a_view_in_the_place_of_the_table_is_not_read(tmp_path: Path) -> None:
+    """It can have rows without end."""
+    path = put(tmp_path)
+    execute(path, "DROP TABLE kern_db")
+    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n"
+    execute(path, f"CREATE VIEW kern_db AS {rows}")
+    cache = opened(SYSTEM, tmp_path)
+    (finding,) = cache.check(only(cache)).findings
+    assert finding.kind is FindingKind.MISLABELLED and "no table of kernels" in finding.detail
+
+
+def test_a_log_without_its_database_is_no_database(tmp_path: Path) -> None:
+    """It is told, and nobody opens it as one."""
+    path = put(tmp_path)
+    path.rename(f"{path}-wal")
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.ORPHAN] and cache.repair(checked, entry) == checked
+
+
 def test_a_database_that_is_written_stays_as_it_is(tmp_path: Path) -> None:
     """SQLite's own locks are kept to."""
     path = put(tmp_path)
@@ -129,6 +175,15 @@ def test_what_it_measured_lies_beside_its_settings(tmp_path: Path) -> None:
     path.write_bytes(_RECORD + b"broken\n")
     checked = cache.check(only(cache))
     assert kinds(checked) == [FindingKind.CORRUPT] and "line 2" in checked.findings[0].detail
+    assert "take such lines out" in cache.repair(checked, only(cache)).findings[0].detail and path.exists()
+
+
+def test_a_line_is_read_in_the_time_that_its_length_takes(tmp_path: Path) -> None:
+    """One that could be parted in many ways is no record either."""
+    path = tmp_path / "gfx90a6e.ufdb.txt"
+    path.write_bytes(b"a=" + b"b:" * 500 + b";;\n")
+    cache = opened(SYSTEM, tmp_path)
+    assert kinds(cache.check(only(cache)))[-1] is FindingKind.CORRUPT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
