@@ -51,6 +51,8 @@ _ELSEWHERE = "/nonexistent/gpucache"
 _VALUE = struct.Struct("<QQQ")
 _CHUNK = 1 << 20
 _BLOCK, _BLOCKS = 4096, 256
+_NO_TIME, _MADE_UP_S = (1 << 64) - 1, 10 * 366 * 24 * 3600
+"""Systems whose files never change in place give all of them one time before 1980, which tells nothing."""
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from beside its library, and from where its process is when it is loaded."""
@@ -79,7 +81,7 @@ def of_build(
         found.add_closure(one, OPENCL, asked.environ)
         found.add_variables(variables(toolchain.implementation), asked.environ)
         place = _FIRST_LIBRARY + number * _FIELDS_OF_DEVICE
-        found.add_compiler(place, asked.devices[number].library, files[number])
+        found.add_compiler(place, asked.devices[number].library, files[number], asked.environ)
         if toolchain.implementation == INTEL:
             found.add(Condition("A", b"s", _CONFIGURATION.encode()))
             if not any(os.path.basename(file) == _CONFIGURATION for file in files[number]):
@@ -99,13 +101,8 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey) -> tuple[Condition, .
         found.stand_alone(call.file_name.given, call.file_name.kept)
     found.add_closure(prepared, CUDA, call.environ)
     found.add_variables(VARIABLES, call.environ)
-    library_path = call.environ.get(LIBRARY_PATH, "")
-    passed, builtins = nvrtc.search_builtins(call.library, call.version, library_path)
-    found.add_compiler(_NVRTC_LIBRARY, str(call.library), [str(call.library), str(builtins)])
-    if str(builtins.parent) in library_path.split(":"):
-        found.add_variables(Variables((LIBRARY_PATH,)), call.environ)
-    else:
-        found.add(Condition("P", b"", os.fsencode(builtins.name)))
+    passed, builtins = nvrtc.search_builtins(call.library, call.version, call.environ.get(LIBRARY_PATH, ""))
+    found.add_compiler(_NVRTC_LIBRARY, str(call.library), [str(call.library), str(builtins)], call.environ)
     for path in passed:
         found.add(Condition("A", b"", os.fsencode(path)))
     return found.all()
@@ -142,20 +139,30 @@ class _Found:
             self._alone = folder
             self.add(Condition("O", b"5"))
 
-    def add_compiler(self, field: int, library: str, files: Sequence[str]) -> None:
-        """The files of a compiler: those in the folder of its library are looked for beside it again."""
+    def add_compiler(
+        self, field: int, library: str, files: Sequence[str], environ: Mapping[str, str]
+    ) -> None:
+        """The files of a compiler: those in the folder of its library are looked for beside it again.
+
+        They are looked at by the names that they were found by, which may be links. A library of theirs that
+        the loader would now find in LD_LIBRARY_PATH is another.
+        """
         real = os.path.realpath(library) if library else ""
-        beside = f"{os.path.dirname(real)}/"
+        folder = os.path.dirname(files[0]) if files else ""
         known = bool(files) and real == os.path.realpath(files[0])
-        for number, file in enumerate(files):
+        beside = known and os.path.dirname(real) == os.path.realpath(folder)
+        if real:
+            self.add(Condition("S", b"%d" % field, b"", _value(real, spread=True)))
+        for file in files[1:] if known else files:
             is_library = ".so" in os.path.basename(file)
-            value, path = _value(file, spread=is_library), os.path.realpath(file)
-            kind, place, text = "S" if is_library else "B", b"", path
-            if known and number == 0:
-                place, text = b"%d" % field, ""
-            elif known and path.startswith(beside):
-                place, text = b"%d" % field, path.removeprefix(beside)
-            self.add(Condition(kind, place, os.fsencode(text), value))
+            kind, place, text = "S" if is_library else "B", b"", file
+            if beside and file.startswith(f"{folder}/"):
+                place, text = b"%d" % field, file.removeprefix(f"{folder}/")
+            self.add(Condition(kind, place, os.fsencode(text), _value(file, spread=is_library)))
+            if is_library and os.path.dirname(file) in environ.get(LIBRARY_PATH, "").split(":"):
+                self.add_variables(Variables((LIBRARY_PATH,)), environ)
+            elif is_library:
+                self.add(Condition("P", b"", os.fsencode(os.path.basename(file))))
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All that was asked of the disk to find the headers of a program."""
@@ -254,7 +261,7 @@ def _header(path: str, content: str) -> bytes:
     if digest(data) != content:
         raise UncoveredError(_CHANGED)
     parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
-    return _VALUE.pack(len(data), _status(path).st_mtime_ns, _total(parts))
+    return _VALUE.pack(len(data), _NO_TIME, _total(parts))
 
 
 @lru_cache(maxsize=1024)
@@ -273,7 +280,8 @@ def _value(path: str, *, spread: bool) -> bytes:
                 total = _total(iter(lambda: file.read(_CHUNK), b""))
     except OSError as error:
         raise UncoveredError(f"{path} cannot be read ({error.strerror})") from None
-    return _VALUE.pack(status.st_size, status.st_mtime_ns, total)
+    time_ns = status.st_mtime_ns if status.st_mtime > _MADE_UP_S else _NO_TIME
+    return _VALUE.pack(status.st_size, time_ns, total)
 
 
 def _total(parts: Iterable[bytes]) -> int:

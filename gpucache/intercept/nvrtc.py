@@ -18,7 +18,7 @@ from gpucache.intercept.wire import Fields, WireError
 from gpucache.model import BuildRequest, Target, Toolchain
 from gpucache.sources import Memos
 
-LIBRARY_PATH = "LDLIBRARY_PATH"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,10 +203,9 @@ def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None
         assert "variable" in exported.run(*command, variables=variables)[1][0]
 
 
-def test_a_driver_counts_by_its_content(
-    exported: Exported, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """A driver's library that was touched is the same; one that was replaced is another."""
+@pytest.fixture
+def driver(environment: dict[str, str], tmp_path: Path) -> Path:
+    """A copy of the system's PoCL, with links to what it looks for beside itself."""
     need_pocl()
     if not SYSTEM_ICD.is_file():
         pytest.skip("there is no PoCL of the system")
@@ -215,23 +214,66 @@ def test_a_driver_counts_by_its_content(
     if system is None:
         pytest.skip(f"{name} is not where libraries usually lie")
     lib = tmp_path / "lib" / "machine"
-    lib.mkdir(parents=True)
+    (lib / "pocl").mkdir(parents=True)
     library = Path(shutil.copy(system, lib))
-    (lib / "pocl").symlink_to(system.with_name("pocl"))  # what it looks for beside itself
+    for each in (*system.parent.glob("pocl/*.so"), *system.parent.glob("libLLVM*.so*")):
+        (lib / each.relative_to(system.parent)).symlink_to(each)
     (tmp_path / "share").symlink_to("/usr/share")
     vendors = tmp_path / "vendors"
     vendors.mkdir()
     (vendors / "pocl.icd").write_text(f"{library}\n")
     environment["OCL_ICD_VENDORS"] = str(vendors)
+    return library
+
+
+def test_a_driver_counts_by_its_content(exported: Exported, driver: Path) -> None:
+    """A library that was touched is the same; one that was replaced is another, also behind a link."""
     command = _python(PROGRAM, PLATFORM, 2)
     exported.export(*command)
     assert _results(exported.run(*command)[1]) == ["hit"]
-    os.utime(library, ns=(1, 1))
+    os.utime(driver, ns=(1, 1))
     assert _results(exported.run(*command)[1]) == ["hit"]
-    with library.open("ab") as file:
-        file.write(b"newer")
+    part = driver.parent / "pocl" / "libpocl-devices-basic.so"
+    new = Path(shutil.copy(part, f"{part}.new"))
+    for file in (new, driver):
+        with file.open("ab") as stream:
+            stream.write(b"newer")
     told = exported.run(*command)[1]
-    assert _results(told) == ["miss"] and told[0].endswith(f"{library} has changed")
+    assert _results(told) == ["miss"] and told[0].endswith(f"{driver} has changed")
+    exported.export(*command)
+    assert _results(exported.run(*command)[1]) == ["hit"]
+    new.replace(part)
+    assert _results(exported.run(*command)[1]) == ["miss"]
+
+
+def test_a_time_that_tells_nothing_does_not_count(exported: Exported, driver: Path) -> None:
+    """Where all files have one time from before 1980, a driver that was replaced is another all the same."""
+    command = _python(PROGRAM, PLATFORM, 2)
+    os.utime(driver, (1, 1))
+    exported.export(*command)
+    assert _results(exported.run(*command)[1]) == ["hit"]
+    data = bytearray(driver.read_bytes())
+    place = data.index(b"GNU\0", 0, 4096) + 4  # its build id
+    data[place] ^= 0xFF
+    driver.write_bytes(data)
+    os.utime(driver, (1, 1))
+    told = exported.run(*command)[1]
+    assert _results(told) == ["miss"] and told[0].endswith(f"{driver} has changed")
+
+
+def test_libraries_of_a_driver_on_the_librarys_path_are_others(
+    exported: Exported, driver: Path, tmp_path: Path
+) -> None:
+    """A compiler that a driver needs may come from there, whose file is another."""
+    command, other = _python(PROGRAM, PLATFORM, 2), tmp_path / "other"
+    exported.export(*command)
+    other.mkdir()
+    path = {"LD_LIBRARY_PATH": str(other)}
+    assert _results(exported.run(*command, variables=path)[1]) == ["hit"]
+    for each in driver.parent.glob("libLLVM*"):
+        (other / each.name).symlink_to(each)
+    told = exported.run(*command, variables=path)[1]
+    assert _results(told) == ["miss"] and f"{other}/" in told[0] and told[0].endswith(" was not there")
 
 
 def test_a_layer_may_be_used_elsewhere(gpucache: Call, exported: Exported, tmp_path: Path) -> None:
@@ -325,6 +367,26 @@ def test_a_header_of_nvrtc_counts_by_its_content(
     assert _results(exported.run(*command, variables=path)[1]) == ["hit"]
     header.write_text("#define VALUE T(2)\n")
     assert exported.run(*command)[1][0].endswith(f"{header} has changed")
+
+
+def test_builtins_that_nvrtc_finds_through_the_environment_count(exported: Exported, tmp_path: Path) -> None:
+    """An NVRTC that lies alone takes them from LD_LIBRARY_PATH."""
+    _need_nvrtc()
+    from gpucache.backends.cuda import nvrtc
+
+    library, builtins = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert library is not None and builtins is not None
+    alone, there = tmp_path / "alone", {"LD_LIBRARY_PATH": str(builtins.parent)}
+    alone.mkdir()
+    copy = shutil.copy(library, alone)
+    code = "import ctypes, runpy, sys\nctypes.CDLL(sys.argv[1])\nsys.argv = sys.argv[2:]\n"
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = _python("-c", code, copy, NVRTC_PROGRAM, "bindings", "plain")
+    exported.export("env", *(f"{name}={value}" for name, value in there.items()), *command)
+    assert _results(exported.run(*command, variables=there)[1]) == ["hit"]
+    there["LD_LIBRARY_PATH"] = f"{tmp_path}:{builtins.parent}"
+    told = exported.run(*command, variables=there)[1]
+    assert _results(told) == ["miss"] and "the variable LD_LIBRARY_PATH is set to" in told[0]
 
 
 def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
