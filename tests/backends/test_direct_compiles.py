@@ -229,6 +229,32 @@ def test_the_current_directory_counts_where_nvrtc_writes_it(tmp_path: Path, name
     assert len(keys) == 2 or first.payload == second.payload
 
 
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("source", "headers"),
+    [
+        (b'#line 1 "place/other.cu"\n' + _SHOW, ()),
+        (b'# 1 "place/other.cu"\n' + _SHOW, ()),
+        (
+            b'#include "more.h"\nextern "C" __global__ void show(int *out) { *out = more(out); }',
+            (("more.h", b"__device__ int more(int *out) { return out[1] * 3 + out[2]; }"),),
+        ),
+    ],
+    ids=["line", "marker", "memory"],
+)
+def test_line_information_of_a_relative_name_is_tied_to_the_current_directory(
+    tmp_path: Path, source: bytes, headers: tuple[tuple[str, bytes], ...]
+) -> None:
+    """NVRTC makes a full path of the name of a ``#line`` and of a header in memory: other bytes, other key."""
+    (tmp_path / "other").mkdir()
+    first, second = (
+        _request(source, "/elsewhere/show.cu", ("-arch=sm_90", "-lineinfo"), cwd=str(cwd), headers=headers)
+        for cwd in (tmp_path, tmp_path / "other")
+    )
+    assert _compile(first).payload != _compile(second).payload
+    assert _prepared(first).located_key != _prepared(second).located_key
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
