@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.closures import Closure, Include
@@ -168,36 +168,22 @@ def _below(place: str, cwd: str = "/") -> str:
 def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | None = None) -> Closure:
     """The include closure as it is on disk now, headers in memory among it."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
-    read = partial(
-        read_closure,
+    headers = request.asked.headers if request.asked is not None else ()
+    closure = read_closure(
+        request.program.source,
+        rule=compilation.rule,
         include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,
+        forced=compilation.forced_includes,
         definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
         memos=memos,
+        # What each includes is looked for beside its name first.
+        held=[(os.path.dirname(os.path.join(request.cwd, name)), text) for name, text in headers],  # noqa: PTH118, PTH120 - text in, text out
     )
-    closure = read(request.program.source, rule=compilation.rule, forced=compilation.forced_includes)
-    headers = request.asked.headers if request.asked is not None else ()
-    if not headers:
-        return closure
-    found = [closure]
-    for name, text in headers:  # what each includes is looked for beside its name first
-        beside = os.path.dirname(os.path.join(request.cwd, name))  # noqa: PTH118, PTH120 - text in, text out
-        found.append(read(text, rule=replace(compilation.rule, home=beside)))
-    return Closure(
-        includes=(
-            *(Include(name, f"{digest(text)} in memory") for name, text in headers),
-            *dict.fromkeys(include for one in found for include in one.includes),
-        ),
-        resolution=digest("".join(one.resolution for one in found).encode()),
-        uncacheable=next((one.uncacheable for one in found if one.uncacheable), None),
-        files=tuple(dict.fromkeys(file for one in found for file in one.files)),
-        stamps=tuple(dict.fromkeys(stamp for one in found for stamp in one.stamps)),
-        asked=None,
-        tells_places=any(one.tells_places for one in found),
-        tells_name=any(one.tells_name for one in found),
-    )
+    memory = (Include(name, f"{digest(text)} in memory") for name, text in headers)
+    return replace(closure, includes=(*memory, *closure.includes)) if headers else closure
 
 
 def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:

@@ -55,6 +55,7 @@ def read_closure(
     name_them: str = "name the headers in headers = [...]",
     limits: Limits = _LIMITS,
     memos: Memos | None = None,
+    held: Sequence[tuple[str, bytes]] = (),
 ) -> Closure:
     """The closure of a source in memory, resolved by the rule of the compiler that will read it.
 
@@ -62,23 +63,29 @@ def read_closure(
     runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
     options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
     macros may lead to: if they are given, includes through macros count as covered; ``name_them`` is the
-    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. Raises
+    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. ``held``
+    are headers in memory, each behind the folder in which its quoted includes are searched first: they are
+    read with the source, as macros of one count in the other, and are no part of the includes. Raises
     nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
     """
-    if not (forced or named_headers or rule.configuration) and asks_nothing(source, definitions):
+    texts = (source, *(text for _, text in held))
+    silent = all(asks_nothing(text, definitions) for text in texts)
+    if silent and not (forced or named_headers or rule.configuration):
         return _OF_NOTHING
     given = (include_dirs, rule.system, forced, definitions, named_headers)
     if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
         cwd = None  # it makes no difference, so programs in all directories share one memo
     name = ""
-    if memos is not None and (b"include" in source or forced or named_headers):
-        name = name_of(digest(source), rule, cwd, *map(tuple, given), limits)
+    if memos is not None and (forced or named_headers or any(b"include" in text for text in texts)):
+        places = tuple(place for place, _ in held)
+        name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
         known = recall(memos, name, limits, name_them)
         if known is not None:
             return known
     disk, scans = Disk(), Scans(memos if name else None)
     walk = _Walk(disk, scans, source, rule, include_dirs, cwd, limits, name_them)
     walk.define(definitions)
+    walk.hold(held)
     try:
         walk.configure()
         walk.force(forced)
@@ -125,8 +132,8 @@ class _Walk:
             disk.watch(folder)
         self._system = tuple(place for name in rule.system for place in self._placed(name))
         home = os.path.join(os.fsencode(rule.home), b"") if rule.home is not None else b""
-        self._source = source
         self._main = File("the source", 0, source, home, digest=digest(source))
+        self._held = {self._main: source}
         self._pending = [self._main]
         self._scanned: list[File] = []
         self._candidates: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
@@ -153,6 +160,14 @@ class _Walk:
             lines.append(f"#define {name} {value if given else 1}\n")
         data = os.fsencode("".join(lines))
         self._pending.insert(0, File("a build option", 0, data, digest=digest(data)))
+
+    def hold(self, headers: Sequence[tuple[str, bytes]]) -> None:
+        """Read headers in memory with the source, each behind the folder that it is searched from."""
+        for home, data in headers:
+            place = os.path.join(os.fsencode(home), b"")
+            file = File("a header in memory", 0, data, place, digest=digest(data))
+            self._held[file] = data
+            self._pending.append(file)
 
     def configure(self) -> None:
         """Cover the file from which the compiler configures itself; it includes nothing."""
@@ -210,7 +225,7 @@ class _Walk:
             if computed and told & PathConstants.PRINTED:
                 told |= PathConstants.HERE | PathConstants.CALLER
             if macros and not told & PathConstants.HERE:
-                data = self._source if file is self._main else self._headers.again(file)
+                data = self._held[file] if file in self._held else self._headers.again(file)
                 if uses_macro(data, macros, trigraphs=self._rule.trigraphs):
                     told |= PathConstants.HERE
             tells = PathConstants.HERE if file.number else PathConstants.CALLER

@@ -245,7 +245,7 @@ def test_the_current_directory_counts_where_nvrtc_writes_it(tmp_path: Path, name
 def test_line_information_of_a_relative_name_is_tied_to_the_current_directory(
     tmp_path: Path, source: bytes, headers: tuple[tuple[str, bytes], ...]
 ) -> None:
-    """NVRTC makes a full path of the name of a ``#line`` and of a header in memory: other bytes, other key."""
+    """NVRTC makes a full path of the name of a ``#line`` and of a header in memory: other bytes and key."""
     (tmp_path / "other").mkdir()
     first, second = (
         _request(source, "/elsewhere/show.cu", ("-arch=sm_90", "-lineinfo"), cwd=str(cwd), headers=headers)
@@ -310,6 +310,39 @@ def test_a_header_is_covered_wherever_nvrtc_finds_it(tmp_path: Path, where: str)
     assert _compile(request).payload != first
     assert closure_of(request, prepared.compilation) != prepared.closure
     assert str(header) in prepared.closure.files
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("macro", "use"),
+    [
+        (b'PLACE "value.h"', b"#include PLACE\n"),
+        (b'HAS __has_include("seven.h")', b"#if HAS\n#define VALUE 7\n#else\n#define VALUE 8\n#endif\n"),
+        (b"HERE __FILE__", b"#include <length.h>\n"),
+    ],
+    ids=["include", "probe", "path"],
+)
+def test_a_macro_of_a_header_in_memory_counts_in_other_texts(
+    tmp_path: Path, macro: bytes, use: bytes
+) -> None:
+    """What it makes a source include, ask for or know of places changes what comes out, and the key."""
+    source = b'#include "names.h"\n' + use + _VALUE.partition(b"\n")[2]
+    found = []
+    for place in ("a", "other"):
+        folder = tmp_path / place
+        folder.mkdir()
+        (folder / "value.h").write_text(f"#define VALUE {len(place)}\n")
+        (folder / "length.h").write_text("enum { VALUE = sizeof(HERE) };\n")
+        if place == "other":
+            (folder / "seven.h").touch()
+        options = ("-arch=sm_90", f"-I{folder}")
+        headers = (("names.h", b"#define " + macro + b"\n"),)
+        request = _request(source, "/elsewhere/show.cu", options, headers=headers)
+        prepared, payload = _prepared(request), _compile(request).payload
+        located = holds_paths(prepared, payload)
+        found.append((prepared.located_key if located else prepared.key, payload))
+    assert found[0][1] != found[1][1]
+    assert found[0][0] != found[1][0]
 
 
 @pytest.mark.usefixtures("installed")
