@@ -125,7 +125,7 @@ def _parts(data: bytes) -> _Parts | None:
                 kernel = kernel or printable(data[at : at + length])
                 at += length
         ((digest,), (size,)) = _WORDS.unpack_from(data, at), _WORDS.unpack_from(data, at + _WORDS.size)
-    except struct.error:
+    except (struct.error, OverflowError):  # the second of a length beyond every file's
         return None
     return _Parts(digest, at + 2 * _WORDS.size, size, kernel)
 

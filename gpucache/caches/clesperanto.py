@@ -25,7 +25,7 @@ _NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
 def _key(groups: Sequence[str]) -> str:
     program = groups[-1].partition("-")[0]
     digits = program if len(groups) > 2 else f"{int(program) % 2**64:016x}"
-    return digits + sha1("/".join(groups).encode()).hexdigest()[:24]
+    return digits + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 class Clesperanto(BinaryFormat):

@@ -94,7 +94,7 @@ class FlashInfer(FilesFormat):
             problem=problem,
             used_ns=item.used_ns,
             toolchain=(("FlashInfer", version[0]),) if version else (),
-            gone=f"FlashInfer with {source}" if source and not Path(source).exists() else "",
+            gone=f"FlashInfer with {source}" if source and _is_gone(source) else "",
             shows=bool(built) or "meta.json" in item.seen,
         )
 
@@ -152,6 +152,17 @@ def _library(item: Files) -> str:
 def _orphan(item: Files) -> Problem | None:
     detail = "it holds no library, so FlashInfer builds it again"
     return None if _library(item) else Problem(FindingKind.ORPHAN, detail)
+
+
+def _is_gone(source: str) -> bool:
+    """Whether nothing is at a path; False where that may not be looked at."""
+    try:
+        Path(source).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _built_with(item: Files) -> list[tuple[str, str]]:

@@ -9,10 +9,12 @@ temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HOUR_NS
+from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Place, Temporary, Var
 from gpucache.outcomes import FindingKind, Location, Problem
@@ -55,6 +57,11 @@ class GgmlOpencl(BinaryFormat):
         for location in super().locations(asked):
             problems = (off, *location.problems) if off else location.problems
             yield location._replace(enabled=location.enabled and not off, problems=problems)
+
+    def look(self, item: Files) -> Look:
+        """What the binary says; its header shows whose it is, as a binary can be of any kind."""
+        start = item.part(item.names[0], 0, 8)
+        return replace(super().look(item), shows=not start or self.is_left(start))
 
     def is_left(self, start: bytes) -> bool:
         """The beginning of such a file."""

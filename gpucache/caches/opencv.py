@@ -28,7 +28,7 @@ from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem
 from gpucache.payload import describe
-from gpucache.units import printable
+from gpucache.units import format_size, printable
 
 _SHARED = Path("/var/tmp/opencv")
 _DIRECTORY, _SWITCH = "OPENCV_OPENCL_CACHE_DIR", "OPENCV_OPENCL_CACHE_ENABLE"
@@ -127,8 +127,9 @@ class OpenCV(LockedFormat, BinaryFormat):
         """The chains, and the binary of each build."""
         builds, problem = _builds(item)
         for build in builds:
-            binary = item.part(item.names[0], build.at, build.size_bytes)
-            if wrong := self._wrong(binary, describe(binary), whole=True):
+            whole = build.size_bytes <= self.checked_bytes
+            binary = item.part(item.names[0], build.at, build.size_bytes if whole else self.scanned_bytes)
+            if wrong := self._wrong(binary, describe(binary), whole=whole):
                 yield wrong._replace(detail=f"of its build with {build.options!r} {wrong.detail}")
         if problem:
             yield problem
@@ -145,6 +146,9 @@ class OpenCV(LockedFormat, BinaryFormat):
         builds, problem = _builds(item)
         if not builds:
             raise FormatError(f"{item.path} holds no build" + (f": {problem.detail}" if problem else ""))
+        if builds[0].size_bytes > self.largest_bytes:
+            most = format_size(self.largest_bytes)
+            raise FormatError(f"the first build in {item.path} is larger than the {most} that are read")
         return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
 
     def lock_place(self, item: Files) -> tuple[str, ...]:
@@ -177,6 +181,7 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
     slots, *starts = struct.unpack_from(f"<{1 + _SLOTS}I", head, len(begins))
     if slots != _SLOTS:
         return builds, Problem(FindingKind.CORRUPT, f"it has no table of {_SLOTS} chains; {_AGAIN}")
+    left_bytes = status.st_size - len(head)
     for start in starts:
         at = start
         while at:
@@ -189,6 +194,10 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
             binary_at = at + _LINK.size + key_bytes
             if binary_at + size_bytes > status.st_size:
                 return builds, Problem(FindingKind.TRUNCATED, f"it ends within a build; {_AGAIN}")
+            left_bytes -= _LINK.size + key_bytes + size_bytes
+            if left_bytes < 0:
+                detail = "its builds lie one over the other, as OpenCV lays none; remove it"
+                return builds, Problem(FindingKind.CORRUPT, detail)
             options = item.part(name, at + _LINK.size, min(key_bytes, _OPTIONS_BYTES))
             builds.append(_Build(printable(options, None), binary_at, size_bytes))
             at = following

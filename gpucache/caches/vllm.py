@@ -14,6 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any
@@ -21,16 +22,17 @@ from typing import Any
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS, Locked, Look
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Kept, Problem
 
 _RANK = r"(rank_\d+_\d+)"
+_PART = r"((?!(?:inductor|triton)_cache$)\w[\w.-]*)"
 _GRAPHS = rf"torch_compile_cache/([0-9a-f]{{10}})/{_RANK}"
 _MODELS = ("torch_compile_cache/torch_aot_compile/([0-9a-f]{64})", "torch_aot_compile/([0-9a-f]{64})")
 _INNER = {"inductor_cache": Inductor, "triton_cache": Triton}
@@ -63,9 +65,9 @@ class Vllm(FilesFormat):
     )
     layout = Layout(
         [
-            rf"{_GRAPHS}/(\w[\w.-]*)/artifact_\w+",
-            rf"{_GRAPHS}/(\w[\w.-]*)/(?:vllm_compile_cache\.py|cache_key_factors\.json)",
-            rf"{_GRAPHS}/(\w[\w.-]*)/(?:computation_graph|transformed_code)\.py",
+            rf"{_GRAPHS}/{_PART}/artifact_\w+",
+            rf"{_GRAPHS}/{_PART}/(?:vllm_compile_cache\.py|cache_key_factors\.json)",
+            rf"{_GRAPHS}/{_PART}/(?:computation_graph|transformed_code)\.py",
             *(rf"{one}/{_RANK}/model" for one in _MODELS),
             *(
                 f"{outer}/{folder}/{one}"
@@ -84,7 +86,7 @@ class Vllm(FilesFormat):
             ),
         ],
         own=[
-            rf"{_GRAPHS}/\w[\w.-]*/artifact_\w+/",
+            rf"{_GRAPHS}/{_PART}/artifact_\w+/",
             *(
                 f"{outer}/{folder}/{one}"
                 for outer in _OUTER
@@ -151,6 +153,20 @@ class Vllm(FilesFormat):
         if item.names[0].startswith("artifact_") or item.names[0] == "model":
             return item.read(item.names[0], _LARGEST_BYTES)
         raise FormatError(f"{item.folder} holds no compiled graph")
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """The lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
+        inner = self._inner(item)
+        with inner[0].lock(inner[1]) if inner and isinstance(inner[0], Locked) else nullcontext():
+            yield
+
+    def remove(self, item: Files) -> Kept | None:
+        """Its files; those of a lower layer by the rules of that."""
+        if inner := self._inner(item):
+            made, inside = inner
+            return made.remove(inside)
+        return super().remove(item)
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The list first: without it vLLM compiles again, and looks at no artifact."""

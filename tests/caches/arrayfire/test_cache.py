@@ -77,3 +77,10 @@ def test_what_a_writer_left_is_told_and_a_number_of_ones_own_is_not(tmp_path: Pa
     left.write_bytes(b"the year 2026, in my own words and dear to me")
     (told,) = cache.leftovers()
     assert "as well" in told.findings[0].detail
+
+
+def test_a_length_beyond_every_file_is_damage(tmp_path: Path) -> None:
+    """Of a kernel's name."""
+    put(tmp_path, data=struct.pack("=QQ", 1, 2**64 - 1) + PTX)
+    cache = opened(SYSTEM, tmp_path)
+    assert kinds(cache.check(only(cache))) == [FindingKind.TRUNCATED]

@@ -107,3 +107,10 @@ def test_a_module_that_is_being_built_stays(tmp_path: Path) -> None:
         kept = cache.remove(entry, "test")
         assert kept is not None and "FlashInfer is building it" in kept.reason and folder.exists()
     assert cache.remove(entry, "test") is None and not folder.exists()
+
+
+def test_a_source_that_may_not_be_looked_at_is_no_damage(tmp_path: Path) -> None:
+    """As one in the folder of another user, or with a name that no file can have."""
+    put(tmp_path, source="/" + "x" * 300)
+    entry = only(opened(SYSTEM, tmp_path))
+    assert entry.damage is None and not entry.gone

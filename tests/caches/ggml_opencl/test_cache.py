@@ -78,3 +78,9 @@ def test_what_a_writer_left_is_told(tmp_path: Path) -> None:
     (told,) = cache.leftovers()
     assert kinds(told) == [FindingKind.LEFTOVER] and cache.repair(told, None).findings[0].repaired
     assert path.exists() and not left.exists()
+
+
+def test_what_does_not_begin_as_llama_cpps_files_may_be_somebody_elses(tmp_path: Path) -> None:
+    """Nothing beside it shows whose it is, so it stays."""
+    put(tmp_path, data=b"somebody's own file, called by a digest")
+    assert "may be somebody else's and stays" in only(opened(SYSTEM, tmp_path)).stays

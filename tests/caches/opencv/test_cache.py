@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -107,3 +108,16 @@ def test_places_are_found_as_opencv_finds_them(tmp_path: Path) -> None:
     assert "does not turn the cache off" in named.problems[0]
     (location,) = SYSTEM.locations({"HOME": str(tmp_path / "none")})
     assert (location.root, location.decided_by) == ("/var/tmp/opencv", "default")
+
+
+def test_builds_that_lie_one_over_the_other_are_not_all_read(tmp_path: Path) -> None:
+    """A small file could else stand for more bytes than there is memory."""
+    path = put(tmp_path, builds={"-D T=float": PTX, "-D T=half": PTX})
+    data = bytearray(path.read_bytes())
+    (at,) = struct.unpack_from("<I", data, _TABLE)
+    struct.pack_into("<I", data, at + 8, len(data) - at - 12 - len("-D T=float"))
+    path.write_bytes(data)
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    assert entry.damage is not None and "one over the other" in entry.damage.detail
+    assert dict(entry.fields)["builds"] == "1"

@@ -1,5 +1,6 @@
 """Folders laid by the rules of vLLM's compile cache, and what is said of those that break them."""
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.caches.inductor import build as inductor
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton import build as triton
 from tests.caches.vllm.build import ARTIFACT, artifact, digits, put
+from tests.payload.build import elf64
 
 
 def test_a_part_of_a_model_is_an_entry_with_its_graphs_and_hashes(tmp_path: Path) -> None:
@@ -108,3 +110,27 @@ def test_an_artifact_without_a_checksum_is_not_judged_by_one(tmp_path: Path) -> 
     (folder / ARTIFACT).write_bytes(artifact()[4:])
     cache = opened(SYSTEM, tmp_path)
     assert not cache.check(only(cache)).findings
+
+
+def test_a_graph_where_a_lower_layer_has_its_cache_is_a_stranger(tmp_path: Path) -> None:
+    """No part of a model is called so."""
+    folder = put(tmp_path)
+    folder.rename(folder.parent / "inductor_cache")
+    cache = opened(SYSTEM, tmp_path)
+    assert not list(cache.scan())
+    assert {kind for one in cache.leftovers() for kind in kinds(one)} == {FindingKind.LEFTOVER}
+
+
+def test_a_library_of_a_lower_layer_that_is_being_compiled_stays(tmp_path: Path) -> None:
+    """TorchInductor holds a lock for each."""
+    inner = put(tmp_path).parent / "inductor_cache"
+    name = f"c{'a' * 51}"
+    (inner / "aa").mkdir(parents=True)
+    (inner / "aa" / f"{name}.so").write_bytes(elf64(elf_type=3))
+    (inner / "locks").mkdir()
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = (one for one in cache.scan() if one.artifact_kind == "library")
+    with (inner / "locks" / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cache.remove(entry, "--all") is not None
+    assert cache.remove(entry, "--all") is None
