@@ -45,6 +45,17 @@ def test_jax_is_turned_on_and_keeps_what_the_user_set(tmp_path: Path) -> None:
     assert least not in redirects(tmp_path, {name: "/elsewhere"})
 
 
+def test_what_moves_a_cache_reaches_no_compiler(tmp_path: Path) -> None:
+    """What is compiled while caches are moved has the key that it has without."""
+    from gpucache.backends.cuda.options import VARIABLES
+    from gpucache.backends.opencl import options
+
+    environment = redirects(tmp_path, {})
+    names = (options.POCL, options.INTEL, options.NVIDIA, options.OTHER)
+    for variables in (VARIABLES, *map(options.variables, names)):
+        assert variables.among(environment) == ()
+
+
 def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
     """Each system with a variable finds its place below the folder in the new environment."""
     from gpucache.caches.registry import load_system

@@ -116,7 +116,7 @@ _VARIABLES = {
         ),
         (
             *("NEO_CACHE_?*", "MESA_SHADER_CACHE*", "MESA_DISK_CACHE*", "MESA_GLSL_CACHE*", "POCL_DEBUG"),
-            *("MESA_DEBUG", "?*_CACHE_DIR", "?*_LOG*", "GPU_DEVICE_ORDINAL", "AMD_LOG*"),
+            *("MESA_DEBUG", "?*_CACHE_DIR", "?*_LOG*", "GPU_DEVICE_ORDINAL", "AMD_LOG*", "POCL_KERNEL_CACHE"),
         ),
     ),
 }
