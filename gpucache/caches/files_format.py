@@ -21,7 +21,7 @@ from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
-from gpucache.units import format_age, format_size
+from gpucache.units import format_age, format_size, printable
 
 OF_OPENCL = frozenset(
     {
@@ -168,7 +168,7 @@ class FilesFormat(Format[Files]):
 
     def stranger(self, node: Node) -> Problem:
         """What is told of a stranger in a folder below the root; those in the root are told together."""
-        path, folder = "/".join(node.parts), "/".join(node.parts[:-1])
+        path, folder = printable("/".join(node.parts), None), "/".join(node.parts[:-1])
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
             FindingKind.LEFTOVER,

@@ -76,6 +76,7 @@ class Inductor(FilesFormat):
         own=[
             rf"[a-z2-7]{{2}}/c{_NAME}/",
             *(f"{name}/" for name in ("cache", "locks", "triton", "fb", "precompile_context")),
+            "precompiled_headers/",
         ],
         signs=["fxgraph/[a-z2-7]{2}", "aotautograd/a?[a-z2-7]{2,51}", _CODE + r"\..+"],
         key=_key,

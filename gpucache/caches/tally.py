@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpucache.units import printable_lines
+from gpucache.units import printable
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Tally:
 
     def __str__(self) -> str:
         more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
-        return printable_lines(", ".join(self.first)) + more
+        return ", ".join(printable(name, None) for name in self.first) + more
 
 
 def listed(names: Iterable[str]) -> str:

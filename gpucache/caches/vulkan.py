@@ -9,6 +9,7 @@ own format, of which nothing is known here.
 """
 
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -132,7 +133,10 @@ def _parted(data: bytes) -> tuple[str, bytes, int]:
 
 
 def _is_one(folder: Folder, name: str) -> bool:
+    """Whether a file begins so; a pipe or a device is not opened, as its other end may notice."""
     with suppress(OSError, FormatError):
+        if not stat.S_ISREG(folder.lstat(name).st_mode):
+            return False
         inner = _parted(files.read_part(folder, name, 0, _BEGINNING_BYTES))[1]
         return describe(inner).kind is PayloadKind.VULKAN_PIPELINES
     return False

@@ -75,3 +75,12 @@ def test_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
     put(tmp_path)
     (tmp_path / VERSION).rename(tmp_path / os.fsdecode(b"clic-\xff-r1"))
     assert not opened(SYSTEM, tmp_path).check(only(opened(SYSTEM, tmp_path))).findings
+
+
+def test_a_stranger_whose_name_has_two_lines_is_told_on_one(tmp_path: Path) -> None:
+    """What reads findings reads them line by line."""
+    below = put(tmp_path).with_name("a\nb")
+    for path in (below, tmp_path / "c\nd"):
+        path.touch()
+    details = [one.findings[0].detail for one in opened(SYSTEM, tmp_path).leftovers()]
+    assert len(details) == 2 and not [one for one in details if "\n" in one]

@@ -119,3 +119,9 @@ def test_it_lies_among_temporary_files_unless_a_variable_moves_it(
     """The most common reason for a cold start after a boot."""
     (location,) = SYSTEM.locations(environ)
     assert (location.root, location.decided_by) == (place, decided_by)
+
+
+def test_headers_that_were_compiled_ahead_are_its_own(tmp_path: Path) -> None:
+    """Alone in the folder, they make it no other's."""
+    (tmp_path / "precompiled_headers").mkdir()
+    assert not list(opened(SYSTEM, tmp_path).leftovers())

@@ -1,5 +1,6 @@
 """Which files are pipeline caches, whose they are, and what is wrong with them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,18 @@ def test_what_a_writer_left_is_told(tmp_path: Path) -> None:
     (left,) = cache.leftovers()
     assert kinds(left) == [FindingKind.LEFTOVER] and cache.repair(left, None).findings[0].repaired
     assert not file.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may wait for its other end."""
+    os.mkfifo(tmp_path / "pipe")
+    asked, really = [], os.open
+
+    def opening(path: str, *rest: int, **more: int | None) -> int:
+        asked.append(str(path))
+        return really(path, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", opening)
+    assert not SYSTEM.recognises(tmp_path) and not list(opened(SYSTEM, tmp_path).scan())
+    assert str(tmp_path) in asked and "pipe" not in asked
