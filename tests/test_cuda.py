@@ -348,7 +348,7 @@ def test_a_damaged_entry_is_compiled_again(root: Path) -> None:
     entry.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
     outcomes = _run(root, _job(), _job(compiling=False))
     assert _compiled(outcomes) == [1, 0]
-    assert "corrupt: the entry was corrupt" in outcomes[0]["log"][0]
+    assert "corrupt: the entry was damaged: " in outcomes[0]["log"][0]
     assert len(list((root / "v1" / "quarantine").iterdir())) == 1
     assert DirectoryStore(root, writable=False).journal_tail(2)[1]["verdict"] == "corrupt"
 

@@ -104,17 +104,21 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
         streams.complain(error.format_message())
         return error.exit_code
     context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "gpucache"
+    # Click forgets the verb where an option lacks its value.
+    where = context.command_path if context is not None else f"gpucache {_verb(own)}".rstrip()
     return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", ExitCode.USAGE)
+
+
+def _verb(own: Sequence[str]) -> str:
+    return next((word for word in own if word in VERBS), "")
 
 
 def _fail(own: Sequence[str], message: str, code: int) -> int:
     if "--json" in own:
         from gpucache.render.document import error_document
 
-        verb = next((word for word in own if word in VERBS), "")
         with suppress(OSError):
-            click.echo(error_document(verb, message, code))
+            click.echo(error_document(_verb(own), message, code))
         streams.refusal()
     streams.complain(f"gpucache: {message}")
     return code

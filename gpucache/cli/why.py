@@ -125,7 +125,10 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
     if recorded:  # the record of a program names its entries, so the cache need not be searched
         return recorded
-    [(_, entries)] = select([own.cache], [word], targets)
+    try:
+        [(_, entries)] = select([own.cache], [word], targets)
+    except UsageError as error:
+        raise UsageError(f"there is no source {word!r}, and {error}") from None
     return list(entries)
 
 

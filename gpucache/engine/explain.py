@@ -18,13 +18,15 @@ from gpucache.errors import CacheUnusableError
 from gpucache.keys import Difference, format_local_size
 from gpucache.model import CacheKey
 from gpucache.outcomes import Hit, Miss, Verdict
-from gpucache.store.interface import EntryStore, Event, ScannedEntry
+from gpucache.store.interface import Damage, EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 _POISON_NS = 7 * 86_400 * 10**9
 _PHRASES_TOLD = 4
 _SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
+_TOLD_AS = {"evicted": "removed", "quarantined": "quarantined"}
+"""The same in words that do not repeat the verdict."""
 
 
 def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
@@ -62,7 +64,8 @@ def _verdict(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
     if met.damaged:
         first = met.damaged[0]
         what = "and was moved to quarantine" if first.quarantined else "and could not be moved away"
-        return Miss(Verdict.CORRUPT, f"the entry was {first.damage}: {first.detail}, {what}")
+        how = "damaged" if first.damage is Damage.CORRUPT else first.damage  # the verdict has that word
+        return Miss(Verdict.CORRUPT, f"the entry was {how}: {first.detail}, {what}")
     records = [record_of(store, prepared) for store in layers.on_disk()]
     return (
         _removed(records, prepared)
@@ -93,7 +96,7 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
             if last.what in _GONE:
-                return Miss(_GONE[last.what], f"{last.what} at {when}: {why}")
+                return Miss(_GONE[last.what], f"{_TOLD_AS[last.what]} at {when}: {why}")
             if _is_poisoning(last):
                 retry = f"--retry or a --timeout above {last.limit_s:g}" if last.limit_s else "--retry"
                 return Miss(
@@ -111,7 +114,7 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
                 removed = record.store.removed_record(last.program)
                 if removed is not None and removed.why and removed.when_ns > last.when_ns:
                     when = format_instant(removed.when_ns)
-                    return Miss(Verdict.EVICTED, f"evicted at {when}: {removed.why}")
+                    return Miss(Verdict.EVICTED, f"removed at {when}: {removed.why}")
                 return Miss(
                     Verdict.NOT_RECORDED,
                     f"{last.key[:12]} was built at {format_instant(last.when_ns)} into {record.store.root}, "
@@ -131,12 +134,13 @@ def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
             continue
         when = format_instant(removed.when_ns)
         if removed.why:
-            detail = f"evicted at {when}: {removed.why}, with the record of what was built as {name}"
+            detail = f"removed at {when}: {removed.why}, with the record of what was built as {name}"
             return Miss(Verdict.EVICTED, detail)
-        what = "its record was removed" if removed.named else "records were removed, maybe its own,"
+        what = "its record was removed" if removed.named else "old records, maybe its own, were removed"
         return Miss(
             Verdict.NOT_RECORDED,
-            f"no build of {name} is recorded in {root}, but {what} at {when}, as records are bounded",
+            f"it is no longer known whether {name} was ever built into {root}: {what} at {when}, because "
+            "only so much is kept of past builds",
         )
     return None
 

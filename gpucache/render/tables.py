@@ -11,6 +11,7 @@ from gpucache.outcomes import (
     EvictOutcome,
     EvictSummary,
     Exported,
+    Finding,
     Foreseen,
     Location,
     Removal,
@@ -181,7 +182,7 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
             )
         )
         for finding in findings[:ROWS_SHOWN]:
-            detail = f"{finding.detail} (repaired)" if finding.repaired else finding.detail
+            detail = f"{finding.detail} ({_mended(finding)})" if finding.repaired else finding.detail
             style = "red" if finding.kind.wrong else "yellow"
             grid.add(
                 finding.cache if caches else "",
@@ -205,6 +206,13 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
         f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}",
         "bold",
     )
+
+
+def _mended(finding: Finding) -> str:
+    """What a repair did: our own store keeps what is wrong, for whoever wants to look into it."""
+    if finding.cache != "gpucache":
+        return "repaired"
+    return "moved to quarantine" if finding.kind.wrong else "removed"
 
 
 def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:

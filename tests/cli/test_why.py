@@ -291,7 +291,10 @@ def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, n
     ("words", "sentence"),
     [
         (["--why"], "--why needs to know of what"),
-        (["--why", "no-such-program"], "no entry is of a program, target or key 'no-such-program'"),
+        (
+            ["--why", "no-such.cl"],
+            "there is no source 'no-such.cl', and no entry is of a program, target or key 'no-such.cl'",
+        ),
         (["--why", "twice.cl", "-D", "A"], "there is no file 'twice.cl'"),
         (["--why", "0000", "ffff"], "0 entries have a key that begins with 0000"),
         (["twice.cl", "-D", "A"], "add --why"),

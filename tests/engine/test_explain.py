@@ -183,7 +183,7 @@ def test_an_evicted_entry_is_told_with_its_rule(
     store.remove(scanned, "older than 30 d")
     miss = missed(prepared)
     assert miss.verdict is Verdict.EVICTED
-    assert miss.detail.startswith("evicted at ")
+    assert miss.detail.startswith("removed at ")
     assert miss.detail.endswith(": older than 30 d")
 
 

@@ -142,8 +142,16 @@ def test_verify_shows_finding_key_and_detail(kind: FindingKind) -> None:
     text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
     assert KEYS[0][:12] in text and re.search(rf"\b{kind.value}\b", text)
     assert _column(text, "program") == PROGRAM
-    assert _column(text, "what") == f"{detail} (repaired)".replace(" ", "")
+    done = "moved to quarantine" if kind.wrong else "removed"
+    assert _column(text, "what") == f"{detail} ({done})".replace(" ", "")
     assert "1 checked" in text and "1 finding, 1 repaired" in text
+
+
+def test_a_repair_of_the_caches_of_others_is_called_one() -> None:
+    """Each has its own way of it, and no quarantine."""
+    finding = Finding("pocl", "0/1", FindingKind.CORRUPT, "it is damaged", repaired=True)
+    outcomes = [Checked("0/1", (finding,))]
+    assert "it is damaged (repaired)" in _text(tables.verify(outcomes, summarise_verify(outcomes)))
 
 
 @pytest.mark.parametrize("width", [80, PIPE_WIDTH])

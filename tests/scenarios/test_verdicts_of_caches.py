@@ -201,8 +201,8 @@ def _rejected(parts: Any) -> Any:
 
 
 STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
-    "evicted": (_evicted, "evicted", ("evicted at ", "show")),
-    "damaged": (_damaged, "corrupt", ("the entry was corrupt: ", "was moved to quarantine")),
+    "evicted": (_evicted, "evicted", ("removed at ", "show")),
+    "damaged": (_damaged, "corrupt", ("the entry was damaged: ", "was moved to quarantine")),
     "disabled": (_disabled, "not-consulted", ("GPUCACHE_DISABLE is set",)),
     "in-default-root": (
         _in_default_root,
@@ -246,7 +246,10 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "record-gave-way": (
         _record_gave_way,
         "not-recorded",
-        ("no build of show is recorded in {tmp}/cache, but its record was removed at 20", "are bounded"),
+        (
+            "it is no longer known whether show was ever built into {tmp}/cache: its record was removed at",
+            ", because only so much is kept of past builds",
+        ),
     ),
     "evicted-with-its-record": (
         _evicted_with_its_record,
