@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         interrupts.ignore()
         gc.freeze()  # nor is it looked for at the end, when all of it goes: that took another tenth
-        if code == ExitCode.INTERRUPTED:
+        threads = sys.modules.get("threading")
+        if code == ExitCode.INTERRUPTED or (threads and any(one.daemon for one in threads.enumerate())):
             _leave(code)
     return code
 
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _leave(code: int) -> None:
     """End this process, all else being done.
 
-    Python itself forgets the exit code where an interrupt came during an ``exec``, of which imports are full.
+    Python itself forgets the exit code where an interrupt came during an ``exec``, of which imports are full;
+    and it may crash where a thread that nobody waits for still imports, as when a command ends before what
+    answers it is there.
     """
     import os
     from contextlib import suppress

@@ -18,7 +18,7 @@ from gpucache.errors import CommandError, UsageError
 from gpucache.intercept.environment import Libraries, intercepted
 from gpucache.intercept.server import HEARD, PASSED, Handler, Handlers, Reply, serve
 from gpucache.intercept.wire import Fields, Kind
-from gpucache.outcomes import Ended, Intercepted
+from gpucache.outcomes import Ended, Intercepted, RunResult
 
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
@@ -66,9 +66,10 @@ class Later(Generic[S]):
         return {kind: self._announced if kind in _LOADED else self._asked(kind) for kind in self._kinds}
 
     def finish(self) -> Sequence[Intercepted]:
-        """What became of each build; raises what went wrong with making the service."""
+        """What became of each build, or why none was served: the command has run all the same."""
         if self._error is not None:
-            raise self._error
+            reason = f"what answers builds could not be started: {self._error}"
+            return (Intercepted("", "", RunResult.PASSED, reason=reason),)
         return () if self.made is None else self.made.finish()
 
     def _announced(self, _: Fields) -> Reply:

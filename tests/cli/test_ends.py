@@ -156,6 +156,24 @@ def test_an_interrupt_that_python_makes_something_else_of(tmp_path: Path, where:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
 
 
+_BUSY = """
+import atexit, sys, threading
+from gpucache.cli import main
+atexit.register(print, "finalised")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+sys.argv = ["gpucache", "inspect", "--no-such-option"]
+sys.exit(main())
+"""
+
+
+def test_the_end_passes_python_by_while_a_thread_is_at_work() -> None:
+    """A thread that still imports would now and then crash Python's own end, and the exit code with it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_an_early_interrupt_is_one_document(tmp_path: Path) -> None:
     """With --json it is a document that says so."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module="click"), encoding="utf-8")

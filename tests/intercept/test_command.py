@@ -20,7 +20,7 @@ from gpucache.intercept.command import Later, run_command
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.server import HEARD, Handlers
 from gpucache.intercept.wire import Kind
-from gpucache.outcomes import Ended, Intercepted
+from gpucache.outcomes import Ended, Intercepted, RunResult
 from tests.intercept.conftest import Done
 from tests.patience import PATIENCE_S
 
@@ -285,8 +285,8 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
     assert ended == Ended(Kind.OK.value + len("made"))
 
 
-def test_a_command_ends_before_what_is_wrong_with_us_is_told(tmp_path: Path) -> None:
-    """It is passed, and runs as without us."""
+def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> None:
+    """The command is passed, runs as without us and keeps its exit code; why comes afterwards."""
 
     def make() -> _Answers:
         raise OSError("nothing can be opened")
@@ -296,5 +296,6 @@ def test_a_command_ends_before_what_is_wrong_with_us_is_told(tmp_path: Path) -> 
         [sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), [later]
     )
     assert ended == Ended(Kind.PASS.value)
-    with pytest.raises(OSError, match="nothing can be opened"):
-        later.finish()
+    (told,) = later.finish()
+    assert told.result is RunResult.PASSED
+    assert told.reason == "what answers builds could not be started: nothing can be opened"
