@@ -175,7 +175,7 @@ class _Found:
         unseen.append(self._alone)
         contents = {path: answer for question, path, answer in asked if question == "read"}
         for question, path, answer in asked:
-            if not path or question in ("watch", "read"):
+            if not path or question == "watch":
                 continue
             if any(folder is not None and _is_below(path, folder) for folder in unseen):
                 continue
@@ -184,13 +184,14 @@ class _Found:
             place, text = self._placed(path, apart)
             if question == "real":
                 self._add_link(path, answer, place)
+            elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
+                # What is read through '..' was looked at under another name than it was read by.
+                value = _header(path, contents[path]) if path in contents else b""
+                self.add(Condition("F", place, text, value, self._number(path)))
             elif answer.isdigit():  # a number alone is that of nothing
                 self.add(Condition("A", place, text))
             elif answer.startswith("folder"):
                 self.add(Condition("D", place, text, b"", self._number(path)))
-            elif answer.startswith("file") and contents.get(path) != "":
-                value = _header(path, contents[path]) if path in contents else b""
-                self.add(Condition("F", place, text, value, self._number(path)))
             else:
                 raise UncoveredError(f"{path} cannot be read, and is looked at")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
 from gpucache.backends.cuda.options import FILE_NAME
 from gpucache.engine.prepare import Prepared, prepare
+from gpucache.errors import OptionError
 from gpucache.intercept.file_names import FileName, read_name
 from gpucache.intercept.wire import Fields, WireError
 from gpucache.model import BuildRequest, Target, Toolchain
@@ -75,7 +76,15 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
     request = call.request
     toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
-    return prepare(BACKEND, request, toolchain, call.environ, memos)
+    prepared = prepare(BACKEND, request, toolchain, call.environ, memos)
+    folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
+    looked = [path for _, path, _ in prepared.closure.asked or () if path.startswith(f"{folder}/")]
+    if folder != given and any(".." in path.split("/") for path in looked):
+        raise OptionError(
+            "it may include a header from above its source, whose folder has another name in each run, so "
+            "nothing is kept for it"
+        )
+    return prepared
 
 
 @lru_cache(maxsize=64)

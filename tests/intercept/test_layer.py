@@ -183,14 +183,16 @@ def test_a_header_counts_by_its_content(
 def test_headers_in_relative_folders_move_with_the_program(
     exported: Exported, program: Path, tmp_path: Path
 ) -> None:
-    """A tree that lies elsewhere is served as long as it holds the same."""
-    for name, value in (("one", 1), ("two", 1), ("three", 3)):
-        (tmp_path / name / "include").mkdir(parents=True)
-        (tmp_path / name / "include" / "value.h").write_text(f"#define VALUE {value}\n")
+    """A tree that lies elsewhere is served as long as it holds the same, also where a name leads upwards."""
+    for name, value, above in (("one", 1, 1), ("two", 1, 1), ("three", 3, 1), ("four", 1, 4)):
+        include = tmp_path / name / "include"
+        include.mkdir(parents=True)
+        (include / "value.h").write_text(f'#include "../above.h"\n#define VALUE {value}\n')
+        (tmp_path / name / "above.h").write_text(f"#define ABOVE {above}\n")
     command = _python(program, INTEL, "-Iinclude")
     exported.export(*command, cwd=tmp_path / "one")
-    told = [exported.run(*command, cwd=tmp_path / name)[1] for name in ("one", "two", "three")]
-    assert [_results(one) for one in told] == [["hit"], ["hit"], ["miss"]]
+    told = [exported.run(*command, cwd=tmp_path / name)[1] for name in ("one", "two", "three", "four")]
+    assert [_results(one) for one in told] == [["hit"], ["hit"], ["miss"], ["miss"]]
 
 
 def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None:

@@ -344,6 +344,15 @@ def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes)
     assert (kind, wanted) == (Kind.MISS, b"0")
 
 
+@pytest.mark.usefixtures("installed")
+def test_what_may_lie_above_a_made_up_folder_is_not_asked_for(program: _Program) -> None:
+    """The folder that stands for it is not there, so that nothing is found from it."""
+    kind, (_, wanted) = program.ask(name="/tmp/tmpab12_xyz/kern.cu")
+    assert (kind, wanted) == (Kind.MISS, b"1")
+    kind, _ = program.ask(name="/tmp/tmpab12_xyz/kern.cu", source=b'#include "../value.h"')
+    assert kind is Kind.PASS
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
