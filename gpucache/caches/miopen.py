@@ -137,9 +137,9 @@ class Miopen(DatabaseFormat):
         """Every kernel by name with its options, which are all of its key."""
         fields = (KeyField("key", entry.key), KeyField("version", "/".join(item.parts) or "not told"))
         rows: list[tuple[str, str]] = []
-        if item.names[0].endswith(".ukdb"):
+        if item.names[0].endswith(".ukdb") and item.seen[item.names[0]].st_size:
             with self.database(item) as (connection, _), databases.told(item.path):
-                found = connection.execute(_NAMED)
+                found = connection.execute(_NAMED) if has_table(connection, "kern_db") else ()
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
         told = (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
         return EntryReport(entry, fields, told)

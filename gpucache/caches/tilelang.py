@@ -115,8 +115,8 @@ class TileLang(FilesFormat):
         end = _end(item)
         try:
             told = _told(item)
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            yield Problem(FindingKind.CORRUPT, f"its list of digests does not read ({error}); {end}")
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            yield Problem(FindingKind.CORRUPT, f"its list of digests does not read; {end}")
             return
         for name in item.names:
             if name not in told and not re.fullmatch(_BINARY, name):

@@ -210,7 +210,7 @@ def _factors(item: Files) -> dict[str, Any]:
     if _FACTORS not in item.seen:
         return {}
     try:
-        found = json.loads(item.read(_FACTORS, _TEXT_BYTES))
+        found = json.loads(item.part(_FACTORS, 0, _TEXT_BYTES))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

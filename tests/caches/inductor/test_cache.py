@@ -9,7 +9,7 @@ import pytest
 from gpucache.caches.inductor import SYSTEM
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.inductor.build import GRAPH, LIBRARY, put, put_library, put_module
-from tests.caches.opened import kinds, only, opened
+from tests.caches.opened import HOUR_NS, kinds, only, opened
 
 
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
@@ -125,3 +125,13 @@ def test_headers_that_were_compiled_ahead_are_its_own(tmp_path: Path) -> None:
     """Alone in the folder, they make it no other's."""
     (tmp_path / "precompiled_headers").mkdir()
     assert not list(opened(SYSTEM, tmp_path).leftovers())
+
+
+def test_what_a_dead_writer_left_is_removed(tmp_path: Path) -> None:
+    """Half a pickle, under the name that it has until it is whole."""
+    path = put(tmp_path).with_name(".12.34.tmp")
+    path.write_bytes(b"\x80half")
+    cache = opened(SYSTEM, tmp_path, path.stat().st_mtime_ns + 2 * HOUR_NS)
+    (left,) = cache.leftovers()
+    assert kinds(left) == [FindingKind.LEFTOVER] and cache.repair(left, None).findings[0].repaired
+    assert not path.exists()

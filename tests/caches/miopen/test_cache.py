@@ -130,6 +130,15 @@ def test_a_view_in_the_place_of_the_table_is_not_read(tmp_path: Path) -> None:
     cache = opened(SYSTEM, tmp_path)
     (finding,) = cache.check(only(cache)).findings
     assert finding.kind is FindingKind.MISLABELLED and "no table of kernels" in finding.detail
+    assert ("kernels told", "0") in cache.report(only(cache)).payload
+
+
+def test_a_new_database_has_no_kernels(tmp_path: Path) -> None:
+    """An empty file is what SQLite begins with."""
+    put(tmp_path).write_bytes(b"")
+    cache = opened(SYSTEM, tmp_path)
+    assert not cache.check(only(cache)).findings
+    assert ("kernels told", "0") in cache.report(only(cache)).payload
 
 
 def test_a_log_without_its_database_is_no_database(tmp_path: Path) -> None:

@@ -134,3 +134,12 @@ def test_a_library_of_a_lower_layer_that_is_being_compiled_stays(tmp_path: Path)
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert cache.remove(entry, "--all") is not None
     assert cache.remove(entry, "--all") is None
+
+
+def test_a_list_of_variables_that_does_not_read_is_no_damage(tmp_path: Path) -> None:
+    """vLLM only writes it, for people; of one that is very large nothing is told."""
+    path = put(tmp_path) / "cache_key_factors.json"
+    with path.open("r+b") as file:
+        file.truncate(5 << 20)
+    entry = only(opened(SYSTEM, tmp_path))
+    assert entry.damage is None and dict(entry.fields) == {"graphs": "1"}
