@@ -41,7 +41,10 @@ class Layer:
                 "give an absolute path of letters, digits and ._-+@%,= with --at"
             )
         try:
+            is_new = not self.folder.exists()
             self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            if is_new:
+                self.folder.chmod(_FOLDER_MODE)  # whatever the umask is: others are to read it
             names = set(os.listdir(self.folder))  # noqa: PTH208 - names are enough
             status = self.folder.stat()
         except OSError as error:
@@ -59,6 +62,7 @@ class Layer:
         with self._writing():
             lib = self.folder / LIBRARIES
             lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            lib.chmod(_FOLDER_MODE)
             there = [library for kind in kinds for library in _NEEDED[kind]]
             there += [
                 name for names in _NEEDED.values() for name in names if (lib / file_name(name)).is_file()

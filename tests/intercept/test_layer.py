@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.intercept.layer import Layer
+from gpucache.intercept.wire import Kind
 from tests.intercept.conftest import PROGRAM, Done, without_us
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl
@@ -401,6 +403,18 @@ def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
     assert _results(exported.run(*nvrtc)[1] + exported.run(*opencl)[1]) == ["hit", "hit"]
     asked = gpucache("inspect", "--cache", exported.folder)
     assert asked.returncode == 2 and "is a layer that 'gpucache export layer' wrote" in asked.stderr
+
+
+@pytest.mark.usefixtures("layer")
+def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
+    """Whatever the umask of who exports."""
+    before = os.umask(0o077)
+    try:
+        Layer(tmp_path / "out").add([Kind.BUILD], [])
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out", *tmp_path.glob("out/*"))}
+    assert modes == {"out": 0o755, "lib": 0o755, "index": 0o644, "gpucache.env": 0o644}
 
 
 def _need_nvrtc() -> None:
