@@ -198,6 +198,18 @@ def test_line_information_binds_an_artifact_to_headers_that_code_came_from(
     assert (outcomes[0]["code"] == outcomes[1]["code"]) is (compilations == [1, 0])
 
 
+def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path) -> None:
+    """NVRTC makes a full path of the name in a ``#line``: not of the folder of whoever built it first."""
+    source = '#line 1 "made/from.cu"\nextern "C" __global__ void show(int *out) { *out = 7; }'
+    job = {"source": source, "arguments": {"target": "sm_80", "options": "-lineinfo"}, "cwd": str(tmp_path)}
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
+    run_python(str(_PROCESS), "cuda", stdin=json.dumps([job]), env=environ)
+    (entry,) = (tmp_path / "cache").glob("v1/entries/*/*.gpc")
+    data = entry.read_bytes()
+    assert b"/made" in data
+    assert os.fsencode(tmp_path / "made") not in data
+
+
 @pytest.mark.parametrize(
     "kind",
     [

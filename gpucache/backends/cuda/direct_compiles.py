@@ -19,6 +19,7 @@ from gpucache.backends.cuda.options import (
     DEBUG,
     LINKED,
     NOT_BESIDE,
+    RENAMED,
     RULE,
     RULE_NOT_BESIDE,
     SAME,
@@ -71,8 +72,6 @@ _TEXTS = ("-D", "-U", "-include")
 _LTO = re.compile("--?(dlto|dlink-time-opt)")
 _OPTIX = re.compile("--?optix-ir")
 _LINES = re.compile("--?(lineinfo|generate-line-info)")
-_RENAMED = re.compile(rb"(?:#|%:|\?\?=)\s*(?:line\b|\d)")
-"""A directive that calls a text after another file; what only looks like one costs no more than a hit."""
 
 
 def request(
@@ -151,7 +150,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     # Line information holds full paths; debug information and what is enciphered the directory in any case.
     texts = (request.program.source, *(text for _, text in asked.headers))
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
-    relative = not all(map(os.path.isabs, names)) or any(map(_RENAMED.search, texts))
+    relative = not all(map(os.path.isabs, names)) or any(map(RENAMED.search, texts))
     tells_folder = hidden or (lined and relative)
     rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
     return Compilation(

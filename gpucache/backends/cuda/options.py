@@ -60,6 +60,8 @@ _OPTIX = re.compile(r"--?optix-ir")
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
 LINKED = re.compile(r"-dlto|-rdc=true")
+RENAMED = re.compile(rb"(?:#|%:|\?\?=)\s*(?:line\b|\d)")
+"""A directive that calls a text after another file; what only looks like one costs no more than a hit."""
 # The current directory is searched for "name" only where the program's own name lies in it.
 RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
@@ -120,7 +122,9 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         options=tuple(written),
         forced_includes=tuple(forced),
-        holds_paths=any(DEBUG.fullmatch(option) for option in options),
+        # Of a relative name NVRTC makes a full path in line information.
+        holds_paths=any(DEBUG.fullmatch(option) for option in options)
+        or ("-lineinfo" in options and RENAMED.search(request.program.source) is not None),
         lists_files="-lineinfo" in options,
         linked_later=any(LINKED.fullmatch(option) for option in options),
     )
