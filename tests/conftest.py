@@ -23,9 +23,15 @@ settings.load_profile("repeatable")
 
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
 
-# What a shell starts in the background ignores interrupts, and so would every child that a test interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a shell starts in the background ignores interrupts, and what nohup starts a hangup; so would every
+# child that a test interrupts.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 @pytest.fixture(scope="session", autouse=True)
