@@ -37,6 +37,7 @@ _SOURCES = r"(?:(?:wrapped_|device_|host_)?kernel|launcher)\.(?:cu|cpp|py)"
 _LISTS = (
     r"(?:params|manifest|metadata|resource_usage|best_config|out_idx|latency)\.json|(?:params|function)\.pkl"
 )
+_LOADED = rf"{_BINARY}|kernel\.py"
 _NAMES = f"{_BINARY}|{_SOURCES}|{_LISTS}"
 _NEEDED = {
     "kernels": ("params.", "device_kernel.", "host_kernel."),
@@ -118,6 +119,10 @@ class TileLang(FilesFormat):
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             yield Problem(FindingKind.CORRUPT, f"its list of digests does not read; {end}")
             return
+        if lost := next((name for name in told if name not in item.seen and re.fullmatch(_NAMES, name)), ""):
+            yield Problem(FindingKind.TRUNCATED, f"{lost} is gone; {end}")
+        if "manifest.json" in item.seen and not any(re.fullmatch(_LOADED, name) for name in told):
+            yield Problem(FindingKind.CORRUPT, f"its list of digests names no binary; {end}")
         for name in item.names:
             if name not in told and not re.fullmatch(_BINARY, name):
                 continue
@@ -173,7 +178,7 @@ def _missing(item: Files) -> Problem | None:
     if needed == _NEEDED["kernels"] and _numbers(item.parts[0]) >= _CHECKING:
         needed = (*needed, "manifest.json")
     gone = next((one for one in needed if not any(name.startswith(one) for name in item.names)), "")
-    if not gone and not re.fullmatch(f"{_BINARY}|kernel\\.py", item.names[0]):
+    if not gone and not re.fullmatch(_LOADED, item.names[0]):
         gone = "its binary"
     return Problem(FindingKind.TRUNCATED, f"{gone.rstrip('.')} is gone; {_end(item)}") if gone else None
 

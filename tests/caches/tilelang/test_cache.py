@@ -1,6 +1,8 @@
 """Folders laid by the rules of TileLang's cache, and what is said of those that break them."""
 
+import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def _write(name: str, data: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(data)
 
 
+def _listed(*names: str) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        there = {name: folder / name for name in names}
+        told = {name: path.read_bytes() if path.exists() else b"" for name, path in there.items()}
+        files = {name: {"size": len(data), "sha256": sha256(data).hexdigest()} for name, data in told.items()}
+        (folder / "manifest.json").write_text(json.dumps({"files": files}))
+
+    return write
+
+
 def _gone(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
@@ -71,6 +83,8 @@ def _gone(name: str) -> Callable[[Path], object]:
         (put, _write("manifest.json", b"[" * 100_000), FindingKind.CORRUPT, "compiles it again"),
         (put, _gone("manifest.json"), FindingKind.TRUNCATED, "compiles it again"),
         (put, _gone("executable.so"), FindingKind.TRUNCATED, "its binary is gone"),
+        (put, _listed("launcher.cpp", "executable.so"), FindingKind.TRUNCATED, "launcher.cpp is gone"),
+        (put, _listed("params.json"), FindingKind.CORRUPT, "names no binary"),
         (put_binary, _write("kernel.cubin", CUBIN[:-3]), FindingKind.TRUNCATED, "never writes it anew"),
         (put_binary, _gone("metadata.json"), FindingKind.TRUNCATED, "never writes it anew"),
         (put_tuned, _gone("best_config.json"), FindingKind.TRUNCATED, "ends with an error"),
