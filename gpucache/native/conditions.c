@@ -303,6 +303,8 @@ static int variables_hold(const struct question *question, const struct conditio
         size_t length = sign ? (size_t)(sign - (const char *)each.at) : 0;
         if (!length || !fits_any(one->text, each.at, length) || fits_any(one->value, each.at, length)) continue;
         const char *name = each.at; /* and the value behind it */
+        struct wire_bytes all = question->fields[AT_ENVIRONMENT], before = {all.at, (size_t)(name - (char *)all.at)};
+        if (is_among(before, each.at, each.size)) continue; /* what stands there twice is no second one */
         if (length == strlen(LAYERS) && !memcmp(name, LAYERS, length)) {
             size_t left = without_ours(sign + 1, each.size - length - 1, layers + length + 1);
             if (!left) continue;

@@ -326,6 +326,15 @@ def test_variables_that_reach_a_compiler_are_compared(layer: Layer, environment:
     assert why in layer.told
 
 
+def test_a_variable_that_is_set_twice_is_no_other(layer: Layer) -> None:
+    """It does not stand for one that is missing."""
+    kept = b"POCL_A=1\0POCL_B=1\0"
+    layer.export(_build(Condition("E", b"", b"POCL_*\0", b"", kept)))
+    environments = (kept, b"POCL_A=1\0" + kept, b"POCL_A=1\0POCL_A=1\0")
+    said = layer.ask_all([_build(environment=one) for one in environments])
+    assert [one == _NONE for one in said] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("condition", "hit"),
     [
