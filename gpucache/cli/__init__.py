@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gpucache.errors import ExitCode
         from gpucache.host import interrupts
 
+        interrupted = code == ExitCode.INTERRUPTED or interrupts.disarmed()
         interrupts.ignore()
         gc.freeze()  # nor is it looked for at the end, when all of it goes: that took another tenth
         threads = sys.modules.get("threading")
-        if code == ExitCode.INTERRUPTED or (threads and any(one.daemon for one in threads.enumerate())):
+        if interrupted or (threads and any(one.daemon for one in threads.enumerate())):
             _leave(code)
     return code
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.cli.globals import given
+from gpucache.cli.globals import given, leave
 from gpucache.cli.run import Services, build_noted, end_as, libraries
 from gpucache.cli.streams import complain
-from gpucache.errors import UsageError
+from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.outcomes import Layered, LayerSummary
@@ -23,7 +23,8 @@ headers, the compiler's own files, the variables that reach it and the CPU are a
 compilers lie where they lay, and a driver of a GPU may be mounted there. GPUCACHE_LAYER_TELL=1 tells each
 hit, and each miss with what differs. Headers in memory, headers that are included through macros and
 compilers that 'gpucache run' does not reach are not covered; no line at all tells that no library of OUT was
-loaded: built by cc these need a glibc as new as here. OUT holds sources, and everybody may read it."""
+loaded: built by cc these need a glibc as new as here. OUT holds sources, and everybody may read it. Where
+nothing could be exported, none is made."""
 """What is said of this form by the help of export."""
 
 
@@ -31,7 +32,7 @@ def export_layer(folder: Path, place: str) -> None:
     """Run the command, and write what answers its builds; ``place`` is where the folder will be used."""
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
-    from gpucache.host.scratch import scratch
+    from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import Later, run_command
     from gpucache.intercept.layer import Layer
     from gpucache.intercept.layering import Answering, Questions
@@ -44,27 +45,35 @@ def export_layer(folder: Path, place: str) -> None:
             "no command is named; write it behind '--', as in 'gpucache export layer DIR -- ./app'"
         )
     settings, found, questions = given().settings(), libraries(), Questions()
+    new = absent(folder.absolute())
     layer = Layer(folder, place)
-    make = Services(settings, Path(command[0]).name, found)
-    opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
-    with scratch("layer") as caches:  # what a library's own cache answers is not asked for
-        environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
-        ended = run_command(command, environ, found, [questions.heard(opencl), questions.heard(nvrtc)])
-    opencl.finish(), nvrtc.finish()
-    if noted := frozenset() if opencl.made is None else opencl.made.noted:
-        build_noted(settings, noted)
-    outcomes, rows, kinds = [], [], set()
-    answering = Answering(open_layers(settings, command=Path(command[0]).name), found)
-    for kind, fields in questions:
-        outcome, row = answering.answer(kind, fields)
-        outcomes.append(outcome)
-        if row is not None:
-            rows.append(row)
-            kinds.add(kind)
-    answers, size = layer.add(sorted(kinds), rows)
+    try:
+        make = Services(settings, Path(command[0]).name, found)
+        opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
+        with scratch("layer") as caches:  # what a library's own cache answers is not asked for
+            environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
+            ended = run_command(command, environ, found, [questions.heard(opencl), questions.heard(nvrtc)])
+        opencl.finish(), nvrtc.finish()
+        noted = frozenset() if opencl.made is None else opencl.made.noted
+        if noted and build_noted(settings, noted)[1]:
+            raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
+        outcomes, rows, kinds = [], [], set()
+        answering = Answering(open_layers(settings, command=Path(command[0]).name), found)
+        for kind, fields in questions:
+            outcome, row = answering.answer(kind, fields)
+            outcomes.append(outcome)
+            if row is not None:
+                rows.append(row)
+                kinds.add(kind)
+        # A command that nothing is kept of makes no new layer, which would answer nobody.
+        answers, size = layer.add(sorted(kinds), rows) if rows or layer.exists else (0, 0)
+    finally:
+        remove_empty(new)
     if questions.too_many:
         complain("gpucache: the command asked for more than is kept; export with fewer builds at once")
     _tell(outcomes, summarise_layer(command[0], ended, str(folder), outcomes, answers, size))
+    if not (ended.code or answers):
+        leave(ExitCode.FINDINGS)
     end_as(ended)
 
 

@@ -130,6 +130,12 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
         )
         of_verbs = (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.INTERRUPTED)
         codes = [code for code in codes if code not in of_verbs]
+    elif context.info_name == "export":
+        yield roff.filled(
+            "With layer, that of the command if it failed; if a signal ended it, this process ends by the "
+            "same one, which a shell tells as 128 and the signal's number. 3 also where the layer would "
+            "answer nothing. Else:"
+        )
     elif context.parent is not None and context.info_name not in COMMANDED:
         codes = [code for code in codes if code not in (ExitCode.NOT_EXECUTABLE, ExitCode.NOT_FOUND)]
     yield from roff.listing((str(code.value), code.meaning) for code in codes)

@@ -69,7 +69,7 @@ def run(learn: bool, report: Path | None) -> None:
     ended = run_command(command, given().environment(), found, (opencl, nvrtc))
     outcomes = (*opencl.finish(), *nvrtc.finish())
     noted = frozenset() if opencl.made is None else opencl.made.noted
-    learned = build_noted(settings, noted) if noted and (learn or settings.learn) else 0
+    learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
     _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
 
@@ -122,9 +122,10 @@ def libraries() -> "Libraries":
     return Libraries(found.get("opencl_layer"), found.get("nvrtc_audit"))
 
 
-def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> int:
-    """Build what the command left to be built later; how many were."""
+def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:
+    """Build what the command left to be built later; how many were, and whether this was interrupted."""
     from gpucache.cli.warm import warm_noted
+    from gpucache.host.interrupts import disarm
     from gpucache.outcomes import WarmResult
     from gpucache.render.run import learning_line
 
@@ -134,11 +135,19 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> int:
         outcomes = warm_noted(settings, noted)
     except GpucacheError as error:
         complain(f"gpucache: nothing was built for the next run: {error}")
-        return 0
+        return 0, False
+    except KeyboardInterrupt:  # before the first was begun, or after the last
+        disarm()
+        outcomes, interrupted = [], True
+    else:
+        interrupted = any(one.result is WarmResult.INTERRUPTED for one in outcomes)
     for one in outcomes:
-        if one.result is not WarmResult.BUILT:
+        if one.result not in (WarmResult.BUILT, WarmResult.INTERRUPTED):
             complain(f"gpucache: {one.program} for {one.target} was not built: {one.result}: {one.reason}")
-    return sum(one.result is WarmResult.BUILT for one in outcomes)
+    built = sum(one.result is WarmResult.BUILT for one in outcomes)
+    if interrupted:
+        complain(f"gpucache: building for the next run was interrupted after {built} of {len(noted)}")
+    return built, interrupted
 
 
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:

@@ -129,7 +129,7 @@ def warm(
         outcomes = _warm_programs(run, read_programs(named), targets, profile)
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
-    if outcomes or not misses:
+    if outcomes or not (misses or recording):
         apart_by = "key" if misses else "variant" if recording is None else "recorded"
         given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)
@@ -286,10 +286,12 @@ def _warm_recording(
     rows = found.recording.rows()
     if failed := sum(seen.failed for _, seen in rows):
         told = format_count(failed, "recorded build", "recorded builds")
-        given().say(
-            f"{told} failed in the program itself, and is left out; 'inspect --recording' shows which."
-        )
+        told += " failed in the program itself, and is left out; 'inspect --recording' shows which."
+        given().say(told)
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
+    if not rows and not found.damage:
+        given().say(f"The recording {folder} is empty, so there is nothing to build.")
+        return []
     here = machine(profile, sorted(wanted & backends().keys()))
     with scratch("replay") as place:
         replayed = replay(found, place)
@@ -298,13 +300,11 @@ def _warm_recording(
             open_store(run.settings, shared=run.shared).prepare()
         outcomes = _outcomes(run, items, here.environment)
     # Of what does not read nobody knows whether it is there.
-    unread = [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage]
-    return unread + outcomes
+    return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:
     """Whether a command is warmed; raises UsageError for what does not go together."""
-
     if given().command and not alone:
         raise UsageError("a command after '--' is warmed alone; leave all but --timeout and --into out")
     if into is not None and not given().command:

@@ -25,6 +25,11 @@ def disarm() -> None:
     _replace(_pass)
 
 
+def disarmed() -> bool:
+    """Whether ``disarm`` was called, which is done after an interrupt."""
+    return any(signal.getsignal(number) is _pass for number in _numbers())
+
+
 def ignore() -> None:
     """Ignore interrupts while the interpreter shuts down, as it forgets their handlers."""
     for number in _numbers():

@@ -55,6 +55,8 @@ class Layer:
             raise UsageError(
                 f"others may write to {folder}, so no program would believe it; run chmod go-w on it"
             )
+        self.exists = bool(names)
+        """Whether there is a layer already."""
         read_rows(self.folder / INDEX)  # it is told before the command runs if it is damaged
 
     def add(self, kinds: Sequence[Kind], rows: Sequence[Row]) -> tuple[int, int]:

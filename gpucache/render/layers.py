@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucache.outcomes import Layered, LayerResult, LayerSummary
+from gpucache.render.run import UNSEEN
 from gpucache.units import format_count, format_size
 
 _REASONS = 3
@@ -12,8 +13,11 @@ _REASONS = 3
 
 def layer_line(summary: LayerSummary) -> str:
     """What was exported, in one line, and how it is used."""
-    if not summary.exported and not summary.left:
-        return "nothing was exported: no OpenCL or NVRTC build was asked for here"
+    if not summary.exported:
+        why = UNSEEN
+        if summary.left:
+            why = f"{format_count(summary.left, 'build was', 'builds were')} left to the command's compilers"
+        return f"nothing was exported{'' if summary.answers else ', and no layer is made'}: {why}"
     left = f"; {summary.left} left to their compilers" if summary.left else ""
     return (
         f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which answers "

@@ -9,6 +9,10 @@ from gpucache.outcomes import Intercepted, RunResult, RunSummary
 from gpucache.units import format_count, format_duration
 
 INNER = "an outer 'gpucache run' was not asked"
+UNSEEN = (
+    "no OpenCL or NVRTC build was seen; where there was one, the command may have an OpenCL loader of its "
+    "own that reads no OPENCL_LAYERS, or a static NVRTC"
+)
 _REASONS = 3
 """The most reasons that are told unless everything is."""
 
@@ -29,7 +33,7 @@ def learning_line(noted: int) -> str:
 
 def _parts(summary: RunSummary) -> Iterator[str]:
     if not summary.builds and not summary.passed:
-        yield "no OpenCL or NVRTC build was asked for here"
+        yield UNSEEN
         return
     yield (
         f"{format_count(summary.builds, 'build')}: {format_count(summary.hits, 'hit')}, "

@@ -174,13 +174,15 @@ def test_a_layer_takes_a_command_and_the_others_take_sources(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")
-def test_a_command_that_builds_nothing_makes_an_empty_layer(run: Run, tmp_path: Path) -> None:
-    """It is said, the exit code is the command's, and more may be added later."""
-    done = run("export", "layer", tmp_path / "out", "--", "sh", "-c", "exit 7")
-    assert done.code == 7 and "nothing was exported" in done.err
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"index", "lib", "gpucache.env"}
-    again = run("--json", "export", "layer", tmp_path / "out", "--", "true")
-    assert again.code == 0 and '"exported": 0' in again.err
+def test_a_command_that_builds_nothing_makes_no_layer(run: Run, tmp_path: Path) -> None:
+    """It is said; the exit code is that of findings, unless the command failed itself."""
+    out = tmp_path / "above" / "out"
+    for command, code in ((("sh", "-c", "exit 7"), 7), (("true",), 3), (("./nothere",), 127)):
+        done = run("export", "layer", out, "--", *command)
+        assert (done.code, out.parent.exists()) == (code, False)
+        assert code == 127 or "nothing was exported, and no layer is made" in done.err
+    done = run("--json", "export", "layer", out, "--", "true")
+    assert done.code == 3 and '"exported": 0' in done.err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")

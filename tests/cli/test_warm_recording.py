@@ -254,6 +254,17 @@ def test_a_recording_stands_alone(run: Run, tmp_path: Path, more: list[str]) -> 
     assert "--recording" in answer.err
 
 
+def test_an_empty_recording_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    """Nothing is built, which is no table of nothing."""
+    Writer(tmp_path / "recording")
+    answer = run("warm", "--recording", str(tmp_path / "recording"))
+    assert (answer.code, answer.out) == (0, "")
+    assert (
+        answer.err.strip()
+        == f"The recording {tmp_path / 'recording'} is empty, so there is nothing to build."
+    )
+
+
 def test_a_folder_that_is_no_recording_is_told(run: Run, tmp_path: Path) -> None:
     """The remedy names the verb that makes one."""
     answer = run("warm", "--recording", str(tmp_path))

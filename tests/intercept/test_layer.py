@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -415,6 +416,62 @@ def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out", *tmp_path.glob("out/*"))}
     assert modes == {"out": 0o755, "lib": 0o755, "index": 0o644, "gpucache.env": 0o644}
+
+
+def test_a_layer_that_would_answer_nothing_is_not_made(exported: Exported, gpucache: Call) -> None:
+    """Its builds do not compile, which the command bears: it is a finding."""
+    done = gpucache("export", "layer", exported.folder, "--", *_python(PROGRAM, INTEL, "+"))
+    assert (done.returncode, exported.folder.exists()) == (3, False)
+    assert "nothing was exported, and no layer is made: 1 build was left" in done.stderr
+    exported.export(*_python(PROGRAM, INTEL, 2))
+    done = gpucache("export", "layer", exported.folder, "--", "true")
+    assert done.returncode == 0 and "gpucache: nothing was exported: no OpenCL" in done.stderr
+    assert _results(exported.run(*_python(PROGRAM, INTEL, 2))[1]) == ["hit"]
+
+
+@pytest.fixture
+def interrupted(environment: Mapping[str, str]) -> Call:
+    """Run gpucache with some arguments, and press Ctrl-C once it builds what a late compiler left."""
+
+    def call(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "gpucache", *map(str, arguments)]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            said = ""
+            for line in process.stderr:
+                said += line
+                if "with all kernels" in line:
+                    process.send_signal(signal.SIGINT)
+        return subprocess.CompletedProcess(command, process.returncode, "", said)
+
+    return call
+
+
+def test_an_interrupted_export_leaves_the_layer_as_it_was(exported: Exported, interrupted: Call) -> None:
+    """It says so and exits as interrupted, whether there was a layer or not."""
+    need_pocl()
+    done = interrupted("export", "layer", exported.folder, "--", *_python(PROGRAM, PLATFORM, 2, 3))
+    assert (done.returncode, exported.folder.exists()) == (130, False)
+    assert f"interrupted; nothing was exported, and {exported.folder} is as it was" in done.stderr
+    assert "was not built" not in done.stderr
+    exported.export(*_python(PROGRAM, INTEL, 2))
+    before = _contents(exported.folder)
+    done = interrupted("export", "layer", exported.folder, "--", *_python(PROGRAM, PLATFORM, 4, 5))
+    assert (done.returncode, _contents(exported.folder)) == (130, before)
+
+
+def test_interrupted_learning_keeps_the_commands_exit_code(interrupted: Call) -> None:
+    """It is said that learning was interrupted, and what builds the rest."""
+    need_pocl()
+    command = " ".join(map(str, _python(PROGRAM, PLATFORM, 2)))
+    done = interrupted("run", "--learn", "--", "sh", "-c", f"{command}; exit 7")
+    assert done.returncode == 7
+    assert "building for the next run was interrupted after 0 of 1" in done.stderr
+    assert "'gpucache warm --misses' builds 1 for the next run" in done.stderr
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _need_nvrtc() -> None:

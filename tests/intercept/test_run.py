@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.render.run import UNSEEN
 from tests.intercept.conftest import PROGRAM, Done, without_us
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl
@@ -216,4 +217,4 @@ def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment
     assert done.results == []
     [inner_line, outer_line] = done.err.splitlines()
     assert "1 build: 1 hit" in inner_line and inner_line.endswith("an outer 'gpucache run' was not asked")
-    assert outer_line == "gpucache: no OpenCL or NVRTC build was asked for here"
+    assert outer_line == f"gpucache: {UNSEEN}"
