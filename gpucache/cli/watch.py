@@ -20,7 +20,7 @@ def show_written(names: Sequence[str]) -> None:
     from gpucache.engine.watch import watch
     from gpucache.render import inspect as text
 
-    told = 0
+    told: set[tuple[str, str, str]] = set()  # entries, each of which may have several lines
 
     def find() -> "Sequence[Cache]":
         return open_named(names).caches if names else open_everywhere()
@@ -30,7 +30,7 @@ def show_written(names: Sequence[str]) -> None:
 
     try:
         for one in watch(find, started, streams.unread):
-            told += 1
+            told.add((one.entry.cache, one.root, one.entry.key))
             if given().json:
                 from gpucache.render.document import line_of
 
@@ -38,4 +38,4 @@ def show_written(names: Sequence[str]) -> None:
             given().show([text.written(one)])
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{format_count(told, 'entry was', 'entries were')} written") from None
+        raise KeyboardInterrupt(f"{format_count(len(told), 'entry was', 'entries were')} written") from None

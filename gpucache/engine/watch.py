@@ -106,7 +106,8 @@ def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> I
     opened = list(_opened(touched)) if found else []
     for entry in found:
         writers = dict.fromkeys(who for path, who in opened if Path(path).is_relative_to(entry.path))
-        yield Written(entry, cache.location().root, time.time_ns(), tuple(writers))
+        before_bytes, _ = before.get(entry.key, (None, 0))
+        yield Written(entry, cache.location().root, time.time_ns(), tuple(writers), before_bytes)
 
 
 def _opened(paths: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -97,6 +97,8 @@ class Written(NamedTuple):
     writers: tuple[tuple[str, str], ...] = ()
     """The processes that had a file of it open for writing, by number, with their commands; empty where
     nobody had by then, or where the system does not tell."""
+    before_bytes: int | None = None
+    """The size of an entry that was there before, and was written to again; None for a new one."""
 
 
 class Location(NamedTuple):

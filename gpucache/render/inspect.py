@@ -105,15 +105,20 @@ def _overview(states: Sequence[CacheState]) -> Grid:
 
 
 def written(one: Written) -> Line:
-    """A line for an entry that was just written, with who wrote it where that is known."""
-    entry = one.entry
+    """A line for an entry that was just written, with who wrote it where that is known.
+
+    The day is left out, as it is today, and of an entry that was written to again all but its new size.
+    """
+    entry, size = one.entry, format_size(one.entry.size_bytes)
+    if one.before_bytes is None:
+        what = [entry.target, entry.artifact_kind, size]
+    else:
+        what = [f"{'grew to' if entry.size_bytes > one.before_bytes else 'written again,'} {size}"]
     told = (
-        format_instant(one.when_ns),
+        format_instant(one.when_ns).partition("T")[2],
         entry.cache,
         entry.program or entry.key[:12],
-        entry.target,
-        entry.artifact_kind,
-        format_size(entry.size_bytes),
+        *what,
         *(f"by {command} ({process})" for process, command in one.writers),
     )
     return plain("  ".join(filter(None, told)))

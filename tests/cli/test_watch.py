@@ -157,6 +157,23 @@ def test_a_program_that_still_writes_is_named(
         writer.communicate(timeout=PATIENCE_S)
 
 
+def test_an_entry_that_grows_is_told_as_such_and_counted_once(
+    start: Start, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Its further lines give the new size alone, and the end counts entries and not lines."""
+    (tmp_path / "cupy").mkdir()
+    watching = start()
+    file = tmp_path / "cupy" / ("0" * 40 + ".cubin")
+    file.write_bytes(bytes(4096))
+    first = watching.line()
+    with file.open("ab") as more:
+        more.write(bytes(8192))
+    second = watching.line()
+    assert "4.0 KiB" in first and "grew" not in first
+    assert second.split("  ", 1)[1].strip() == "cupy  000000000000  grew to 12.0 KiB"
+    assert watching.end(signal.SIGINT) == (130, "\ngpucache: interrupted; 1 entry was written\n")
+
+
 def test_with_json_each_entry_is_an_object_on_a_line(
     start: Start, environment: Mapping[str, str], intel: str
 ) -> None:
