@@ -134,7 +134,8 @@ class _Ours(NamedTuple):
         now_ns = time.time_ns()
         yield from text.advice(self.advice)
         yield ""
-        yield from text.misses(self.misses, now_ns, noted=self.noted, most=_shown())
+        brief = not given().verbose
+        yield from text.misses(self.misses, now_ns, noted=self.noted, most=_shown(), brief=brief)
         yield from text.processes(self.processes[: _shown()], now_ns)
 
 

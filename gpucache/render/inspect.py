@@ -1,5 +1,6 @@
 """What inspect tells people: caches, their entries, one entry whole, and the last misses."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -288,26 +289,53 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> "Table":
 
 
 def misses(
-    records: Sequence[Record], now_ns: int, *, noted: int = 0, most: int | None = None
+    records: Sequence[Record],
+    now_ns: int,
+    *,
+    noted: int = 0,
+    most: int | None = None,
+    brief: bool = False,
 ) -> Iterator[Block]:
     """The last misses, newest first, each with its verdict: at most so many, and what repeats only once.
 
-    ``noted`` is how many builds still wait for ``warm --misses``.
+    ``noted`` is how many builds still wait for ``warm --misses``. With ``brief`` a miss that differs from the
+    nearest entry in many ways is told by the first.
     """
     rows = []
+    cut = False
     for record, times in _told_once(records)[:most]:
         again = f", {times} times" if times > 1 else ""
         what = f"{record.get('program')} for {record.get('target')}{again}"
-        rows.append((_ago(record, now_ns), f"{what}: {record.get('verdict')}: {record.get('detail')}"))
+        detail = _in_brief(record) if brief else str(record.get("detail"))
+        cut = cut or detail != str(record.get("detail"))
+        rows.append((_ago(record, now_ns), f"{what}: {record.get('verdict')}: {detail}"))
     yield plain("Last misses", "bold") if rows else plain("No miss is on record.")
     if rows:
         yield _by_age(rows)
+    if cut:
+        yield plain("'gpucache inspect --misses' tells every difference", "dim")
     if noted:
         builds = format_count(noted, "build is", "builds are")
         yield plain(
             f"\n{builds} noted for which programs did not wait: 'gpucache warm --misses' makes them for the "
             "next start."
         )
+
+
+def _in_brief(record: Record) -> str:
+    """Of a miss that names differences the first and how many more there are; of a target that was never
+    built for, only for which one there are entries. Any other detail is whole."""
+    detail = str(record.get("detail"))
+    never = f"{record.get('program')} was never built for {record.get('target')}, but for "
+    if detail.startswith(never):
+        return f"so far built only for {detail.removeprefix(never).partition(': ')[0]}"
+    told, nearest, _ = detail.partition(" (nearest: ")
+    first, *others = told.split("; ")
+    if not nearest or not others:
+        return detail
+    counted = re.fullmatch(r"and (\d+) more", others[-1])
+    more = len(others) - 1 + int(counted[1]) if counted else len(others)
+    return f"{first}; and {more} more"
 
 
 def _told_once(records: Iterable[Record]) -> list[tuple[Record, int]]:

@@ -147,7 +147,9 @@ RECORDS = (
             Key("root", "text", "Where its cache lies."),
             Key("when", "text", "When that was seen, in UTC.", "when_ns"),
             Key("writers", "table of text", "Who still had it open for writing: commands by process."),
-            Key("before_bytes", "number or null", "The size of an entry that grew, before; null if it is new."),
+            Key(
+                "before_bytes", "number or null", "The size of an entry that grew, before; null if it is new."
+            ),
         ),
         Written,
     ),

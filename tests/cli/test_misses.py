@@ -75,6 +75,16 @@ def test_a_miss_that_repeats_is_told_once(run: Run, root: Path) -> None:
     assert len(run("inspect", "--misses", "--json").document["outcomes"]) == 27
 
 
+def test_the_overview_is_brief_and_misses_is_whole(run: Run, root: Path) -> None:
+    """At a glance the first difference stands for all, which --misses, -v and the document tell."""
+    detail = "types.h changed; driver 1 -> 2 (nearest: 3b450d5a60bf, built just now)"
+    miss = {"kind": "miss", "program": "k.cu", "target": "cuda:sm_90", "verdict": "key-changed"}
+    DirectoryStore(root, writable=True).journal({**miss, "detail": detail, "when_ns": time.time_ns()})
+    brief = run("inspect").out
+    assert "key-changed: types.h changed; and 1 more\n'gpucache inspect --misses' tells" in brief
+    assert all(detail in run("inspect", word).out for word in ("--misses", "-v", "--json"))
+
+
 def test_noted_builds_are_told_while_they_wait(run: Run, root: Path) -> None:
     """What was noted and built since is not called noted, whatever the journal says of its miss."""
     store = DirectoryStore(root, writable=True)

@@ -351,6 +351,46 @@ def test_misses_and_processes_are_broken_beside_their_ages(width: int) -> None:
     assert {line[:12] for line in lines} == {"   2 h ago  ", " " * 12}
 
 
+@pytest.mark.parametrize(
+    ("verdict", "detail", "told"),
+    [
+        (
+            "key-changed",
+            "another platform: A -> B; driver 1 -> 2; the option -DA=1 is gone; types.h changed; and 10 more "
+            "(nearest: 3b450d5a60bf, built just now)",
+            "another platform: A -> B; and 13 more",
+        ),
+        (
+            "key-changed",
+            "types.h changed; driver 1 -> 2 (nearest: 3b450d5a60bf, built just now)",
+            "types.h changed; and 1 more",
+        ),
+        (
+            "never-built",
+            "k.cl was never built for opencl:pocl/cpu, but for opencl:intel/epyc: another platform: A -> B; "
+            "and 10 more (nearest: 3b450d5a60bf, built just now)",
+            "so far built only for opencl:intel/epyc",
+        ),
+        (
+            "poisoned",
+            "its compiler failed twice; warm --retry tries it again",
+            "its compiler failed twice; warm --retry tries it again",
+        ),
+    ],
+)
+def test_a_miss_in_brief_tells_the_first_difference(verdict: str, detail: str, told: str) -> None:
+    """Of many, their number, and where they all are; what is no list of differences is told whole."""
+    record: dict[str, object] = {
+        "when_ns": 0, "program": "k.cl", "target": "opencl:pocl/cpu", "verdict": verdict, "detail": detail
+    }  # fmt: skip
+    now_ns = 7200 * SECOND_NS
+    _, line, *hint = _text(inspect.misses([record], now_ns, brief=True), 200).splitlines()
+    assert line == f"   2 h ago  k.cl for opencl:pocl/cpu: {verdict}: {told}"
+    assert hint == (["'gpucache inspect --misses' tells every difference"] if told != detail else [])
+    (whole,) = _text(inspect.misses([record], now_ns), 300).splitlines()[1:]
+    assert whole.endswith(f": {verdict}: {detail}")
+
+
 def test_a_record_that_is_not_ours_is_shown_too() -> None:
     """A journal line without the usual fields breaks nothing."""
     assert "?" in _text(inspect.misses([{"when_ns": "soon"}], 0))
