@@ -178,11 +178,7 @@ RECORDS = (
                 "The local sizes it is compiled for, such as 16x16.",
                 lambda one: ["x".join(map(str, size)) for size in one.local_sizes],
             ),
-            Key(
-                "checks",
-                "text or null",
-                "The mode of its checks: none, sync or async; null where none can be.",
-            ),
+            Key("checks", "text or null", "Its checks: none, sync or async; null where none can be."),
             Key(
                 "failure_table",
                 "list of check",
