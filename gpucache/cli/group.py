@@ -23,8 +23,15 @@ VERBS = {
     "export": "Write a cache of another system, or what programs hit without gpucache.",
 }
 """Every verb with its help in one line, in the order in which they are used."""
-COMMANDED = ("run", "record", "warm", "bench", "export")
-"""Those that run a command after ``--``; the first two end as it does."""
+COMMAND_LINES = {
+    "run": "run -- ./app",
+    "record": "record -o DIR -- ./app",
+    "warm": "warm -- ./app",
+    "bench": "bench -- ./app",
+    "export": "export layer DIR -- ./app",
+}
+"""How those are called that run a command after ``--``; the first two end as it does."""
+COMMANDED = tuple(COMMAND_LINES)
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
 

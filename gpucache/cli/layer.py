@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
-from gpucache.cli.run import Services, build_noted, end_as, libraries
+from gpucache.cli.run import Services, build_noted, end_as, libraries, named_command
 from gpucache.cli.streams import complain
-from gpucache.errors import ExitCode, UsageError
+from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
     from gpucache.outcomes import Layered, LayerSummary
@@ -39,11 +39,7 @@ def export_layer(folder: Path, place: str) -> None:
     from gpucache.intercept.wire import NVRTC, OPENCL
     from gpucache.outcomes import summarise_layer
 
-    command = given().command
-    if not command:
-        raise UsageError(
-            "no command is named; write it behind '--', as in 'gpucache export layer DIR -- ./app'"
-        )
+    command = named_command("export")
     settings, found, questions = given().settings(), libraries(), Questions()
     new = absent(folder.absolute())
     layer = Layer(folder, place)

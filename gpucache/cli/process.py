@@ -14,13 +14,13 @@ import click
 from gpucache import __version__
 from gpucache.cli import streams
 from gpucache.cli.globals import Globals
-from gpucache.cli.group import COMMANDED, COMPLETE, VERBS, gpucache
+from gpucache.cli.group import COMMAND_LINES, COMMANDED, COMPLETE, VERBS, gpucache
 from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, os_errors
 
 _VERBS = f"{', '.join(COMMANDED[:-1])} and {COMMANDED[-1]}"
 NO_COMMAND = f"only {_VERBS} run a command, so nothing may follow '--' here"
-EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache run -- ./app'"
+EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache {}'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,9 +71,10 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
         return arguments, (), ""
     place = arguments.index("--")
     own, command = arguments[:place], tuple(arguments[place + 1 :])
-    if not any(verb in own for verb in COMMANDED):
+    line = next((COMMAND_LINES[verb] for verb in COMMANDED if verb in own), "")
+    if not line:
         return own, command, NO_COMMAND
-    return own, command, "" if command else EMPTY_COMMAND
+    return own, command, "" if command else EMPTY_COMMAND.format(line)
 
 
 def _read_variables(own: Sequence[str]) -> None:

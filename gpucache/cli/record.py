@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.run import end_as, libraries
+from gpucache.cli.run import WITHOUT_MARK, end_as, libraries, named_command
 from gpucache.cli.streams import complain
-from gpucache.errors import CommandError, UsageError
+from gpucache.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PATIENCE_MS = 60_000
 """How long a build may wait to be written down: with hundreds of headers that can take seconds."""
 
 
-@click.command(options_metavar="[OPTIONS] -- COMMAND...")
+@click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
 @click.option(
     "-o",
     "--output",
@@ -57,9 +57,7 @@ def record(folder: Path, digests_only: bool) -> None:
     from gpucache.outcomes import RecordSummary, Unrecorded
     from gpucache.recording.writing import BLOBS, Writer
 
-    command = given().command
-    if not command:
-        raise UsageError("no command is named; write it behind '--', as in 'gpucache record -o DIR -- ./app'")
+    command = named_command("record")
     found = libraries()
     new = absent(folder.absolute() / BLOBS)
     writer = Writer(folder.absolute(), sources=not digests_only)

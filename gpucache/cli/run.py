@@ -1,6 +1,7 @@
 """``gpucache run -- COMMAND``: a command that nobody changed, whose compilers ask our cache."""
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.group import COMMAND_LINES
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, NoDeviceError, UsageError
 
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 
-@click.command(options_metavar="[OPTIONS] -- COMMAND...")
+WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
+"""Click leaves a command that does not follow ``--`` to us, options of its own and all."""
+
+
+@click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
 @click.option(
     "--learn",
     is_flag=True,
@@ -59,9 +65,7 @@ def run(learn: bool, report: Path | None) -> None:
     from gpucache.intercept.wire import NVRTC, OPENCL
     from gpucache.outcomes import summarise_run
 
-    command = given().command
-    if not command:
-        raise UsageError("no command is named; write it behind '--', as in 'gpucache run -- ./app'")
+    command = named_command("run")
     settings = given().settings()
     found = libraries()
     make = Services(settings, Path(command[0]).name, found)
@@ -72,6 +76,20 @@ def run(learn: bool, report: Path | None) -> None:
     learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
     _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
+
+
+def named_command(verb: str) -> tuple[str, ...]:
+    """The command to be run; raises UsageError where it is not named, or not behind ``--``."""
+    command, before = given().command, click.get_current_context().args
+    line = COMMAND_LINES[verb]
+    if before and command:
+        raise UsageError(f"only options may stand before '--'; leave {before[0]!r} out")
+    if before:
+        line = line.replace("./app", shlex.join(before))
+        raise UsageError(f"write '--' before the command, as in 'gpucache {line}'")
+    if not command:
+        raise UsageError(f"no command is named; write it behind '--', as in 'gpucache {line}'")
+    return command
 
 
 class Services:

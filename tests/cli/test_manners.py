@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucache.cli import main
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
@@ -49,3 +51,24 @@ def test_a_missing_reason_that_many_share_is_told_once(run: Run, root: Path) -> 
     short, whole = run(*words).out, run(*words, "-v").out
     assert short.count("never-built") == 1 and "3 missing: never-built: " in short
     assert whole.count("never-built") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("run", "ls", "-la"), "write '--' before the command, as in 'gpucache run -- ls -la'"),
+        (("run", "--learn", "ls"), "write '--' before the command, as in 'gpucache run -- ls'"),
+        (("record", "-o", "new", "ls"), "as in 'gpucache record -o DIR -- ls'"),
+        (("run", "ls", "--", "true"), "only options may stand before '--'; leave 'ls' out"),
+        (("warm", "--"), "as in 'gpucache warm -- ./app'"),
+        (("bench", "--"), "as in 'gpucache bench -- ./app'"),
+        (("record", "-o", "new", "--"), "as in 'gpucache record -o DIR -- ./app'"),
+        (("export", "layer", "new", "--"), "as in 'gpucache export layer DIR -- ./app'"),
+    ],
+)
+def test_where_a_command_is_written_is_told_for_the_verb(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the command has options of its own, which are not ours."""
+    assert main(words) == 2
+    assert why in capsys.readouterr().err
