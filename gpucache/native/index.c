@@ -19,6 +19,7 @@
 #define ROWS_CAP (1u << 20)
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
 #define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
+#define TITLE_SIZE 100
 #define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
@@ -151,7 +152,7 @@ static int open_index(uint64_t *size, uint64_t *rows, char why[WHY_SIZE]) {
     unsigned char header[HEADER];
     int place = open_above(AT_FDCWD, *folder ? folder : "/", O_DIRECTORY);
     int fd = place < 0 ? -1 : open_above(place, name, O_NOFOLLOW);
-    if (fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (error %d)", folder, name, errno);
+    if (fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (%m)", folder, name);
     int trusted = fd >= 0 && is_trusted(place, &status) && is_trusted(fd, &status) && S_ISREG(status.st_mode);
     if (fd >= 0 && !trusted)
         snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its folder, is not this user's or root's alone", folder,
@@ -349,6 +350,24 @@ static int search(const struct question *question, int fd, uint64_t size, uint64
     return 0;
 }
 
+/* What a source is called: as NVRTC was told, or by its first kernel; by its size where neither is there. */
+static void name_source(const struct question *question, size_t source, char title[TITLE_SIZE]) {
+    struct wire_bytes is = question->fields[source], given = question->fields[AT_NAME];
+    int is_cuda = question->kind == WIRE_COMPILE;
+    const char *mark = is_cuda ? "__global__" : "kernel", *at = is.at;
+    snprintf(title, TITLE_SIZE, "%.*s", (int)(given.size < TITLE_SIZE ? given.size : TITLE_SIZE - 1),
+             is_cuda && given.size ? (const char *)given.at : "");
+    if (is_cuda && *title && strcmp(title, "default_program")) return;
+    while (is.size && (at = memmem(at, is.size - (size_t)(at - (const char *)is.at), mark, strlen(mark)))) {
+        char next[2 * TITLE_SIZE];
+        at += strlen(mark);
+        size_t left = is.size - (size_t)(at - (const char *)is.at);
+        snprintf(next, sizeof next, "%.*s", (int)(left < sizeof next ? left : sizeof next - 1), at);
+        if (sscanf(next, " void %99[A-Za-z0-9_]", title) == 1) return;
+    }
+    snprintf(title, TITLE_SIZE, "a source of %zu bytes", is.size);
+}
+
 int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     struct question question = {kind, fields, count, start};
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
@@ -361,7 +380,11 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
     int fd = open_index(&size, &rows, why);
     int answered = fd >= 0 && search(&question, fd, size, rows, reply, why);
     if (fd >= 0) close(fd);
-    if (!answered) tell("miss: a source of %zu bytes: %s", fields[source].size, why);
+    if (!answered && tells) {
+        char title[TITLE_SIZE];
+        name_source(&question, source, title);
+        tell("miss: %s: %s", title, why);
+    }
     errno = kept;
     return answered;
 }

@@ -120,10 +120,29 @@ def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
     assert layer.told.splitlines() == [
         "gpucache: hit: a for cpu",
         "gpucache: miss: a source of 5 bytes: its source is not in the index",
-        "gpucache: miss: a source of 360 bytes: device name: now 'GPU', exported 'device'",
+        "gpucache: miss: a: device name: now 'GPU', exported 'device'",
     ]
     layer.ask_all([one, _build(source=b"other")], GPUCACHE_LAYER_TELL="0")
     assert layer.told == ""
+
+
+def test_a_miss_is_told_by_the_name_of_its_source(layer: Layer) -> None:
+    """By what NVRTC was told, unless that is its own default, or else by the first kernel."""
+    layer.export(_build())
+    plain = b"__global__ void scale(float *a) {}"
+    named = [_with(_compile(b"scale.cu"), 6, plain), _with(_compile(b"default_program"), 6, plain)]
+    layer.ask_all(
+        [*named, _build(source=b"// one kernel\n__kernel\nvoid  blur(global int *a) {}"), _compile(b"")]
+    )
+    assert [line.split(": ")[2] for line in layer.told.splitlines()] == [
+        "scale.cu", "scale", "blur", "a source of 6 bytes",
+    ]  # fmt: skip
+
+
+def test_an_index_that_cannot_be_read_is_told_in_words(layer: Layer) -> None:
+    """Not by a number."""
+    layer.ask_all([_build()])
+    assert "index cannot be read (No such file or directory)" in layer.told
 
 
 @pytest.mark.parametrize("answered", [_build(), _compile()])
