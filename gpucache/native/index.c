@@ -20,6 +20,7 @@
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
 #define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
 #define TITLE_SIZE 100
+#define BLANKS " \t\r\n" /* not by sscanf, for which a new glibc would be needed where one compiles */
 #define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
@@ -363,7 +364,12 @@ static void name_source(const struct question *question, size_t source, char tit
         at += strlen(mark);
         size_t left = is.size - (size_t)(at - (const char *)is.at);
         snprintf(next, sizeof next, "%.*s", (int)(left < sizeof next ? left : sizeof next - 1), at);
-        if (sscanf(next, " void %99[A-Za-z0-9_]", title) == 1) return;
+        const char *word = next + strspn(next, BLANKS);
+        if (strncmp(word, "void", 4)) continue;
+        word += 4 + strspn(word + 4, BLANKS);
+        int size = (int)strcspn(word, BLANKS "(");
+        snprintf(title, TITLE_SIZE, "%.*s", size, word);
+        if (size) return;
     }
     snprintf(title, TITLE_SIZE, "a source of %zu bytes", is.size);
 }
