@@ -4,8 +4,6 @@ Must not load a GPU stack, numpy or rich to show help: every verb imports what i
 Owns the way in, which imports nothing before it is ready for Ctrl-C.
 """
 
-from __future__ import annotations
-
 import sys
 
 TYPE_CHECKING = False
@@ -16,7 +14,7 @@ _ALLOCATIONS = 100_000
 """After how many new objects, less those that have gone, Python looks for garbage."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: "Sequence[str] | None" = None) -> int:
     """Run the command line; the exit code. An interrupt ends it in one sentence from its first moment on."""
     if arguments is None:
         import gc
@@ -53,7 +51,7 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: "Sequence[str] | None") -> int:
     try:
         from gpucache.cli.process import main as run
 

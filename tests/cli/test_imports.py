@@ -132,6 +132,15 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
     assert (code, modules & formats) == (0, {"gpucache.caches.pocl.format"})
 
 
+def test_the_way_in_imports_nothing() -> None:
+    """Until it is ready for Ctrl-C the command line reads its own two files alone."""
+    child = "import sys; known = {*sys.modules}; import gpucache.cli; print(*{*sys.modules} - known)"
+    done = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert {*done.stdout.split()} == {"gpucache", "gpucache.cli"}
+
+
 def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where none of our variables is set not even settings are read, and no class is made for them."""
     for name in [name for name in os.environ if name.startswith("GPUCACHE_")]:
