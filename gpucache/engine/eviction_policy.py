@@ -4,7 +4,8 @@ There may be a million entries. So they are walked once for what a limit has to 
 a few numbers are kept, and again to be judged one by one.
 
 An entry has to match all filters. With a size limit the least recently used of the matching entries are
-removed, down to a low-water mark, so that eviction does not run again at the next entry.
+removed, down to a low-water mark, so that eviction does not run again at the next entry. An entry that is by
+itself larger than that mark goes first, as it could not stay even alone.
 """
 
 import re
@@ -27,8 +28,9 @@ _AT_ONCE_NS = 60 * 10**9
 """Entries used within so long are equally in use."""
 ORDERED_TOGETHER = 4096
 """How many entries are kept at once to be removed in their order."""
-_RANK = struct.Struct(">?d8sqQ")
-"""Whether an entry is refused, its value, the beginning and the hash of its key, its size in bytes."""
+_RANK = struct.Struct(">??d8sqQ")
+"""Whether an entry is refused and whether it fits below the mark, its value, the beginning and the hash
+of its key, its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,15 +280,16 @@ def _to_low_water(
     """
     total = 0
     ranks: list[bytes] = []
+    mark = limit_bytes * LOW_WATER
     for one in plans:
         for entry in one.entries:
             total += entry.size_bytes
             if one.chooses(entry):
-                ranks.append(_rank(entry, one.rule, value))
+                ranks.append(_rank(entry, one.rule, value, mark))
     last = b""
     if total > limit_bytes:
         for rank in sorted(ranks):
-            if total <= limit_bytes * LOW_WATER:
+            if total <= mark:
                 break
             last = rank
             refused, *_, size_bytes = _RANK.unpack(rank)
@@ -294,7 +297,7 @@ def _to_low_water(
 
     def bounded(one: EvictPlan) -> EvictPlan:
         def order(entry: CacheEntry) -> bytes:
-            return _rank(entry, one.rule, value)
+            return _rank(entry, one.rule, value, mark)
 
         def chooses(entry: CacheEntry) -> bool:
             return one.chooses(entry) and order(entry) <= last
@@ -304,11 +307,13 @@ def _to_low_water(
     return [bounded(one) for one in plans]
 
 
-def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float]) -> bytes:
-    """What sorts as entries go: those that can, then the least valuable, then by key; and the size.
+def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], mark: float) -> bytes:
+    """What sorts as entries go: those that can, then those above the mark by themselves, then the least
+    valuable, then by key; and the size.
 
     Of a key the beginning sorts, and the hash tells it from others that begin alike.
     """
     refused = Removal(entry, rule).refused is not None
     key = entry.key
-    return _RANK.pack(refused, max(value(entry), 0), key[:8].encode(), hash(key), entry.size_bytes)
+    fits = entry.size_bytes <= mark
+    return _RANK.pack(refused, fits, max(value(entry), 0), key[:8].encode(), hash(key), entry.size_bytes)

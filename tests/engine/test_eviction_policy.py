@@ -145,6 +145,14 @@ def test_a_size_limit_that_holds_removes_nothing() -> None:
     assert _removed(plan(entries, Limits(max_size_bytes=399), NOW_NS))
 
 
+def test_an_entry_above_the_low_water_mark_goes_without_the_others() -> None:
+    """However lately it was used: it could not stay alone either, and would take all that fits with it."""
+    entries = [_entry(str(age), size_bytes=12, last_used_ns=NOW_NS - age * DAY_NS) for age in range(1, 6)]
+    entries.append(_entry("large", size_bytes=60, last_used_ns=NOW_NS))
+    found = plan(entries, Limits(max_size_bytes=60), NOW_NS)
+    assert _removed(found) == ["large", "5"]
+
+
 def test_a_size_limit_takes_only_what_the_filters_left() -> None:
     """With a filter the limit is met from the filtered entries alone, even when that is not enough."""
     entries = [
