@@ -1,6 +1,7 @@
 """The states of caches: of those that were named, or of everything on this machine at a glance."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,7 +57,8 @@ def show_everything() -> None:
     try:
         opened = open_named(())
     except CacheUnusableError:
-        given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
+        with suppress(BrokenPipeError):  # whoever read enough is told what is wrong all the same
+            given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
     own = opened.own
     assert own is not None, "open_named names our own cache or raises"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -173,6 +175,18 @@ def test_a_root_that_cannot_be_used_is_exit_5(
     assert answer.code == 5
     assert_sentence(answer, [str(root), words, "GPUCACHE_DIR"])
     assert not list(root.rglob("*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe there has no reader to lose")
+def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> None:
+    """The overview of the other caches may be cut by head; the sentence and the exit code stay."""
+    root.touch()
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "gpucache", "--root", str(root), "inspect"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 5 and f"the cache root {root} is not a folder" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
