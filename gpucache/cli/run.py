@@ -147,9 +147,9 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     from gpucache.outcomes import WarmResult
     from gpucache.render.run import learning_line
 
-    if not (given().json or given().quiet):
-        complain(f"gpucache: {learning_line(len(noted))}")
     try:
+        if not (given().json or given().quiet):
+            complain(f"gpucache: {learning_line(len(noted))}")
         outcomes = warm_noted(settings, noted)
     except GpucacheError as error:
         complain(f"gpucache: nothing was built for the next run: {error}")
