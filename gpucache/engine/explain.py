@@ -235,7 +235,8 @@ def _unrecorded(store: EntryStore, sample: Sequence[ScannedEntry], name: str) ->
     for key, head in heads:
         if head.program == name:
             built = format_instant(head.created_ns)
-            return f"{key.short} of {name}, built {built}, is in {store.root}, but its record was lost"
+            there = f"{key.short} of {name}, built {built}, is in {store.root}"
+            return f"{there}, but its record was lost, or is written at this moment"
     programs = {head.program for _, head in heads}
     if programs and not any(store.history(program) for program in programs):
         return (

@@ -236,7 +236,7 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "record-lost": (
         _record_lost,
         "not-recorded",
-        ("of show, built ", "is in {tmp}/cache, but its record was lost"),
+        ("of show, built ", "is in {tmp}/cache, but its record was lost, or is written at this moment"),
     ),
     "record-lost-of-another-name": (
         _record_lost_of_another_name,
