@@ -25,7 +25,6 @@ from gpucache.errors import GpucacheError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
-from gpucache.keys import digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
 from gpucache.outcomes import Built, Hit, Intercepted, RunResult
 from gpucache.sources import is_settled
@@ -133,19 +132,15 @@ class NVRTCServing:
         return Reply(Kind.HIT, told)
 
     def _is_unknown(self, call: Call) -> bool:
-        """Whether nobody has seen a source before, so that there is no entry of it.
+        """Whether no build of a source is recorded, so that there is no entry of it.
 
         Its headers may take longer to read than is fit to let a program wait in vain. Records may be lost:
-        an entry that is there all the same is found the next time.
+        then an entry that is there all the same is found the next time, as the headers are remembered.
         """
         if self._layers.target is None:
             return False
-        memo = digest(b"NVRTC was asked for " + call.source)
-        known = self._layers.recall(memo) is not None
-        if not known:
-            self._layers.remember(memo, b"1")
         program = Program(call.file_name.kept, Language.CUDA_CPP, call.source)
-        return not (known or was_ever_built(self._layers.on_disk(), program))
+        return not was_ever_built(self._layers.on_disk(), program)
 
     def _miss(self, one: _Compile, *, wanted: bool) -> Reply:
         token = number(next(self._tokens))

@@ -321,6 +321,13 @@ def test_a_source_that_nobody_has_seen_is_not_waited_for(
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_source_that_is_asked_for_pushes_no_closure_out(program: _Program, tmp_path: Path) -> None:
+    """The bounded folder of remembered closures has no file for a source with few headers."""
+    program.ask()
+    assert not list((tmp_path / "root").glob("v1/closures/*"))
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
     """An entry would cut it, and the program would be told less than before."""
     _, (token, _) = program.ask()
