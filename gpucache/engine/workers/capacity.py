@@ -2,23 +2,30 @@
 
 Owns the reading of cores and free memory, in containers as well, and turns. Turns limit the workers of all
 runs of a user on a host, however many are started together, as hundreds of compilers would need more memory
-than there is. A turn is a name in the kernel (an abstract Unix socket), which is freed with the process that
-holds it. Processes in another container have names of their own; other systems have no such names. Must not
-know what workers do.
+than there is. A turn is a locked file in a folder in shared memory that only this user may enter; the kernel
+frees the lock with the process that has it. Processes in another container have turns of their own; other
+systems have none. Must not know what workers do.
 """
 
-import errno
 import os
-import socket
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 _WORKER_BYTES = 1024**3
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
+_LONGEST_WAIT = 10
+"""How long a queue that moves is waited for, as a multiple of the wait for one that stands still."""
+SHARED = Path("/dev/shm")
+"""Where turns are kept: on this machine alone, whatever its users' homes and temporary folders are."""
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 # For both versions of control groups: the files of limit and usage, and the label in memory.stat of the part
@@ -102,43 +109,58 @@ def turn_count() -> int:
 class Turns:
     """The turns that this process holds."""
 
-    def __init__(self, most: int, ends: ExitStack) -> None:
+    def __init__(self, most: int, ends: ExitStack, shared: Path = SHARED) -> None:
         self.count = 0
         self._free = list(range(most))
         self._ends = ends
+        self._folder: Path | None = None
+        with suppress(OSError):  # then turns cannot be counted here, and every one is free
+            self._folder = _own_folder(shared)
 
     def take(self) -> bool:
         """Take one more turn; False if all are taken."""
         for number in self._free:
             try:
-                self._ends.enter_context(_held(number))
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    continue  # after any other error turns cannot be counted here, and it counts as taken
+                if self._folder is not None:
+                    self._ends.callback(os.close, _locked(self._folder / str(number)))
+            except BlockingIOError:
+                continue
+            except OSError:
+                pass  # as where there is no folder
             self._free.remove(number)
             self.count += 1
             return True
         return False
 
+    def last_taken_ns(self) -> int:
+        """When any process last took a turn; 0 if that is not known."""
+        with suppress(OSError):
+            if self._folder is not None:
+                return max((file.stat().st_mtime_ns for file in self._folder.iterdir()), default=0)
+        return 0
+
 
 @contextmanager
-def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) -> Iterator[Turns]:
+def turns(
+    wanted: int, patience_s: float | None, waiting: Callable[[], None], shared: Path = SHARED
+) -> Iterator[Turns]:
     """Wait for a turn, and take as many more as are wanted and free; all at once if ``patience_s`` is None.
 
-    ``waiting`` is called now and then meanwhile. If the same turns are held for ``patience_s`` seconds, this
-    goes on without one: the processes that hold them may have been stopped.
+    ``waiting`` is called now and then meanwhile. If nobody takes a turn for ``patience_s`` seconds, this goes
+    on without one, as the processes that hold them may have been stopped; so it does after ten times as long.
     """
     with ExitStack() as ends:
-        held, pause_s = Turns(max(wanted, turn_count()), ends), _FIRST_PAUSE_S
+        held, pause_s = Turns(max(wanted, turn_count()), ends, shared), _FIRST_PAUSE_S
         if patience_s is None:
             held.count = wanted
             yield held
             return
-        limit_s, holders = time.monotonic() + patience_s, _holders()
-        while not held.take() and time.monotonic() < limit_s:
+        now_s, last = time.monotonic(), held.last_taken_ns()
+        limit_s, end_s = now_s + patience_s, now_s + _LONGEST_WAIT * patience_s
+        while not held.take() and time.monotonic() < min(limit_s, end_s):
             waiting()
-            if (now := _holders()) != holders:
-                limit_s, holders = time.monotonic() + patience_s, now
+            if (taken := held.last_taken_ns()) != last:
+                limit_s, last = time.monotonic() + patience_s, taken
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         while 0 < held.count < wanted and held.take():
@@ -147,26 +169,36 @@ def turns(wanted: int, patience_s: float | None, waiting: Callable[[], None]) ->
         yield held
 
 
-def _holders() -> frozenset[str]:
-    """A line for every turn that is held, with the number of its socket; none if the kernel lists none."""
-    try:
-        lines = (PROC / "net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(line for line in lines if f" @{_name('')}" in line)
+def _own_folder(shared: Path) -> Path:
+    """The folder of this user's turns, which is made if it is missing; raises OSError.
 
-
-def _name(number: int | str) -> str:
-    return f"gpucache-worker-{os.getuid()}-{number}"
-
-
-def _held(number: int) -> socket.socket:
+    If another user has taken its name, it is the first with another ending that is ours.
+    """
     if sys.platform != "linux":
-        raise OSError("no names that go with their process are known here")
-    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        raise OSError("no locks that go with their process are known here")
+    usual = shared / f"gpucache-turns-{os.geteuid()}"
+    with suppress(FileExistsError):
+        usual.mkdir(mode=stat.S_IRWXU)
+    if _is_own(usual):
+        return usual
+    own = min(filter(_is_own, shared.glob(f"{usual.name}-*")), default=None)
+    return own or Path(tempfile.mkdtemp(prefix=f"{usual.name}-", dir=shared))
+
+
+def _is_own(folder: Path) -> bool:
+    with suppress(FileNotFoundError):
+        status = folder.lstat()
+        return status.st_uid == os.geteuid() and status.st_mode == stat.S_IFDIR | stat.S_IRWXU
+    return False
+
+
+def _locked(file: Path) -> int:
+    """A descriptor with the lock of a file; raises BlockingIOError if another has it, and OSError."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
     try:
-        held.bind(f"\0{_name(number)}")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.utime(descriptor)
     except OSError:
-        held.close()
+        os.close(descriptor)
         raise
-    return held
+    return descriptor

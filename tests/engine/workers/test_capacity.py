@@ -1,13 +1,16 @@
 """How much of the machine workers may take, told by the kernel's files, and the turns they wait for."""
 
+import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from gpucache.engine.workers.capacity import (
+    SHARED,
     Turns,
     cores,
     free_bytes,
@@ -17,6 +20,7 @@ from gpucache.engine.workers.capacity import (
     worker_count,
 )
 from tests.patience import wait_until
+from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 GIB = 1024**3
 MIB = 1024**2
@@ -145,7 +149,7 @@ def test_workers_share_some_of_the_free_memory() -> None:
     assert alone == 2 * GIB or alone < free_bytes()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="turns are names that Linux takes back")
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_a_turn_is_held_by_one_alone() -> None:
     """What one holds another cannot, until it is given back."""
     most = 4
@@ -159,7 +163,7 @@ def test_a_turn_is_held_by_one_alone() -> None:
         wait_until(other.take)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="turns are names that Linux takes back")
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_nobody_waits_for_ever_for_a_turn() -> None:
     """Whoever holds all turns may have been stopped: after some patience one worker starts all the same."""
     waited: list[int] = []
@@ -173,7 +177,7 @@ def test_nobody_waits_for_ever_for_a_turn() -> None:
         assert team.count == 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="turns are names that Linux takes back")
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_a_queue_that_moves_is_waited_for() -> None:
     """As long as turns change hands nobody goes on without one, however long the queue is."""
     most, calls = turn_count(), 0
@@ -194,3 +198,54 @@ def test_a_queue_that_moves_is_waited_for() -> None:
         take_all()
         with turns(1, 5.0, change_hands):
             assert calls > 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
+def test_the_whole_wait_for_a_turn_is_bounded() -> None:
+    """A queue in which turns change hands for ever is left after ten times the patience."""
+    calls = 0
+
+    def change_hands() -> None:
+        nonlocal calls
+        calls += 1
+        assert calls < 100
+        ends.close()
+        other = Turns(turn_count(), ends)
+        while other.take():
+            pass
+
+    with ExitStack() as ends:
+        change_hands()
+        with turns(1, 0.05, change_hands) as team:
+            assert team.count == 1
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder as /dev/shm, in which any user may make what they like."""
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+@needs_root
+@pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
+def test_no_other_user_can_hold_a_turn(shared: Path) -> None:
+    """Neither by a folder of the same name, made before, nor by the files of this user's own."""
+    usual = shared / f"gpucache-turns-{os.geteuid()}"
+
+    def squat() -> str:
+        for folder in (usual, Path(f"{usual}-"), Path(f"{usual}-another")):
+            folder.mkdir(mode=0o777)
+        Path(f"{usual}-link").symlink_to(usual)
+        return ""
+
+    as_nobody(squat)
+    with ExitStack() as ends, ExitStack() as others:
+        one, other = Turns(3, ends, shared), Turns(3, others, shared)
+        assert [one.take() for _ in range(4)] == [True, True, True, False]
+        assert not other.take()
+        (own,) = (folder for folder in shared.iterdir() if folder.lstat().st_uid != NOBODY)
+        assert as_nobody(lambda: str(os.access(own / "0", os.F_OK))) == "False"
+        ends.close()
+        assert other.take()
