@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.engine.workers import capacity
 from gpucache.engine.workers.capacity import (
     SHARED,
     Turns,
@@ -201,14 +202,15 @@ def test_a_queue_that_moves_is_waited_for() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
-def test_the_whole_wait_for_a_turn_is_bounded() -> None:
+def test_the_whole_wait_for_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue in which turns change hands for ever is left after ten times the patience."""
+    monkeypatch.setattr(capacity, "_LONGEST_PAUSE_S", 0.01)
     calls = 0
 
     def change_hands() -> None:
         nonlocal calls
         calls += 1
-        assert calls < 100
+        assert calls < 1000
         ends.close()
         other = Turns(turn_count(), ends)
         while other.take():
@@ -216,7 +218,7 @@ def test_the_whole_wait_for_a_turn_is_bounded() -> None:
 
     with ExitStack() as ends:
         change_hands()
-        with turns(1, 0.05, change_hands) as team:
+        with turns(1, 0.2, change_hands) as team:
             assert team.count == 1
 
 
