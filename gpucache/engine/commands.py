@@ -18,7 +18,7 @@ from typing import IO
 
 from gpucache.errors import CommandError
 from gpucache.host.interrupts import held
-from gpucache.host.process_groups import exit_pipe, kill_on_exit
+from gpucache.host.process_groups import start_group
 
 _TAIL_BYTES = 2000
 _TAIL_LINES = 5
@@ -64,22 +64,11 @@ def run_prepare(command: str, environ: Mapping[str, str], timeout_s: float) -> s
 def _start(
     argv: Sequence[str], environ: Mapping[str, str], out: IO[bytes], err: IO[bytes], ends: ExitStack
 ) -> "subprocess.Popen[bytes]":
-    line = ends.enter_context(exit_pipe())
     try:
-        process = subprocess.Popen(
-            list(argv),
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-            pass_fds=() if line is None else (line,),
-        )
+        process = start_group(argv, ends, stdout=out, stderr=err, env=dict(environ))
     except (OSError, ValueError) as error:
         raise CommandError.of(argv[0], error) from None
     ends.callback(_end, process)
-    if line is not None:
-        kill_on_exit(line, process.pid)
     return process
 
 

@@ -4,24 +4,56 @@ A group is a child and what that starts in turn, such as the linker that a compi
 reaches the child alone. So the child holds the reading end of a pipe whose writing end this process
 holds. When the writing end is closed, which a kill does as well, Linux sends SIGKILL to the whole group:
 ``F_SETOWN`` and ``F_SETSIG`` of fcntl(2) ask for that. A process that leaves the group, as a daemon does, is
-not reached. Other systems have no such signal. Must not know what runs in a group.
+not reached. Other systems have no such signal. The child asks for the signal before it runs its program: if
+this process is killed while it starts a child, that ends, too. Must not know what runs in a group.
 """
 
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import IO
 
 if sys.platform == "linux":
     import fcntl
+
+
+def start_group(
+    argv: Sequence[str],
+    ends: ExitStack,
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+    env: Mapping[str, str] | None = None,
+) -> "subprocess.Popen[bytes]":
+    """Start a child in a session of its own, whose group is killed when this process or the block ends.
+
+    It reads nothing. Raises OSError and ValueError.
+    """
+    line = ends.enter_context(exit_pipe())
+    # In the child there is a copy of the pipe's writing end until it runs its program, so the signal cannot
+    # come before the child has asked for it.
+    arm = None if line is None else partial(_kill_on_exit, line)
+    return subprocess.Popen(
+        list(argv),
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        pass_fds=() if line is None else (line,),
+        preexec_fn=arm,  # three system calls, which wait for no thread
+    )
 
 
 @contextmanager
 def exit_pipe() -> Iterator[int | None]:
     """The reading end of a pipe that closes when this process ends; None if the system has no such thing.
 
-    Pass it to children, then to ``kill_on_exit``.
+    Pass it to children, and in those to ``kill_own_group_on_exit``.
     """
     if sys.platform != "linux":
         yield None
@@ -38,14 +70,11 @@ def exit_pipe() -> Iterator[int | None]:
         os.close(writing)
 
 
-def kill_on_exit(held: int, group: int) -> None:
-    """Have a group killed when the process that made the pipe ends. That process must still be running.
-
-    One pipe serves one group: the last that was given.
-    """
+def _kill_on_exit(held: int) -> None:
+    """In a child: have its own group killed when the process that made the pipe ends."""
     if sys.platform == "linux":
         with suppress(OSError):
-            fcntl.fcntl(held, fcntl.F_SETOWN, -group)
+            fcntl.fcntl(held, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(held, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(held, fcntl.F_SETFL, fcntl.fcntl(held, fcntl.F_GETFL) | os.O_ASYNC)
 
@@ -59,7 +88,7 @@ def kill_own_group_on_exit(held: int) -> None:
         own = os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK)
         os.dup2(own, held, inheritable=True)
         os.close(own)
-        kill_on_exit(held, os.getpgrp())
+        _kill_on_exit(held)
 
 
 def kill_group(leader: int) -> None:

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
-from gpucache.host.process_groups import exit_pipe, kill_on_exit
+from gpucache.host.process_groups import start_group
 from gpucache.host.scratch import scratch
 from gpucache.model import Device
 from gpucache.probe.codec import device_from_json
@@ -75,20 +75,10 @@ def _undisturbed() -> Iterator[None]:
 
 def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] | OSError":
     """A child that is asked, which ``ends`` will end; or the reason why it could not be started."""
-    line = ends.enter_context(exit_pipe())
     try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=() if line is None else (line,),
-        )
+        child = start_group(command, ends, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         return error
-    if line is not None:
-        kill_on_exit(line, child.pid)
     ends.enter_context(child)
     ends.callback(child.kill)
     return child

@@ -3,6 +3,7 @@
 import os
 import select
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,29 @@ def test_a_command_does_not_outlive_who_runs_it(tmp_path: Path) -> None:
         parent.kill()
         parent.wait()
     assert all(_is_gone(int(word)) for word in mark.read_text(encoding="utf-8").split())
+
+
+_KILLED_AT_ONCE = """
+import os, signal, subprocess, sys
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        print(self.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen = Popen
+from gpucache.engine.commands import run_command
+run_command(("sleep", "3600"), os.environ, 3600.0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a group with the process that made it")
+def test_a_command_does_not_outlive_who_starts_it() -> None:
+    """A parent that is killed before it does anything more than to start it takes it along."""
+    parent = subprocess.run(
+        [sys.executable, "-c", _KILLED_AT_ONCE], capture_output=True, text=True, check=False
+    )
+    assert parent.returncode == -signal.SIGKILL
+    assert _is_gone(int(parent.stdout))
 
 
 def _is_gone(pid: int) -> bool:
