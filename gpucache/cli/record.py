@@ -1,6 +1,7 @@
 """``gpucache record -o DIR -- COMMAND``: what a command that nobody changed has compiled, for ``warm``."""
 
 import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,8 +63,10 @@ def record(folder: Path, digests_only: bool) -> None:
     new = absent(folder.absolute() / BLOBS)
     writer = Writer(folder.absolute(), sources=not digests_only)
     recorded = Recorded(writer, command)
-    with scratch("record") as place:
-        environ = {**os.environ, **KnownCaches(os.environ).isolate(place), TIMEOUT: str(_PATIENCE_MS)}
+    with ExitStack() as ends:
+        environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
+        with suppress(OSError):  # where no folder can be made the command runs alone, which is told
+            environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         devices = Devices(wait_s=_PATIENCE_MS / 1000 - 10)
         services = OpenCLRecorder(recorded, devices, found), NVRTCRecorder(recorded)
         try:

@@ -7,6 +7,7 @@ locks (Windows, some network file systems) nothing is removed. A folder that som
 for a command which then failed, is removed as well. Must not know what is kept in a folder.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -24,12 +25,14 @@ if sys.platform != "win32":
 
 PREFIX = "gpucache-"
 MARK = ".gpucache-scratch"
+PLACES = ("/tmp", "/dev/shm")
+"""Where temporary folders may go if TMPDIR does not do."""
 
 
 @contextmanager
 def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
     """An empty folder in TMPDIR or ``parent``, removed afterwards with everything in it; raises OSError."""
-    parent = parent or tempfile.gettempdir()
+    parent = parent or temporary()
     sweep(parent)
     place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
     lock = None
@@ -43,6 +46,21 @@ def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+def temporary() -> str:
+    """Where temporary folders go; /dev/shm where Python finds no place. Raises OSError where that is none.
+
+    Python looks for a place that files can be written to. For a folder with a socket less will do, as with
+    ``ulimit -f 0``, and in a container whose file system is read-only /dev/shm is what is left.
+    """
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        for place in (os.environ.get("TMPDIR", ""), *PLACES):
+            if place and os.access(place, os.W_OK | os.X_OK):
+                return place
+    raise OSError(errno.EROFS, "no folder for temporary files can be written", "/dev/shm")
 
 
 def absent(folder: Path) -> tuple[Path, ...]:

@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Generic, Protocol, TypeVar
 
@@ -101,14 +102,22 @@ class Later(Generic[S]):
 def run_command(
     argv: Sequence[str], environ: Mapping[str, str], libraries: Libraries, services: Iterable[Service]
 ) -> Ended:
-    """Run a command to its end while services answer it; raises CommandError if it cannot be started."""
+    """Run a command to its end while services answer it; raises CommandError if it cannot be started.
+
+    Where nobody could be heard, because no socket can be made here, the command runs as it would without us.
+    """
     if sys.platform != "linux":
         raise UsageError(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
     handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
-    with _held() as (numbers, mask), serve(handlers) as socket:  # threads inherit the mask of signals
-        return _wait(_start(argv, intercepted(environ, socket, libraries), mask), numbers)
+    alone = ""
+    with _held() as (numbers, mask), ExitStack() as ends:  # threads inherit the mask of signals
+        try:
+            environ = intercepted(environ, ends.enter_context(serve(handlers)), libraries)
+        except (OSError, UsageError, RuntimeError) as error:  # the last where no thread is left
+            alone = str(error)
+        return replace(_wait(_start(argv, environ, mask), numbers), alone=alone)
 
 
 @contextmanager

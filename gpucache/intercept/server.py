@@ -8,7 +8,6 @@ know what a request means: handlers do, one for each kind.
 import os
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.errors import UsageError
-from gpucache.host.scratch import scratch
+from gpucache.host.scratch import PLACES, scratch
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
 
 PATH_BYTES_CAP = 100
@@ -30,8 +29,6 @@ _NAME = "s"
 _RETRY_S = 0.05
 _WAITING = 128
 _CREDENTIALS = struct.Struct("3i")
-_PLACES = ("/tmp", "/dev/shm")
-"""Where the folder of a run may lie if TMPDIR does not do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +72,15 @@ def serve(handlers: Handlers) -> Iterator[Path]:
 def _place() -> Iterator[Path]:
     """Where the socket of this run goes: a folder of its own, which only this user may enter."""
     with ExitStack() as ends:
-        for parent in (tempfile.gettempdir(), *_PLACES):
+        for parent in ("", *PLACES):
             with suppress(OSError):
                 path = ends.enter_context(scratch("run", parent)) / _NAME
                 if len(os.fsencode(path)) <= PATH_BYTES_CAP:
                     break
         else:
             raise UsageError(
-                f"no folder for a socket can be made in {tempfile.gettempdir()}, nor in /tmp; set TMPDIR to "
-                "a folder with a short path that can be written"
+                "no directory for a socket can be made in TMPDIR, /tmp or /dev/shm; set TMPDIR to one that "
+                "can be written and has a short path"
             )
         yield path
 

@@ -49,6 +49,8 @@ class Ended:
     """Its exit code; of one that a signal ended 128 and the signal's number."""
     signal: int = 0
     """The signal that ended it; 0 if none did."""
+    alone: str = ""
+    """Why it ran as without us, its builds unseen; empty where they were heard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ SUMMARY = (
     Key("command", "text", "What was run."),
     Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
     Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
+    Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
     Key("layer", "text", "The folder."),
     Key("exported", "number", "Builds that are served from there."),
     Key("left", "number", "Builds that are not."),

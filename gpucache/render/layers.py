@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucache.outcomes import Layered, LayerResult, LayerSummary
-from gpucache.render.run import UNSEEN
+from gpucache.render.run import unseen
 from gpucache.units import format_count, format_size
 
 _REASONS = 3
@@ -14,7 +14,7 @@ _REASONS = 3
 def layer_line(summary: LayerSummary) -> str:
     """What was exported, in one line, and how it is used."""
     if not summary.exported:
-        why = UNSEEN
+        why = unseen(summary.ended)
         if summary.left:
             why = f"{format_count(summary.left, 'build was', 'builds were')} left to the command's compilers"
         return f"nothing was exported{'' if summary.answers else ', and no layer is made'}: {why}"

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from gpucache.outcomes import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.render.grid import Column, Grid, plain
-from gpucache.render.run import INNER, UNSEEN
+from gpucache.render.run import INNER, unseen
 from gpucache.units import format_count, format_duration, format_instant
 
 _DIGITS = 12
@@ -57,7 +57,7 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
     """What was recorded, in one line, and what can be done with it; ``inner`` for a record within a run."""
     outer = f"; {INNER}" if inner else ""
     if not summary.builds and not summary.unrecorded:
-        return f"nothing was recorded: {UNSEEN}{outer}"
+        return f"nothing was recorded: {unseen(summary.ended)}{outer}"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
     left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
     warm = f"gpucache warm --recording {summary.recording}"

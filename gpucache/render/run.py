@@ -5,7 +5,7 @@ Owns the words. They go to stderr, as standard output is the command's.
 
 from collections.abc import Iterator, Sequence
 
-from gpucache.outcomes import Intercepted, RunResult, RunSummary
+from gpucache.outcomes import Ended, Intercepted, RunResult, RunSummary
 from gpucache.units import format_count, format_duration
 
 INNER = "an outer 'gpucache run' was not asked"
@@ -13,6 +13,7 @@ UNSEEN = (
     "no OpenCL or NVRTC build was seen; where there was one, the command may have an OpenCL loader of its "
     "own that reads no OPENCL_LAYERS, or a static NVRTC"
 )
+ALONE = "the command ran without gpucache"
 _REASONS = 3
 """The most reasons that are told unless everything is."""
 
@@ -21,6 +22,11 @@ def summary_line(summary: RunSummary, *, inner: bool = False) -> str:
     """Builds, hits, misses and the time in builds, in one line; ``inner`` for a run within a run."""
     told = "; ".join(_parts(summary))
     return f"{told}; {INNER}" if inner else told
+
+
+def unseen(ended: Ended) -> str:
+    """Why no build of a command was seen."""
+    return f"{ALONE}: {ended.alone}" if ended.alone else UNSEEN
 
 
 def learning_line(noted: int) -> str:
@@ -33,7 +39,7 @@ def learning_line(noted: int) -> str:
 
 def _parts(summary: RunSummary) -> Iterator[str]:
     if not summary.builds and not summary.passed:
-        yield UNSEEN
+        yield unseen(summary.ended)
         return
     yield (
         f"{format_count(summary.builds, 'build')}: {format_count(summary.hits, 'hit')}, "

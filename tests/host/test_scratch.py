@@ -33,6 +33,19 @@ def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
     assert not list(parent.iterdir())
 
 
+def test_a_folder_needs_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python finds no place for files, as with ``ulimit -f 0``, one for folders is taken."""
+
+    def none() -> str:
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "gettempdir", none)
+        patch.setenv("TMPDIR", str(tmp_path))
+        with scratch("test") as place:
+            assert place.parent == tmp_path
+
+
 def test_one_in_use_is_left_to_its_process(parent: Path) -> None:
     """A sweep by another process takes nothing from one that lives."""
     with scratch("test") as place:

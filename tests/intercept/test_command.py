@@ -74,7 +74,7 @@ def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProces
     assert document["summary"] == {
         "command": "sh", "exit_code": 3, "signal": 0, "builds": 0, "hits": 0, "misses": 0, "kept": 0,
         "noted": 0, "failed": 0, "passed": 0, "build_ms": 0, "saved_ms": 0, "ahead_ms": 0,
-        "wanted": 0, "learned": 0,
+        "wanted": 0, "learned": 0, "alone": "",
     }  # fmt: skip
 
 
@@ -92,6 +92,36 @@ def test_a_command_has_to_be_named(run: Run, capfd: pytest.CaptureFixture[str]) 
     """The sentence says how."""
     assert main(["run"]) == 2
     assert "write it behind '--'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [("run",), ("record", "-o", "recording")])
+def test_without_a_place_for_a_socket_a_command_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], verb: tuple[str, ...]
+) -> None:
+    """It is started as it would be without us, and the summary says why."""
+
+    def none() -> str:
+        raise OSError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gpucache.host.scratch.temporary", none)
+    monkeypatch.setattr("gpucache.intercept.server.PLACES", ())
+    assert main([*verb, "--", "sh", "-c", 'echo "words$LD_AUDIT"; exit 3']) == 3
+    out, err = capfd.readouterr()
+    assert out == "words\n"
+    assert "the command ran without gpucache: no directory for a socket can be made" in err
+
+
+@pytest.mark.parametrize("verb", ["run", "record -o recording"])
+def test_where_no_file_can_be_written_a_command_is_started(
+    environment: Mapping[str, str], tmp_path: Path, verb: str
+) -> None:
+    """A limit on the size of files, as ``ulimit -f`` sets, leaves room for a socket."""
+    line = f"ulimit -f 0; exec {shlex.quote(sys.executable)} -m gpucache {verb} -- sh -c 'exit 3'"
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3 and UNSEEN in done.stderr, done.stderr
 
 
 def test_without_its_library_nothing_is_run(

@@ -150,6 +150,6 @@ def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
 def test_no_place_for_a_socket_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says what to set."""
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    monkeypatch.setattr("gpucache.intercept.server._PLACES", ())
+    monkeypatch.setattr("gpucache.intercept.server.PLACES", ())
     with pytest.raises(UsageError, match="set TMPDIR"), serve({}):
         pass
