@@ -157,7 +157,8 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.sources import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
-    jobs = plan_checked(program, machine(None, [BACKEND]).devices, targets, runs or SAMPLES)
+    devices = machine(None, [BACKEND], targets=targets).devices
+    jobs = plan_checked(program, devices, targets, runs or SAMPLES)
     cases: list[CheckedCase] = []
     with given().progress() as bar:
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpucache.cli.globals import given
+
 if TYPE_CHECKING:
     from gpucache.manifest import ProgramSpec
     from gpucache.model import Device, Toolchain
@@ -23,19 +25,27 @@ def machine(
     profile: Path | None,
     backends: Sequence[str] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
+    targets: Sequence[str] = (),
 ) -> Machine:
     """This machine, asked by all backends or by some of them, or that of a profile; raises UsageError.
 
-    ``meanwhile`` is called while the drivers of this machine are asked.
+    ``meanwhile`` is called while the drivers of this machine are asked. It is said which device is meant by
+    a target that could be several.
     """
+    from gpucache.engine.targets import told_choice
+
     if profile is not None:
         from gpucache.probe.profile import load_profile
 
         saved = load_profile(profile)
-        return Machine(saved.devices, saved.environment)
-    from gpucache.probe import ask
+        found = Machine(saved.devices, saved.environment)
+    else:
+        from gpucache.probe import ask
 
-    return Machine(tuple(ask(backends, meanwhile=meanwhile)), os.environ)
+        found = Machine(tuple(ask(backends, meanwhile=meanwhile)), os.environ)
+    for told in filter(None, (told_choice(target, found.devices) for target in targets)):
+        given().say(told)
+    return found
 
 
 def machine_for(
@@ -51,7 +61,7 @@ def machine_for(
 
     known = backends()
     named = {entry.target.partition(":")[0] for entry in entries} & known.keys()
-    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}), meanwhile)
+    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}), meanwhile, targets)
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":

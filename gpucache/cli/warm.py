@@ -229,7 +229,7 @@ def _warm_misses(
     if not missed:
         given().say(f"No miss is noted in {store.root}.")
         return []
-    here = machine(None, sorted({one.request.target.backend for one in missed}))
+    here = machine(None, sorted({one.request.target.backend for one in missed}), targets=targets)
     chosen = [select_target(target, here.devices).target for target in targets]
 
     def fresh() -> "list[MissedRequest]":
@@ -292,7 +292,7 @@ def _warm_recording(
     if not rows and not found.damage:
         given().say(f"The recording {folder} is empty, so there is nothing to build.")
         return []
-    here = machine(profile, sorted(wanted & backends().keys()))
+    here = machine(profile, sorted(wanted & backends().keys()), targets=targets)
     with scratch("replay") as place:
         replayed = replay(found, place)
         items = plan_recorded(replayed, here.devices, targets, backends(), here.environment)

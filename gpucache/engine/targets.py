@@ -7,9 +7,14 @@ from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target
 from gpucache.units import format_list
 
+_VERSION = re.compile(r"-(\d+(?:\.\d+)*)([^/]*)/")
+"""What tells platforms of one name apart, as in ``opencl:pocl-3.0-rc2/cpu``."""
+
 
 def select_target(text: str, devices: Sequence[Device]) -> Device:
     """The device that a text means, by its target or an unambiguous beginning of that.
+
+    Of several versions of one platform the newest that can compile is meant.
 
     Raises TargetError for a target that is malformed, unknown or ambiguous, NoDeviceError if its backend has
     no compiler here.
@@ -23,13 +28,23 @@ def select_target(text: str, devices: Sequence[Device]) -> Device:
     specific = _specific(wanted, usable)
     if specific is not None:
         return specific
-    begun = [device for device in usable if _begins(device, text)]
+    begun = _newest(text, [device for device in usable if _begins(device, text)])
     if len(begun) == 1:
         return begun[0]
     if begun:
         *names, last = [str(device.target) for device in begun]
         raise TargetError(f"{text!r} could be {', '.join(names)} or {last}; name one of them in full")
     raise _unknown(text, wanted, own, usable)
+
+
+def told_choice(text: str, devices: Sequence[Device]) -> str:
+    """A sentence that says which of several devices a text means; empty where it has no choice."""
+    begun = [device for device in devices if _begins(device, text)]
+    chosen = _newest(text, [device for device in begun if device.available])
+    if len(begun) < 2 or len(chosen) != 1 or any(str(device.target) == text for device in begun):
+        return ""
+    others = ", ".join(str(device.target) for device in begun if device not in chosen)
+    return f"{text} means {chosen[0].target} here, the newest that can compile, and not {others}."
 
 
 def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
@@ -51,6 +66,15 @@ def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
         (label, wanted.name if label == "architecture" else value) for label, value in plain.toolchain.fields
     )
     return plain._replace(target=wanted, toolchain=plain.toolchain._replace(fields=fields), present=False)
+
+
+def _newest(text: str, begun: list[Device]) -> list[Device]:
+    """Of devices whose platforms differ in their version those of the newest, before which a candidate is."""
+    found = [_VERSION.match(str(device.target), len(text)) for device in begun]
+    ages = [(tuple(map(int, one[1].split("."))), "rc" not in one[2]) for one in found if one is not None]
+    if not ages or len(ages) < len(begun):
+        return begun
+    return [device for device, age in zip(begun, ages, strict=True) if age == max(ages)]
 
 
 def _begins(device: Device, text: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.engine.targets import default_devices, select_target
+from gpucache.engine.targets import default_devices, select_target, told_choice
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
 
@@ -70,6 +70,22 @@ def test_a_beginning_means_a_device_that_can_be_compiled_for() -> None:
     assert select_target("opencl:pocl", [old, new]) == new
     with pytest.raises(NoDeviceError, match=r"^opencl:pocl-3.0/cpu cannot be compiled for here: it does not"):
         select_target("opencl:pocl-3.0", [old, new])
+
+
+def test_of_several_versions_of_a_platform_the_newest_is_meant_and_said() -> None:
+    """A release is newer than its candidates; a version is compared by its numbers."""
+    names = ("opencl:pocl-3.0-rc2/cpu", "opencl:pocl-10.1-debian/cpu", "opencl:pocl-10.1-rc1/cpu")
+    old, newest, candidate = map(_device, names)
+    for devices in ([old, newest, candidate], [candidate, newest, old]):
+        assert select_target("opencl:pocl", devices) == newest
+    assert told_choice("opencl:pocl", [old, newest]) == (
+        "opencl:pocl means opencl:pocl-10.1-debian/cpu here, the newest that can compile, and not "
+        "opencl:pocl-3.0-rc2/cpu."
+    )
+    assert told_choice(names[0], [old, newest]) == told_choice("opencl:pocl", [newest]) == ""
+    second = _device("opencl:pocl-10.1-debian/cpu-2")
+    with pytest.raises(TargetError, match=r"could be opencl:pocl-10\.1-debian/cpu or .*cpu-2; name one"):
+        select_target("opencl:pocl", [old, newest, second])
 
 
 def test_a_broken_backend_says_why() -> None:
