@@ -41,10 +41,9 @@ class AmdComgr(FilesFormat):
         opt_in=True,
     )
     layout = Layout(
-        [r"llvmcache-([0-9A-Fa-f]{16,128})"],
+        ["llvmcache-([0-9a-f]{64})"],
         left=[Left(r"amdgpu-compiler[\w.-]*", HOUR_NS)],
         own=[r"llvmcache\.timestamp"],
-        key=lambda groups: groups[0].lower(),
     )
     wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}
     opaque = (
@@ -54,7 +53,6 @@ class AmdComgr(FilesFormat):
     absent = "no entry has this key: it was never compiled here, or was pruned, of which no record is kept"
     served = "it would be served"
     shows = "a result of the compiler"
-    key_digits = 128
 
     def look(self, item: Files) -> Look:
         """What the output is, and whether the sizes fit the file."""

@@ -18,7 +18,7 @@ from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.places import Home, Place
 
-_VERSION, _HASH, _OLDER = r"clic-(.+-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
+_VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
 _NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
 
 

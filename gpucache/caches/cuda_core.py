@@ -12,25 +12,22 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.foreign import ForeignSystem
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node
 from gpucache.caches.places import WINDOWS, Home, Place, Var
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
+from gpucache.units import printable
 
 _BELOW = "cuda-python/program-cache"
 _VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
-_DIGITS = re.compile(r"[0-9a-fA-F]{62,66}")
 
 
 class CudaCore(BinaryFormat):
@@ -50,9 +47,9 @@ class CudaCore(BinaryFormat):
         opt_in=True,
     )
     layout = Layout(
-        "entries/(.+)/(.+)",
+        "entries/([0-9a-f]{2})/([0-9a-f]{62})",
         left=[Left("tmp/entry-[a-z0-9_]{8}", HOUR_NS)],  # as tempfile.mkstemp completes the prefix
-        signs=["entries/[0-9a-f]{2}", "entries/.+/[0-9a-fA-F]{32,}"],
+        signs=["entries/[0-9a-f]{2}"],
     )
     wanted = {
         "key": "hex digits of what cuda.core.utils.make_program_cache_key returns, or of an entry's name on "
@@ -79,7 +76,7 @@ class CudaCore(BinaryFormat):
         """Whether a folder has ``tmp``, and ``entries`` that hold one or are new."""
         if not places.is_folder(path / "tmp"):
             return False
-        if Layout("entries/[0-9a-f]{2}/[0-9a-f]{62}").holds_an_entry(path):
+        if super().recognises(path):
             return True
         names = {found.name for found in islice(path.iterdir(), 3)}
         return names == {"entries", "tmp"} and not cls.layout.is_foreign(path)
@@ -87,23 +84,6 @@ class CudaCore(BinaryFormat):
     def used_ns(self, status: os.stat_result) -> int:
         """When it was read: cuda.core sets that itself at every hit, and evicts by it alone."""
         return status.st_atime_ns
-
-    def look(self, item: Files) -> Look:
-        """What every binary tells, and whether a key leads to it."""
-        seen = super().look(item)
-        if _is_reached(item):
-            return seen
-        return replace(seen, problem=_MISPLACED, stays="" if seen.shows else _NOT_ITS_OWN)
-
-    def stays(self, item: Files) -> str:
-        """Its name is none of cuda.core's, nor as if a copy of one had been renamed."""
-        return "" if _DIGITS.fullmatch(item.key) else _NOT_ITS_OWN
-
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether a key leads to it, and what it holds."""
-        if not _is_reached(item):
-            yield _MISPLACED
-        yield from super().check(item)
 
     def unreadable(self, error: OSError) -> Problem:
         """A program that asks for it fails."""
@@ -123,6 +103,10 @@ class CudaCore(BinaryFormat):
         if len(above) == 2 and folder and _GROUP.fullmatch(above[1]) and _REST.fullmatch(last):
             detail = "a folder lies where an entry belongs: the program with this key fails"
             return Problem(FindingKind.MISPLACED, detail, "remove it")
+        if len(above) == 2 and above[0] == "entries" and not folder:
+            path = printable("/".join(node.parts), None)
+            detail = f"{path} is no name of an entry, but cuda.core counts it and removes it when it evicts"
+            return Problem(FindingKind.LEFTOVER, detail, "move it elsewhere")
         return super().stranger(node)
 
     def is_left(self, start: bytes) -> bool:
@@ -132,17 +116,6 @@ class CudaCore(BinaryFormat):
     def filed_as(self, key: str) -> str:
         """The SHA-256 of the key, as ``make_program_cache_key`` returns keys."""
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()
-
-
-_MISPLACED = Problem(
-    FindingKind.MISPLACED,
-    "its path is not entries/<2 hex>/<62 hex>, so no key leads to it: a program misses and adds another copy",
-)
-_NOT_ITS_OWN = "cuda.core gives no such name, so it may be somebody else's and stays; move it elsewhere"
-
-
-def _is_reached(item: Files) -> bool:
-    return bool(_GROUP.fullmatch(item.parts[-1]) and _REST.fullmatch(item.names[0]))
 
 
 SYSTEM = ForeignSystem(CudaCore)

@@ -19,17 +19,24 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
-_OPS = (r"(\d+\.[\w.+-]+)/(\d\w*)/cached_ops", r"(\d\w*)/cached_ops")
+_ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"
+_OPS = (f"({VERSION})/{_ARCHS}/cached_ops", f"{_ARCHS}/cached_ops")
 """Where modules lie; versions of 2025 had no folder of their own."""
-_MODULE = r"((?!tmp)\w[\w.-]*)"
-_FILES = (r".+\.so", r".+\.o", r"build\.ninja|meta\.json|kernel\.json", r"\.ninja_log|\.ninja_deps|.+\.o\.d")
+_MODULE = r"(?P<module>(?!tmp)[a-z][\w.-]*)"
+_OBJECT = r"[\w.-]+\.o"
+_FILES = (
+    r"(?P=module)\.so",
+    _OBJECT,
+    r"build\.ninja|meta\.json|kernel\.json",
+    rf"\.ninja_log|\.ninja_deps|{_OBJECT}\.d",
+)
 _BUILD_BYTES, _LARGEST_BYTES = 1 << 20, 2 << 30
 _FAILS = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
 _WARNED = "FlashInfer warns when it does not load, and compiles it again"
@@ -54,11 +61,11 @@ class FlashInfer(FilesFormat):
     )
     layout = Layout(
         [f"{ops}/{_MODULE}/(?:{names})" for names in _FILES for ops in _OPS],
-        left=[Left(rf"{ops}/{_MODULE}/.+\.(?:o|json)\.tmp\.\d+", HOUR_NS) for ops in _OPS],
+        left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.\d+", HOUR_NS) for ops in _OPS],
         own=[
             "cubins/",
             *(f"{ops}/tmp/" for ops in _OPS),
-            r"\d+\.[\w.+-]+/flashinfer_jit\.log",  # of a machine without a GPU
+            rf"{VERSION}/flashinfer_jit\.log",  # of a machine without a GPU
             *(
                 ops.replace("cached_ops", name)
                 for ops in _OPS

@@ -57,7 +57,7 @@ class Jax(LockedFormat):
         ),
     )
     layout = Layout(
-        [".+-([0-9a-f]{64})-cache", ".+-([0-9a-f]{64})-atime"],
+        [rf"[\w.-]+-([0-9a-f]{{64}})-{kind}" for kind in ("cache", "atime")],
         own=[r"\.lockfile", "xla_gpu_per_fusion_autotune_cache_dir/", "xla_gpu_kernel_cache_file"],
     )
     wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}

@@ -1,8 +1,10 @@
 """Where a cache keeps which files below its root, and the walk that finds them.
 
 A layout is made of patterns: parts of a path with slashes between, each part a regular expression that a
-whole name has to match, so that none may hold a slash itself. Owns the walk, which is bounded in depth,
-follows no link, and stands the owner removing and renaming things meanwhile. Must not read files, nor judge.
+whole name has to match, so that none may hold a slash itself; a part can refer back to a group of one above
+it, as where a file is called like its folder. A pattern takes a name only as the owner writes it: other
+letters, spaces and cases are somebody's own. Owns the walk, which is bounded in depth, follows no link, and
+stands the owner removing and renaming things meanwhile. Must not read files, nor judge.
 """
 
 import os
@@ -12,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 from gpucache.caches import files
@@ -20,6 +22,17 @@ from gpucache.caches.files import Files, tree
 from gpucache.folders import Folder
 
 _NAMES_LOOKED_AT = 1000
+VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
+"""The version of a Python package as PEP 440 writes it, as the name of a folder."""
+_COPY = re.compile(
+    r"(?i:copy(?: \(\d+\))? of .+|.+ (?:\(\w+\)|(?:- )?copy(?: \d+)?)(?:\.\w+)*|.+(?:~|\.(?:bak|old|orig)))",
+    re.DOTALL,
+)
+
+
+def is_copy(name: str) -> bool:
+    """Whether file managers or editors gave a name to the copy of a file, which no owner's program reads."""
+    return _COPY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +80,28 @@ class Layout:
 
     def key_at(self, parts: Sequence[str]) -> str:
         """The key of the entry whose file lies at a place, by its names; empty where none is called so."""
-        for way in self._entry_ways:
-            if len(way.parts) == len(parts):
-                found = [part.fullmatch(name) for part, name in zip(way.parts, parts, strict=True)]
-                groups = [match.groups() for match in found if match]
-                if len(groups) == len(parts):
-                    return self._key((way, tuple(one for every in groups for one in every)))
-        return ""
+        found = ((way, way.fits(parts)) for way in self._entry_ways if len(way.parts) == len(parts))
+        return next((self._key((way, match.groups())) for way, match in found if match), "")
 
     def left_at(self, parts: Sequence[str]) -> Left | None:
         """What a place is left over from, where its names say so."""
-        fitting = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
-        return next((way.left for way in fitting if all(map(re.Pattern.fullmatch, way.parts, parts))), None)
+        ways = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
+        return next((way.left for way in ways if way.fits(parts)), None)
 
     def holds_an_entry(self, root: Path) -> bool:
         """Whether something below a root is called as an entry is, as far as is looked; raises OSError."""
-        ways = [way.parts for way in self._entry_ways]
         with files.open_folder(root) as folder:
-            return any(_follows(folder, way, empty=False) for way in ways)
+            return any(_follows(folder, way, (), empty=False) for way in self._entry_ways)
 
     def is_foreign(self, root: Path) -> bool:
         """Whether a folder holds things, and nothing in it shows that it is the owner's. Raises nothing."""
-        signs = [_compiled(one).parts for one in self.signs] or [way.parts for way in self._entry_ways]
-        aside = [way.parts[0] for way in self._ways if way.left is not None or way.own]
+        signs = [_compiled(one) for one in self.signs] or self._entry_ways
+        aside = [way for way in self._ways if way.left is not None or way.own]
         with suppress(OSError, ValueError), files.open_folder(root) as folder:
             names = [found.name for found in islice(folder.entries(), _NAMES_LOOKED_AT)]
-            if all(any(part.fullmatch(name) for part in aside) for name in names):
+            if all(any(way.fits((name,)) for way in aside) for name in names):
                 return False
-            return not any(_follows(folder, sign, empty=True) for sign in signs)
+            return not any(_follows(folder, sign, (), empty=True) for sign in signs)
         return False
 
     @cached_property
@@ -121,7 +128,7 @@ class Layout:
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
         for found in folder.entries():
-            role, on = self._sort(found, steps, len(parts), prefix or "")
+            role, on = self._sort(found, steps, parts, prefix or "")
             if role is Role.ENTRY:
                 entries.setdefault(self._key(on[0]), []).append((on[0][0].rank, found.name))
             elif role is Role.FOLDER:
@@ -159,14 +166,12 @@ class Layout:
                 yield from _node(Role.CLOSED, folder, parts, error=error)
 
     def _sort(
-        self, found: "os.DirEntry[str]", steps: "list[_Step]", depth: int, prefix: str
+        self, found: "os.DirEntry[str]", steps: "list[_Step]", above: tuple[str, ...], prefix: str
     ) -> "tuple[Role, list[_Step]]":
         """What a name is, and the patterns that it fits."""
-        on = [
-            (way, (*groups, *match.groups()))
-            for way, groups in steps
-            if len(way.parts) > depth and (match := way.parts[depth].fullmatch(found.name))
-        ]
+        depth, path = len(above), (*above, found.name)
+        ways = (way for way, _ in steps if len(way.parts) > depth)
+        on = [(way, match.groups()) for way in ways if (match := way.fits(path))]
         if self.key is None:  # digits so far tell which folders can hold the key
             on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
         here = [step for step in on if len(step[0].parts) == depth + 1]
@@ -216,6 +221,7 @@ class _Way:
     """A pattern, compiled."""
 
     parts: tuple[re.Pattern[str], ...]
+    """For each part the pattern of the path up to it."""
     folder: bool
     left: Left | None = None
     own: bool = False
@@ -225,14 +231,20 @@ class _Way:
     def entry(self) -> bool:
         return self.left is None and not self.own
 
+    def fits(self, path: Sequence[str]) -> "re.Match[str] | None":
+        """The match of the beginning of the pattern with as many names."""
+        # A name holds no slash, so each of the pattern's stands for one of the path's.
+        return None if is_copy(path[-1]) else self.parts[len(path) - 1].fullmatch("/".join(path))
+
 
 _Step = tuple[_Way, tuple[str, ...]]
 """A pattern that fits so far, and what its groups took."""
 
 
 def _compiled(pattern: str, *, left: Left | None = None, own: bool = False, rank: int = 0) -> _Way:
-    parts = tuple(re.compile(part, re.DOTALL) for part in pattern.removesuffix("/").split("/"))
-    return _Way(parts, pattern.endswith("/"), left, own, rank)
+    parts = accumulate((f"(?:{part})" for part in pattern.removesuffix("/").split("/")), "{}/{}".format)
+    compiled = tuple(re.compile(part, re.DOTALL) for part in parts)
+    return _Way(compiled, pattern.endswith("/"), left, own, rank)
 
 
 def _near(digits: str, prefix: str) -> bool:
@@ -257,16 +269,17 @@ def _files(
         yield Files(root, parts, key, seen)
 
 
-def _follows(folder: Folder, sign: Sequence[re.Pattern[str]], *, empty: bool) -> bool:
+def _follows(folder: Folder, sign: _Way, above: tuple[str, ...], *, empty: bool) -> bool:
     """Whether names lead along a pattern; what does not open is no sign against it with ``empty``."""
     for found in islice(folder.entries(), _NAMES_LOOKED_AT):
-        if not sign[0].fullmatch(found.name):
+        path = (*above, found.name)
+        if not sign.fits(path):
             continue
-        if len(sign) == 1:
+        if len(sign.parts) == len(path):
             return True
         try:
             with folder.folder(found.name) as inner:
-                if _follows(inner, sign[1:], empty=empty) or (empty and not any(inner.entries())):
+                if _follows(inner, sign, path, empty=empty) or (empty and not any(inner.entries())):
                     return True
         except OSError as error:
             if empty and (isinstance(error, PermissionError) or found.is_symlink()):

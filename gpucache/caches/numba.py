@@ -23,7 +23,7 @@ from gpucache.caches.places import Place, Var
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 
-_FUNCTION = r"(.*_[0-9a-f]{40})/(.+-\d+\.py\d+\w*)"
+_FUNCTION = r"(.*_[0-9a-f]{40})/([\w.-]+-\d+\.py\d+\w*)"
 _VERSION_BYTES = 256
 _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
@@ -49,7 +49,7 @@ class Numba(FilesFormat):
     )
     layout = Layout(
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
-        left=[Left(r".*_[0-9a-f]{40}/.+\.nb[ic]\.tmp\.[0-9a-f]{16}", HOUR_NS)],
+        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS)],
         signs=[r".*_[0-9a-f]{40}"],
         key=_key,
     )

@@ -33,7 +33,7 @@ from gpucache.units import format_size, printable
 _SHARED = Path("/var/tmp/opencv")
 _DIRECTORY, _SWITCH = "OPENCV_OPENCL_CACHE_DIR", "OPENCV_OPENCL_CACHE_ENABLE"
 _BELOW = r"\d+\.\w+/opencl_cache"
-_DEVICE, _FILE = r"(.+)--(.+)--(.+)", r"(.+)_([0-9a-f]{8,32})\.bin"
+_DEVICE, _FILE = r"([\w-]+)--([\w-]+)--([\w-]+)", r"([\w-]+)_([0-9a-f]{8,32})\.bin"
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
 _OPTIONS_BYTES = 64 << 10
 _LOCK = ".lock"

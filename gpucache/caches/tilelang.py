@@ -20,7 +20,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -29,8 +29,8 @@ from gpucache.payload import PayloadKind, describe
 from gpucache.payload.source import kernel_names
 
 _KEY = "([0-9a-f]{64})"
-_VERSION = r"\d[\w.-]*"
-_KERNELS, _TUNED = rf"{_VERSION}/\w+-\w+/kernels/{_KEY}", rf"{_VERSION}/\w+-\w+/autotuner/{_KEY}"
+_VERSION, _PLATFORM = VERSION, r"[a-z]+-\w+"
+_KERNELS, _TUNED = (f"{_VERSION}/{_PLATFORM}/{one}/{_KEY}" for one in ("kernels", "autotuner"))
 _FOLDERS = (_KERNELS, _TUNED, rf"{_VERSION}/(?:cuda|ascend)-binaries/{_KEY}", _KEY)
 _BINARY = r"(?:executable|kernel_lib|launcher_lib)\.so|kernel\.(?:cubin|fatbin|ptx|bin|o)"
 _SOURCES = r"(?:(?:wrapped_|device_|host_)?kernel|launcher)\.(?:cu|cpp|py)"
@@ -71,10 +71,10 @@ class TileLang(FilesFormat):
     layout = Layout(
         [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
         left=[
-            Left(rf"{_VERSION}/\w+-\w+/\.staging/[0-9a-f]{{64}}_\d+_[0-9a-f]{{8}}/(?:{_NAMES})", HOUR_NS),
+            Left(rf"{_VERSION}/{_PLATFORM}/\.staging/[0-9a-f]{{64}}_\d+_[0-9a-f]{{8}}/(?:{_NAMES})", HOUR_NS),
             Left(rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.\d+\.\w+/(?:{_NAMES})", HOUR_NS),
         ],
-        own=[rf"{_VERSION}/\w+-\w+/frontend/"],
+        own=[rf"{_VERSION}/{_PLATFORM}/frontend/"],
         signs=_FOLDERS,
     )
     wanted = {"key": "hex digits of a key, which TILELANG_VERBOSE=1 makes TileLang print"}

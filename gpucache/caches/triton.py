@@ -32,7 +32,7 @@ _OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
 _JSON_BYTES = 1 << 20
 """The largest list, or description of a kernel, that is read; real ones have one or two kB."""
 _LARGEST_BYTES = 1 << 30
-_FOLDER = "([A-Z2-7]{52})"
+_FOLDER, _FILE = "([A-Z2-7]{52})", r"\w[\w.-]*"
 _LONGEST = 56
 """Characters of such a name with those that base 32 fills it up with."""
 _STAGES = "source|ttir|ttgir|llir|amdgcn|llvmir|spv"
@@ -70,11 +70,11 @@ class Triton(FilesFormat):
     )
     layout = Layout(
         [
-            rf"{_FOLDER}/[^.].*\.(?:cubin|hsaco|ptx|so)",
-            rf"{_FOLDER}/.+\.(?:{_STAGES})",
-            rf"{_FOLDER}/.+\.json",
+            rf"{_FOLDER}/{_FILE}\.(?:cubin|hsaco|ptx|so)",
+            rf"{_FOLDER}/{_FILE}\.(?:{_STAGES})",
+            rf"{_FOLDER}/{_FILE}\.json",
         ],
-        left=[Left(rf"{_FOLDER}/tmp\.pid_.+/.+", HOUR_NS)],
+        left=[Left(rf"{_FOLDER}/tmp\.pid_[\w-]+/{_FILE}", HOUR_NS)],
         key=lambda groups: b32decode(groups[0].ljust(_LONGEST, "=")).hex(),
     )
     folders_removed = 1

@@ -32,7 +32,7 @@ from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Kept, Problem
 
 _RANK = r"(rank_\d+_\d+)"
-_PART = r"((?!(?:inductor|triton)_cache$)\w[\w.-]*)"
+_PART = r"((?!(?:inductor|triton)_cache\b)(?=\w*[a-z])[A-Za-z]\w*)"
 _GRAPHS = rf"torch_compile_cache/([0-9a-f]{{10}})/{_RANK}"
 _MODELS = ("torch_compile_cache/torch_aot_compile/([0-9a-f]{64})", "torch_aot_compile/([0-9a-f]{64})")
 _INNER = {"inductor_cache": Inductor, "triton_cache": Triton}

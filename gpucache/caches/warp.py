@@ -18,13 +18,14 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.places import Home, Place, Var
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
-_FOLDER = r"([0-9]+(?:\.[0-9]+)+.*)/wp_(.+)_([0-9a-f]{7})"
+_FOLDER = rf"({VERSION})/wp_(?P<module>[\w.<>-]+)_(?P<digits>[0-9a-f]{{7}})"
+_FILE = "wp_(?P=module)_(?P=digits)"
 _META_BYTES = 16 << 20
 _LARGEST_BYTES = 1 << 30
 _DEVICE = re.compile(r"_[0-9a-f]{7}\.(cpu|sm\d+[a-z]?)[0-9a-f]*\.")
@@ -51,13 +52,13 @@ class Warp(FilesFormat):
     )
     layout = Layout(
         [
-            rf"{_FOLDER}/wp_.+\.(?:cubin|ptx|o)",
-            rf"{_FOLDER}/wp_.+\.meta",
-            rf"{_FOLDER}/wp_.+\.(?:cu|cpp)",
+            rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.(?:cubin|ptx|o)",
+            rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.meta",
+            rf"{_FOLDER}/{_FILE}\.(?:cu|cpp)",
         ],
-        left=[Left(r"[0-9]+(?:\.[0-9]+)+.*/wp_.+_[0-9a-f]{7}_p\d+_t\d+/wp_.+", HOUR_NS)],
+        left=[Left(rf"{_FOLDER}_p\d+_t\d+/{_FILE}[\w.]+", HOUR_NS)],
         signs=[_FOLDER],
-        own=[r"[0-9]+(?:\.[0-9]+)+.*/lto/"],
+        own=[f"{VERSION}/lto/"],
         key=_key,
     )
     wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or those of an entry"}

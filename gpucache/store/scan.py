@@ -1,9 +1,8 @@
 """What lies below ``entries/`` of a root, one file at a time: heads only, constant memory.
 
 Links are reported, never followed; files that vanish meanwhile are skipped. Every file is reported once:
-here, or, if it is a stray, among the leftovers. A stray has neither the name of an entry for its folder nor
-an entry's first bytes, so it belongs to somebody else. Must not change anything, nor know what a program or
-target is.
+here, or, if it is a stray, among the leftovers. A stray has not the name of an entry for its folder, so it
+belongs to somebody else, whatever it holds. Must not change anything, nor know what a program or target is.
 """
 
 import os
@@ -46,7 +45,7 @@ def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedE
             continue
         with suppress(FileNotFoundError):
             status = folder.lstat(name)
-            if stat.S_ISREG(status.st_mode) and layout.fits(folder.path.name, name):
+            if stat.S_ISREG(status.st_mode):
                 identity, size = identity_of(status), allocated(status)
                 yield ScannedEntry(folder.path, name, identity, size, status.st_mtime_ns, None)
             elif (scanned := _scanned(folder, name)) is not None:
@@ -56,7 +55,7 @@ def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedE
 def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[ScannedEntry, Entry | None]]:
     """Every entry as ``scan`` sees it, with all of it where it is sound; each file is read once.
 
-    An entry that is not sound, or not where its key belongs, comes without the whole.
+    An entry that is not sound comes without the whole.
     """
     for folder, name, stray in walk(root, unread):
         if stray:
@@ -64,8 +63,6 @@ def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Sc
         try:
             with open_trusted(folder, name) as (fd, status):
                 whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
-                if not layout.fits(folder.path.name, name):
-                    raise EntryFormatError(Damage.MISPLACED, name)
                 yield _entry(folder, name, status, whole.head), whole
         except (OSError, MemoryError, EntryFormatError):
             if (scanned := _scanned(folder, name)) is not None:
@@ -99,7 +96,7 @@ def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, 
                 folder = None
             if folder is None:
                 in_the_way = found.is_symlink() and layout.is_prefix(found.name)
-                yield entries, found.name, not in_the_way and _is_stray(entries, found.name)
+                yield entries, found.name, not in_the_way
                 continue
             with folder:
                 names: list[str] = []
@@ -109,11 +106,7 @@ def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, 
                 except OSError as error:
                     unread(folder.path, _unlisted(folder.path, error))
                 for name in names:
-                    yield (
-                        folder,
-                        name,
-                        not layout.fits(found.name, name) and not _begins_as_ours(folder, name),
-                    )
+                    yield folder, name, not layout.fits(found.name, name)
 
 
 def _unlisted(place: Path, error: OSError) -> str:
@@ -162,7 +155,7 @@ def is_marked(root: RootFolder) -> bool:
                 if layout.is_program_folder(found.name):
                     return True
     with suppress(OSError, CacheUnusableError):
-        return any(_begins_as_ours(folder, name) for folder, name, _ in walk(root))
+        return any(not stray and _begins_as_ours(folder, name) for folder, name, stray in walk(root))
     return False
 
 
@@ -171,14 +164,8 @@ def identity_of(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _is_stray(folder: Folder, name: str) -> bool:
-    return not layout.fits(folder.path.name, name) and not _begins_as_ours(folder, name)
-
-
 def _begins_as_ours(folder: Folder, name: str) -> bool:
-    """Whether a file is an entry by its content, wherever it lies."""
-    if not name.endswith(layout.ENTRY_SUFFIX):
-        return False
+    """Whether a file is an entry by its content."""
     with suppress(OSError), open_trusted(folder, name) as (fd, _):
         return os.read(fd, len(MAGIC)) == MAGIC
     return False
@@ -188,7 +175,7 @@ def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
     try:
         with open_trusted(folder, name) as (fd, status):
             try:
-                return _entry(folder, name, status, _head(fd, status.st_size, folder, name))
+                return _entry(folder, name, status, _head(fd, status.st_size, name))
             except EntryFormatError as error:
                 return _entry(folder, name, status, error)
     except FileNotFoundError:
@@ -197,9 +184,9 @@ def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
         return _unread(folder, name, error)
 
 
-def _head(fd: int, size: int, folder: Folder, name: str) -> EntryHead:
+def _head(fd: int, size: int, name: str) -> EntryHead:
     header, head = read_head(fd, size)
-    if layout.entry_name(header.key) != name or name[:2] != folder.path.name:
+    if layout.entry_name(header.key) != name:
         raise misplaced(header)
     return head
 

@@ -49,25 +49,20 @@ def test_scan_survives_entries_that_vanish(store: DirectoryStore, make_entry: Ma
     assert list(scanning) == []
 
 
-def test_entries_in_wrong_places_are_misplaced(
+def test_an_entry_under_the_name_of_another_key_is_misplaced(
     put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
 ) -> None:
-    """An entry under another key, in another folder or under any other name is misplaced."""
+    """Under names that no entry has it is somebody's copy, and none."""
     entry, other = make_entry("a"), make_entry("b")
     store.publish(entry)
-    data = encode(entry)
-    entries = root / "v1" / "entries"
-    wrong = {
-        put(entries / other.key.hex[:2] / f"{other.key.hex}.gpc", data),
-        put(entries / "zz" / f"{entry.key.hex}.gpc", data),
-        put(entries / entry.key.hex[:2] / "copy.gpc", data),
-        put(entries / "top.gpc", data),
-    }
-    scanned = {found.path: found for found in store.scan()}
-    assert {path for path, found in scanned.items() if found.damage is Damage.MISPLACED} == wrong
-    assert all(scanned[path].head is None and scanned[path].damage_detail for path in wrong)
-    results = [store.check(scanned[path]) for path in wrong]
-    assert [result.damage for result in results if isinstance(result, Damaged)] == [Damage.MISPLACED] * 4
+    data, entries = encode(entry), root / "v1" / "entries"
+    wrong = put(entries / other.key.hex[:2] / f"{other.key.hex}.gpc", data)
+    for name in (f"zz/{entry.key.hex}.gpc", f"{entry.key.hex[:2]}/copy.gpc", "top.gpc"):
+        put(entries / name, data)
+    (scanned,) = (found for found in store.scan() if found.damage is not None)
+    assert (scanned.path, scanned.damage, scanned.head) == (wrong, Damage.MISPLACED, None)
+    result = store.check(scanned)
+    assert isinstance(result, Damaged) and result.damage is Damage.MISPLACED
 
 
 def test_check_sees_what_a_scan_cannot(

@@ -21,7 +21,7 @@ from gpucache.caches.futhark.keys import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.futhark.question import FIELDS, read_question
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, is_copy
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -239,7 +239,7 @@ def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
     """
     endings, empty = {file.ENDING}, []
     for found in islice(folder.entries(), most):
-        if file.is_partial(found.name) or not found.is_file(follow_symlinks=False):
+        if file.is_partial(found.name) or is_copy(found.name) or not found.is_file(follow_symlinks=False):
             continue
         if is_cache_file(folder, found.name):
             endings.add(PurePath(found.name).suffix)

@@ -21,7 +21,7 @@ def file_bytes(output: bytes = OUTPUT, log: bytes = b"1 warning generated.\n") -
 def put(root: Path, number: int = 0, data: bytes | None = None) -> Path:
     """Lay what one step of compiling gave; its file."""
     root.mkdir(parents=True, exist_ok=True)
-    path = root / f"llvmcache-{key(number).upper()}"
+    path = root / f"llvmcache-{key(number)}"
     path.write_bytes(file_bytes() if data is None else data)
     path.chmod(0o600)
     return path

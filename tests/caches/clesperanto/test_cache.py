@@ -7,7 +7,7 @@ import pytest
 
 from gpucache.caches.clesperanto import SYSTEM
 from gpucache.outcomes import FindingKind
-from tests.caches.clesperanto.build import VERSION, put
+from tests.caches.clesperanto.build import put
 from tests.caches.opened import PTX, kinds, only, opened
 
 
@@ -68,13 +68,6 @@ def test_any_value_of_its_variable_turns_it_off(tmp_path: Path) -> None:
     (tmp_path / ".cache" / "clesperanto").mkdir(parents=True)
     (location,) = SYSTEM.locations({"HOME": str(tmp_path), "XDG_CACHE_HOME": "/elsewhere"})
     assert location.enabled and location.root == str(tmp_path / ".cache" / "clesperanto")
-
-
-def test_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
-    """As names on disk are bytes."""
-    put(tmp_path)
-    (tmp_path / VERSION).rename(tmp_path / os.fsdecode(b"clic-\xff-r1"))
-    assert not opened(SYSTEM, tmp_path).check(only(opened(SYSTEM, tmp_path))).findings
 
 
 def test_a_stranger_whose_name_has_two_lines_is_told_on_one(tmp_path: Path) -> None:
