@@ -46,8 +46,8 @@ class Measured:
     """Whether a run that filled the caches wrote into one; what the first cold start wrote counts, too."""
     clues: Clues = field(default_factory=Clues)
     """What was seen of caches elsewhere."""
-    doubt: str = ""
-    """Why figures are not believed that nothing else speaks against; empty for no reason."""
+    no_ratio: str = ""
+    """Why cold and warm starts are the same; empty where they may differ."""
     same_output: bool = False
     """Whether all starts must print the same."""
     foreign_load: float = 0.0
@@ -67,15 +67,16 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
         verdict, reason = judge(own, None, Evidence())
         return replace(case, verdict=verdict, reason=reason, caveats=measured.caveats, notes=measured.notes)
     cold_ns, warm_ns = _totals(cold), _totals(warm)
-    unknown = measured.late and not all(_has("first launch", sample) for sample in own)
-    ratio = None if unknown else paired_ratio(cold_ns, warm_ns)
+    late = measured.late and not all(_has("first launch", sample) for sample in own)
+    no_ratio = NO_LAUNCH if late else measured.no_ratio
+    ratio = None if no_ratio else paired_ratio(cold_ns, warm_ns)
     clues = replace(measured.clues, cold_ns=tuple(sample.cpu_ns for sample in cold))
     evidence = Evidence(
         foreign_load=measured.foreign_load,
         cold_writes=measured.wrote or any(sample.growth for sample in _of(Arm.COLD, measured.first)),
         same_output=measured.same_output,
-        elsewhere=clues.reason or measured.doubt,
-        no_ratio=NO_LAUNCH if unknown else "",
+        elsewhere=clues.reason,
+        no_ratio=no_ratio,
     )
     verdict, reason = judge(own, ratio, evidence)
     case = replace(

@@ -24,8 +24,9 @@ from gpucache.outcomes.growth import growth
 
 PHASE = "run"
 _NOTHING_WRITTEN = (
-    "the command wrote nothing into any known cache, so cold and warm are the same: it keeps none, or where "
-    "no variable moves it"
+    "the command wrote nothing into any known cache, so cold and warm are the same and there is no ratio: it "
+    "keeps none, or where no variable moves it; what it builds with OpenCL or NVRTC 'gpucache run' caches, as "
+    "in 'gpucache bench -- gpucache run -- COMMAND'"
 )
 
 
@@ -65,7 +66,7 @@ class Command:
             warming_ns=sum(run.duration_ns for run in writing) or None,
             wrote=bool(writing),
             clues=clues,
-            doubt="" if writing else _NOTHING_WRITTEN,
+            no_ratio="" if writing else _NOTHING_WRITTEN,
             same_output=self.same_output,
             against=(Arm.AS_IS,) if self.as_is else (),
             caveats=(

@@ -239,11 +239,12 @@ def test_cold_starts_are_doubted_where_warming_wrote() -> None:
     assert case.reason.startswith("the cold starts were not cold")
 
 
-def test_a_doubt_holds_where_no_other_cache_is_found() -> None:
+def test_starts_that_are_the_same_have_no_ratio() -> None:
     """What was seen of a cache elsewhere is the better reason."""
-    assert _fold(_COMMANDS, first=(), doubt="nothing is kept").reason == "nothing is kept"
+    case = _fold(_COMMANDS, first=(), no_ratio="nothing is kept")
+    assert (case.ratio, case.reason) == (None, "nothing is kept")
     seen = Clues(places=("/elsewhere",))
-    case = _fold(_COMMANDS, first=(), doubt="nothing is kept", clues=seen)
+    case = _fold(_COMMANDS, first=(), no_ratio="nothing is kept", clues=seen)
     assert (case.verdict, case.reason) == (
         BenchVerdict.DEGRADED,
         "it also caches in /elsewhere, which no variable of gpucache moves",

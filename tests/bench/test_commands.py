@@ -70,9 +70,11 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
 
 
 def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
-    """Where nothing is written into the empty folders cold and warm are the same."""
+    """Where nothing is written into the empty folders cold and warm are the same, and have no ratio."""
     case = _bench(tmp_path, argv=(sys.executable, "-c", "print(1)"))
     assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
+    assert case.ratio is None and case.cold is not None
+    assert "'gpucache bench -- gpucache run -- COMMAND'" in case.reason
 
 
 def test_a_first_run_that_fills_another_place_is_found_out(tmp_path: Path) -> None:
