@@ -25,8 +25,8 @@ from gpucache.outcomes.growth import growth
 PHASE = "run"
 _NOTHING_WRITTEN = (
     "the command wrote nothing into any known cache, so cold and warm are the same and there is no ratio: it "
-    "keeps none, or where no variable moves it; 'gpucache run' caches what it builds with OpenCL or NVRTC, as "
-    "in 'gpucache bench -- gpucache run -- COMMAND'"
+    "keeps none, or where no variable moves it; 'gpucache run' caches what it builds with OpenCL or NVRTC, "
+    "as in 'gpucache bench -- gpucache run -- COMMAND'"
 )
 
 
