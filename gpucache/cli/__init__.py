@@ -45,6 +45,8 @@ def _leave(code: int) -> None:
     import os
     from contextlib import suppress
 
+    if asking := sys.modules.get("gpucache.probe.ask"):
+        asking.end_asking()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -196,6 +196,9 @@ def end_as(ended: "Ended") -> None:
     if ended.signal and sys.platform != "win32":
         import resource
 
+        from gpucache.probe.ask import end_asking
+
+        end_asking()
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if ended.signal not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(ended.signal, signal.SIG_DFL)

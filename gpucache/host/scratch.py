@@ -2,8 +2,8 @@
 
 A process removes its own folders at its end. One that is killed cannot, so each process removes the abandoned
 folders of its user before it makes its first own one. A process locks its folder, and makes an empty file in
-it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. Without such
-locks (Windows, some network file systems) nothing is removed. A folder that somebody named, and that was made
+it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. The mark goes
+last: a folder in which a dying child still writes is found by the next sweep. Without such locks (Windows, some network file systems) nothing is removed. A folder that somebody named, and that was made
 for a command which then failed, is removed as well. Must not know what is kept in a folder.
 """
 
@@ -43,7 +43,7 @@ def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
         yield Path(place)
     finally:
         with held():
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(place)
         if lock is not None:
             os.close(lock)
 
@@ -92,8 +92,26 @@ def _remove_left(place: str) -> None:
         return
     lock = _lock(place)
     if lock is not None:
-        shutil.rmtree(place, ignore_errors=True)
+        _remove(place)
         os.close(lock)
+
+
+def _remove(place: str) -> None:
+    """Remove a folder as far as that can be done; what is left keeps its mark."""
+    with suppress(OSError), os.scandir(place) as found:
+        for entry in tuple(found):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != MARK:
+                with suppress(OSError):
+                    Path(entry).unlink()
+    mark = Path(place, MARK)
+    with suppress(OSError):
+        mark.unlink(missing_ok=True)
+        try:
+            Path(place).rmdir()
+        except OSError:
+            mark.touch()
 
 
 def _lock(place: str) -> int | None:

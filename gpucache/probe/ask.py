@@ -2,14 +2,16 @@
 
 This module owns the children, which do not outlive this process. Asking leaves nothing behind: some compilers
 write into their cache as soon as somebody asks for their devices, so the children are given a folder for that
-which is removed afterwards, and which changes nothing in their answers. A backend whose child dies, hangs or
-answers nonsense becomes a row with its error. This module must not import a GPU stack itself.
+which is removed afterwards, and which changes nothing in their answers. A process that ends while another
+thread asks calls ``end_asking`` first. A backend whose child dies, hangs or answers nonsense becomes a row with
+its error. This module must not import a GPU stack itself.
 """
 
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +29,10 @@ _READ_S = 1.0
 # With -P the child imports nothing that lies in the current directory.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 
+_askers: set[threading.Thread] = set()
+_children: "set[subprocess.Popen[bytes]]" = set()
+_ending = threading.Event()
+
 
 def ask(
     backends: Sequence[str] | None = None,
@@ -41,12 +47,23 @@ def ask(
     """
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
+        _askers.add(asker := threading.current_thread())
+        ends.callback(_askers.discard, asker)
         folder = _folder(ends) if names else ""
         with _undisturbed():
             asked = [(name, _start([*command, name, folder], ends)) for name in names]
         end_s = time.monotonic() + timeout_s
         meanwhile()
         return [device for name, child in asked for device in _answer(name, child, timeout_s, end_s)]
+
+
+def end_asking() -> None:
+    """End what other threads ask, as this process ends: first the children, then the folders of these."""
+    _ending.set()
+    for child in tuple(_children):
+        child.kill()
+    for asker in _askers - {threading.current_thread()}:
+        asker.join(_READ_S)
 
 
 def _folder(ends: ExitStack) -> str:
@@ -81,6 +98,10 @@ def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] 
         return error
     ends.enter_context(child)
     ends.callback(child.kill)
+    _children.add(child)
+    ends.callback(_children.discard, child)
+    if _ending.is_set():
+        child.kill()
     return child
 
 

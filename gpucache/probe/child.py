@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from platformdirs import user_cache_dir
 
@@ -48,13 +47,10 @@ def _keep_out(backend: Backend, folder: str) -> None:
 
 def _can_be_written(place: Path) -> bool:
     try:
-        if place.exists():
-            return os.access(place, os.W_OK | os.X_OK)
-        beside = next(above for above in place.parents if above.exists())
-        TemporaryDirectory(prefix=".gpucache-probe-", dir=beside).cleanup()
+        existing = next(at for at in (place, *place.parents) if at.exists())
     except OSError:
         return False
-    return True
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
 
 
 if __name__ == "__main__":

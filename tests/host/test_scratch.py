@@ -82,6 +82,24 @@ def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
     assert (outside / MARK).exists()
 
 
+def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot go at the end, as something is written there meanwhile, goes in the next sweep."""
+    remove = Path.rmdir
+
+    def late(path: Path) -> None:
+        monkeypatch.undo()
+        (path / "late").touch()
+        remove(path)
+
+    with scratch("test", str(parent)) as place:
+        (place / "early").touch()
+        monkeypatch.setattr(Path, "rmdir", late)
+    assert sorted(path.name for path in place.iterdir()) == [MARK, "late"]
+    sweep.cache_clear()
+    sweep(str(parent))
+    assert not list(parent.iterdir())
+
+
 _STRUCK = """
 import os, shutil, signal
 from gpucache.host.scratch import scratch
@@ -91,7 +109,8 @@ def strike(*arguments, **options):
     remove(*arguments, **options)
 shutil.rmtree = strike
 try:
-    with scratch("test"):
+    with scratch("test") as place:
+        (place / "folder").mkdir()
         raise KeyboardInterrupt
 except KeyboardInterrupt:
     print("interrupted")

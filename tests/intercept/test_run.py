@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -218,3 +219,24 @@ def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment
     [inner_line, outer_line] = done.err.splitlines()
     assert "1 build: 1 hit" in inner_line and inner_line.endswith("an outer 'gpucache run' was not asked")
     assert outer_line == f"gpucache: {UNSEEN}"
+
+
+_ENDS_FIRST = """
+import os, pathlib, sys, time
+import pyopencl
+pyopencl.get_platforms()
+while not list(pathlib.Path(os.environ["TMPDIR"]).glob("gpucache-probe-*/.*")):
+    time.sleep(0.01)
+os.kill(os.getpid(), int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGTERM])
+def test_a_command_that_ends_before_its_devices_are_known_leaves_nothing(
+    run: Callable[..., Done], tmp_path: Path, number: int
+) -> None:
+    """The probe that is under way ends with the command, and its folder goes."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = run(sys.executable, "-c", _ENDS_FIRST, int(number), TMPDIR=str(temporary))
+    assert done.code == -number and not list(temporary.iterdir())
