@@ -40,7 +40,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._asked: dict[tuple[Kind, tuple[bytes, ...]], tuple[bytes, ...]] = {}
+        self._asked: dict[tuple[Kind, tuple[bytes, ...]], None] = {}
         self._bytes = 0
         self.too_many = False
         """Whether more was asked than is kept."""
@@ -50,8 +50,8 @@ class Questions:
         return Heard(self, service)
 
     def add(self, kind: Kind, fields: tuple[bytes, ...]) -> None:
-        """Keep a question; the first of those that differ in their process alone."""
-        asked = (kind, fields[1:])
+        """Keep a question, once."""
+        asked = (kind, fields)
         with self._lock:
             if asked in self._asked:
                 return
@@ -59,10 +59,10 @@ class Questions:
             if len(self._asked) >= _QUESTIONS_CAP or self._bytes > _BYTES_CAP:
                 self.too_many = True
                 return
-            self._asked[asked] = fields
+            self._asked[asked] = None
 
     def __iter__(self) -> Iterator[tuple[Kind, tuple[bytes, ...]]]:
-        return ((kind, fields) for (kind, _), fields in self._asked.items())
+        return iter(self._asked)
 
 
 class Heard:

@@ -15,6 +15,7 @@ from gpucache.backends.cuda.options import FILE_NAME
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import OptionError
 from gpucache.intercept.file_names import FileName, read_name
+from gpucache.intercept.server import require_same_files
 from gpucache.intercept.wire import Fields, WireError
 from gpucache.model import BuildRequest, Target, Toolchain
 from gpucache.sources import Memos
@@ -26,6 +27,8 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 class Call:
     """A call of NVRTC as a command makes it."""
 
+    files_seen: str
+    """Which files its thread sees."""
     environ: Mapping[str, str]
     library: Path
     version: tuple[int, int]
@@ -58,8 +61,7 @@ class Call:
 
 def read_call(fields: Fields) -> Call:
     """A call of the fields of a request; raises WireError."""
-    fields.number()  # the process
-    cwd = fields.text()
+    files_seen, cwd = fields.text(), fields.text()
     environ = _environment(fields.take())
     version = _version(fields.text())
     library, name, source = Path(os.path.normpath(fields.text())), fields.text(), fields.take()
@@ -67,13 +69,13 @@ def read_call(fields: Fields) -> Call:
     options = tuple(fields.text() for _ in range(fields.count()))
     expressions = tuple(fields.text() for _ in range(fields.count()))
     fields.end()
-    return Call(
-        environ, library, version, read_name(name, environ), source, headers, options, expressions, cwd
-    )
+    file_name = read_name(name, environ)
+    return Call(files_seen, environ, library, version, file_name, source, headers, options, expressions, cwd)
 
 
 def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
+    require_same_files(call.files_seen)
     request = call.request
     toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
     prepared = prepare(BACKEND, request, toolchain, call.environ, memos)

@@ -15,6 +15,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.program_names import program_name
 from gpucache.intercept.devices import Devices, Facts
 from gpucache.intercept.environment import Libraries, without_us
+from gpucache.intercept.server import require_same_files
 from gpucache.intercept.wire import Fields
 from gpucache.model import BuildRequest, Language, Program
 from gpucache.sources import Memos
@@ -28,6 +29,8 @@ _NAME_HEADERS = "for a command no headers can be named, so it is compiled as wit
 class Asked:
     """A build as a command asks for it, without what is ours or PyOpenCL's in it."""
 
+    files_seen: str
+    """Which files its thread sees."""
     cwd: str
     environ: Mapping[str, str]
     options: str
@@ -42,8 +45,7 @@ class Asked:
 
 def read_build(fields: Fields, libraries: Libraries) -> Asked:
     """A build of the fields of a request; raises WireError."""
-    fields.number()  # the process
-    cwd = fields.text()
+    files_seen, cwd = fields.text(), fields.text()
     environ = _environment(fields.take(), libraries)
     options, source = fields.text(), fields.take()
     devices = tuple(
@@ -51,11 +53,12 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
         for _ in range(fields.count())
     )
     fields.end()
-    return Asked(cwd, environ, options, DEFEATER.sub(b"", source), devices)
+    return Asked(files_seen, cwd, environ, options, DEFEATER.sub(b"", source), devices)
 
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
     """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
+    require_same_files(asked.files_seen)
     options = as_pyopencl_reads((asked.options,))
     program = Program(asked.name, Language.OPENCL_C, asked.source)
     found = [devices.match(facts, asked.cwd) for facts in asked.devices]

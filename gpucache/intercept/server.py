@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from gpucache.errors import UsageError
+from gpucache.errors import OptionError, UsageError
+from gpucache.host.files_seen import files_seen
 from gpucache.host.scratch import PLACES, scratch
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
 
@@ -48,6 +50,23 @@ HEARD = Reply(Kind.OK)
 Handler = Callable[[Fields], Reply]
 """Answers one kind of request, in any thread and in several at once. What it raises becomes PASS."""
 Handlers = Mapping[Kind, Handler]
+
+
+_own_files = cache(files_seen)
+
+
+def require_same_files(asking: str) -> None:
+    """Raise OptionError unless a thread that asks sees the files that this process sees.
+
+    ``asking`` is what ``files_seen`` says there. Headers are read here and compiled there.
+    """
+    if not asking or not _own_files():
+        raise OptionError("it is not known which files its process sees, so nothing is kept for it")
+    if asking != _own_files():
+        raise OptionError(
+            "its process sees other files than gpucache: it has another mount namespace, root directory or "
+            "group, so nothing is kept for it"
+        )
 
 
 @contextmanager

@@ -156,11 +156,11 @@ static bool fetch_binaries(const struct build *build, unsigned char **binaries, 
 
 /* Ask whether a build can be served; false where there is no answer. */
 static bool ask_build(const struct build *build, struct wire_reply *reply) {
-    char pid[WIRE_NUMBER_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
+    char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
     struct wire_bytes environment = wire_environment();
     char *source = info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
     struct wire_bytes fields[BEFORE_FACTS + MAX_DEVICES * FACTS] = {
-        wire_number((uint64_t)getpid(), pid),
+        wire_files_seen(seen),
         wire_text(getcwd(folder, sizeof folder) ? folder : ""),
         environment,
         wire_text(build->options),

@@ -17,6 +17,7 @@
 #define WIRE_VERSION 1
 #define WIRE_MAX_BYTES (256u << 20) /* of a frame after its first length */
 #define WIRE_NUMBER_SIZE 24         /* room for any number as text */
+#define WIRE_FILES_SEEN_SIZE (6 * WIRE_NUMBER_SIZE)
 
 enum wire_kind {
     WIRE_BUILD = 1,
@@ -76,5 +77,8 @@ struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
 
 /* The environment as the program has it now, each variable ended by NUL; to be freed; NULL without memory. */
 struct wire_bytes wire_environment(void);
+
+/* Which files the calling thread can see and read, as gpucache/host/files_seen.py tells it; empty if unknown. */
+struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]);
 
 #endif

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -20,6 +20,7 @@ from gpucache.engine.lookup import publish
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
+from gpucache.host.files_seen import files_seen
 from gpucache.intercept import nvrtc_serving
 from gpucache.intercept.file_names import read_name
 from gpucache.intercept.nvrtc import Call, prepare_call
@@ -33,6 +34,7 @@ from gpucache.outcomes import Intercepted, Miss, RunResult, Verdict
 from gpucache.settings import Settings
 from tests.intercept import nvrtc_program
 from tests.patience import PATIENCE_S
+from tests.unprivileged import needs_root
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.py")
 _SHOW = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
@@ -87,9 +89,9 @@ def gpucache(command: Command) -> Command:
 def run(gpucache: Command, tmp_path: Path) -> Run:
     """What the program prints under ``gpucache run``, and what is reported of its compiles."""
 
-    def call(*words: object) -> tuple[str, list[dict[str, Any]]]:
+    def call(*words: object, below: Sequence[str] = ()) -> tuple[str, list[dict[str, Any]]]:
         report = tmp_path / "report.json"
-        done = gpucache("run", "--report", report, "--", sys.executable, _PROGRAM, *words)
+        done = gpucache("run", "--report", report, "--", *below, sys.executable, _PROGRAM, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout, json.loads(report.read_text())["outcomes"]
 
@@ -179,6 +181,35 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
     assert "gpucache inspect --misses" in gpucache("inspect", "--why", kept["key"][:12]).stdout
 
 
+@pytest.mark.slow
+@needs_root
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("other", ["mounts", "group"])
+def test_a_program_that_sees_other_files_is_passed(
+    run: Run, gpucache: Command, tmp_path: Path, other: str
+) -> None:
+    """Its headers are none that the server could read; nobody else, nor a layer, gets what it compiles."""
+    for name, value in (("here", 7), ("there", 8)):
+        (tmp_path / name).mkdir(mode=0o755)
+        (tmp_path / name / "value.h").write_text(f"#define VALUE {value}\n")
+    elsewhere = {
+        "mounts": ("unshare", "--mount", "sh", "-c", 'mount --bind there here && exec "$@"', "sh"),
+        "group": ("setpriv", "--regid", "12345", "--keep-groups"),
+    }[other]
+    if subprocess.run([*elsewhere, "true"], cwd=tmp_path, capture_output=True, check=False).returncode:
+        pytest.skip("this sandbox allows no other namespace or group")
+    words = ("core", "header", tmp_path / "here")
+    run(*words)
+    printed, (kept,) = run(*words)
+    there, (passed,) = run(*words, below=elsewhere)
+    assert (kept["result"], passed["result"]) == ("hit", "passed")
+    assert "sees other files than gpucache" in passed["reason"]
+    assert (there == printed) == (other == "group")
+    done = gpucache("export", "layer", "out", "--", *elsewhere, sys.executable, _PROGRAM, *words)
+    assert "sees other files than gpucache" in done.stderr
+    assert "nothing was exported" in done.stderr
+
+
 @pytest.mark.usefixtures("installed")
 def test_the_library_is_not_served_twice(run: Run) -> None:
     """What gpucache's own library compiles was looked up by it."""
@@ -204,7 +235,7 @@ class _Program:
         options = [option.encode() for option in self._options]
         counts = [str(len(one)).encode() for one in (self._headers, options)]
         fields = [
-            b"1",
+            files_seen().encode(),
             os.fsencode(self._cwd),
             b"HOME=/nowhere\0",
             *(text.encode() for text in texts),

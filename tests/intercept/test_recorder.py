@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.host.files_seen import files_seen
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.recorder import OpenCLRecorder, Recorded
@@ -54,7 +55,7 @@ def project(tmp_path: Path) -> Path:
 def build(project: Path, source: bytes = SOURCE, values: Sequence[str] = VALUES) -> tuple[bytes, ...]:
     """The fields of a build for one device."""
     device = (b"", *(value.encode() for value in values))
-    return (b"7", str(project).encode(), b"HOME=/h\0", b"-I . -DA=1", source, b"1", *device)
+    return (files_seen().encode(), str(project).encode(), b"HOME=/h\0", b"-I . -DA=1", source, b"1", *device)
 
 
 def asked(recorder: OpenCLRecorder, kind: Kind, *fields: bytes) -> Reply:

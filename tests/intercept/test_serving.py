@@ -11,6 +11,7 @@ import pytest
 from gpucache.assembly import open_layers
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import TargetError
+from gpucache.host.files_seen import files_seen
 from gpucache.intercept.devices import Devices, Facts
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.server import serve
@@ -64,6 +65,7 @@ class Command:
 
     def __init__(self, layers: Layers, rows: Sequence[Device], ends: ExitStack) -> None:
         self._rows = rows
+        self.files_seen = files_seen()
         self._serving = OpenCLServing(layers, Devices(probe=lambda: rows), Libraries())
         self._ends = ends
         self.path = ends.enter_context(serve(self._serving.handlers))
@@ -74,7 +76,15 @@ class Command:
         """Ask for a build in an empty environment; ``driver`` replaces the driver's version."""
         told = _facts(_row(self._rows, device))
         told[-1] = driver.encode() or told[-1]
-        fields = (b"1", os.fsencode(Path.cwd()), b"", options.encode(), source, b"1", *told)
+        fields = (
+            self.files_seen.encode(),
+            os.fsencode(Path.cwd()),
+            b"",
+            options.encode(),
+            source,
+            b"1",
+            *told,
+        )
         return ask(self.path, Kind.BUILD, *fields)
 
     def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
@@ -116,6 +126,18 @@ def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
     kept, served = sorted(command.end(), key=lambda one: one.saved_ns)
     assert (kept.result, kept.verdict, kept.build_ns) == (RunResult.KEPT, Verdict.NEVER_BUILT, 10**9)
     assert (served.result, served.key, served.saved_ns) == (RunResult.HIT, kept.key, 10**9)
+
+
+@pytest.mark.parametrize(("seen", "why"), [("", "not known which files"), ("0:1:2", "sees other files")])
+def test_a_process_that_sees_other_files_is_passed(command: Command, seen: str, why: str) -> None:
+    """What is kept is not served to it, and what it builds is not kept."""
+    command.built(command.build().fields[0])
+    command.files_seen = seen
+    passed = command.build()
+    assert passed.kind == Kind.PASS
+    command.built(passed.fields[0])
+    (told,) = (one for one in command.end() if one.result is not RunResult.KEPT)
+    assert (told.result, why in told.reason) == (RunResult.PASSED, True)
 
 
 def test_what_a_driver_refuses_is_replaced(command: Command) -> None:
