@@ -12,6 +12,7 @@ import pytest
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
+from gpucache.host.files_seen import files_seen
 from gpucache.native import build, locate
 from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
 from tests.patience import PATIENCE_S, wait_until
@@ -153,8 +154,8 @@ def test_a_program_that_closes_all_descriptors(
 def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
     """A request has all that counts, and the report all that can be fetched."""
     shimmed(peer, "plain")
-    number, folder, environment, version, path, name, source, *rest = peer.of_kind(Kind.COMPILE)[1]
-    assert number.isdigit()
+    seen, folder, environment, version, path, name, source, *rest = peer.of_kind(Kind.COMPILE)[1]
+    assert os.fsdecode(seen) == files_seen()
     assert Path(os.fsdecode(folder)) == Path.cwd()
     assert b"GPUCACHE_RUN_SOCKET=" in environment
     assert version.decode() == ".".join(map(str, nvrtc.version()))
