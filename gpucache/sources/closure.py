@@ -282,13 +282,13 @@ class _Walk:
         )
         known = frozenset(pattern for patterns in names.values() for pattern in patterns or ())
         roots = self._roots([file for file, _ in asking])
-        if self._candidates == (roots, words, known):
+        if self._candidates == (list(roots), words, known):
             return False
-        self._candidates = (roots, words, known)
+        self._candidates = (list(roots), words, known)
         self._headers.remedy = self._name_them
         from_root = {pattern[1:] for pattern in known if pattern[0] == b""}
-        rooted = [(b"/", b"/")] if from_root or words.rooted else []
-        for root, spelled in (*((root, b"") for root in roots), *rooted):
+        rooted = [(b"/", b"/", b"root")] if from_root or words.rooted else []
+        for root, spelled, place in (*((root, b"", place) for root, place in roots.items()), *rooted):
             wanted = from_root if spelled else {pattern for pattern in known if pattern[0] != b""}
             try:
                 entries = self._limits.folder_entries
@@ -298,7 +298,8 @@ class _Walk:
                 if untold and (words.rooted or not spelled):
                     found.update(reachable_files(self._disk, root, words, entries=entries))
                 # A folder without such files, as an empty current directory, counts as if it was not there.
-                self._frame(*([b"sweep"] if found else []))
+                # Of the others it counts which they are, as not every form of include is searched in each.
+                self._frame(*([b"sweep", place] if found else []))
                 for name in sorted(found):
                     mention = Mention(spelled + name, angled=True)
                     self._edge(self._main, mention, self._headers.at(root, name))
@@ -309,17 +310,20 @@ class _Walk:
                 ) from None
         return True
 
-    def _roots(self, asking: Sequence[File]) -> list[bytes]:
-        """The directories in which the includes of some files are searched, each once."""
+    def _roots(self, asking: Sequence[File]) -> dict[bytes, bytes]:
+        """The directories in which the includes of some files are searched, each once, and which they are."""
         places = {*self._rule.places}
-        roots = dict.fromkeys(self._dirs)
+        found = [(folder, b"dirs") for folder in self._dirs]
         if {Place.CWD, Place.MAIN_CWD} & places:
-            roots |= dict.fromkeys(self._cwd)
+            found += [(folder, b"cwd") for folder in self._cwd]
         if Place.SYSTEM in places:
-            roots |= dict.fromkeys(self._system)
+            found += [(folder, b"system") for folder in self._system]
         if Place.INCLUDER in places:
-            roots |= dict.fromkeys(file.directory for file in asking if file.directory is not None)
-        return list(roots)
+            found += [(one.directory, b"of %d" % one.number) for one in asking if one.directory is not None]
+        roots: dict[bytes, bytes] = {}
+        for folder, place in found:
+            roots.setdefault(folder, place)
+        return roots
 
     def _resolve(self, includer: File, mention: Mention) -> None:
         every = mention.every or self._rule.every

@@ -280,6 +280,18 @@ def test_an_include_through_a_macro_covers_what_lies_beside_its_header(tree: Tre
     assert Include("n.h", digest(b"n")) in closure.includes
 
 
+def test_it_counts_in_which_directory_an_include_through_a_macro_may_find_a_header(tree: Tree) -> None:
+    """A header beside the source is not the equal one in an include directory, where ``<x.h>`` finds it."""
+    source = b"#define M(name) <name>\n#include M(x.h)\n"
+    root = tree({"home/x.h": b"x", "a/y.h": b"y", "b/x.h": b"x"})
+    rule = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), home=str(root / "home"))
+    beside = _closure(source, root, "a", rule=rule)
+    (root / "home/x.h").rename(root / "a/x.h")
+    found = _closure(source, root, "a", rule=rule)
+    assert beside.resolution != found.resolution
+    assert _closure(source, root, "b", rule=rule).resolution == found.resolution
+
+
 def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> None:
     """CCCL's wrapper around ``__has_include`` sweeps only where it is given something else than a literal."""
     files = {"a/has.h": b"#define HAS(n) __has_include(n)", "a/other.h": b"o"}
