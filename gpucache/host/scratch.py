@@ -3,8 +3,9 @@
 A process removes its own folders at its end. One that is killed cannot, so each process removes the abandoned
 folders of its user before it makes its first own one. A process locks its folder, and makes an empty file in
 it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. The mark goes
-last: a folder in which a dying child still writes is found by the next sweep. Without such locks (Windows, some network file systems) nothing is removed. A folder that somebody named, and that was made
-for a command which then failed, is removed as well. Must not know what is kept in a folder.
+last: a folder in which a dying child still writes is found by the next sweep. Without such locks (Windows,
+some network file systems) nothing is removed. A folder that somebody named, and that was made for a command
+which then failed, is removed as well. Must not know what is kept in a folder.
 """
 
 import errno

@@ -3,8 +3,8 @@
 This module owns the children, which do not outlive this process. Asking leaves nothing behind: some compilers
 write into their cache as soon as somebody asks for their devices, so the children are given a folder for that
 which is removed afterwards, and which changes nothing in their answers. A process that ends while another
-thread asks calls ``end_asking`` first. A backend whose child dies, hangs or answers nonsense becomes a row with
-its error. This module must not import a GPU stack itself.
+thread asks calls ``end_asking`` first. A backend whose child dies, hangs or answers nonsense becomes a row
+with its error. This module must not import a GPU stack itself.
 """
 
 import json
