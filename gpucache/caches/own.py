@@ -27,6 +27,7 @@ from gpucache.outcomes import (
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.interface import Absent, Damaged, ScannedEntry
+from gpucache.store.layout import ENTRY_SUFFIX
 from gpucache.units import format_age, format_count, format_size
 
 if TYPE_CHECKING:
@@ -231,40 +232,36 @@ def _key(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
 
 
 def _entry(scanned: ScannedEntry) -> CacheEntry:
-    head = scanned.head
-    key, path = scanned.key.hex, f"{scanned.folder}{os.sep}{scanned.name}"
+    folder, name, identity, size_bytes, head, *_ = scanned
+    key, path, last_used_ns = name.removesuffix(ENTRY_SUFFIX), f"{folder}{os.sep}{name}", identity.mtime_ns
     if head is None:
+        mtime_ns = last_used_ns
+        damage = _damage(scanned)
         return CacheEntry(
-            cache=OwnCache.name,
-            key=key,
-            path=path,
-            size_bytes=scanned.allocated_bytes,
-            created_ns=scanned.identity.mtime_ns,
-            last_used_ns=scanned.last_used_ns,
-            damage=_damage(scanned),
-            handle=scanned,
+            OwnCache.name, key, path, size_bytes, mtime_ns, mtime_ns, damage=damage, handle=scanned
         )
-    toolchain, identity, fields = _shared(
+    toolchain, of_device, fields = _shared(
         head.toolchain, head.toolchain_identity, head.language, head.artifact_kind
     )
+    # By position as far as that can be read: there may be a hundred thousand.
     return CacheEntry(
-        cache=OwnCache.name,
-        key=key,
-        path=path,
-        size_bytes=scanned.allocated_bytes,
-        created_ns=head.created_ns,
-        last_used_ns=scanned.last_used_ns,
-        program=head.program,
-        target=head.target,
-        artifact_kind=head.artifact_kind,
-        variant=_variant(head),
-        unique=head.located or not head.language,
-        place=head.place,
-        toolchain=toolchain,
-        toolchain_identity=identity,
-        payload_sha256=head.payload_sha256,
-        fields=fields,
+        OwnCache.name,
+        key,
+        path,
+        size_bytes,
+        head.created_ns,
+        last_used_ns,
+        head.program,
+        head.target,
+        head.artifact_kind,
+        _variant(head),
+        head.located or not head.language,
+        toolchain,
+        of_device,
+        head.payload_sha256,
+        fields,
         compile_ns=head.compile_ns,
+        place=head.place,
         handle=scanned,
     )
 

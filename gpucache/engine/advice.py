@@ -67,15 +67,16 @@ class Traces:
     """A few numbers of every entry of our own cache, by program and target."""
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[str, str], bytearray] = {}
+        self._programs: defaultdict[tuple[str, str], bytearray] = defaultdict(bytearray)
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and keeps a trace of each."""
         for entry in entries:
             if entry.program and not entry.damage:
                 made, key = entry.created_ns, bytes.fromhex(entry.key)
-                own = self._programs.setdefault((entry.program, entry.target), bytearray())
-                own += _PACKED.pack(made, entry.last_used_ns > made, key, hash(entry.payload_sha256))
+                self._programs[entry.program, entry.target] += _PACKED.pack(
+                    made, entry.last_used_ns > made, key, hash(entry.payload_sha256)
+                )
             yield entry
 
     def largest(self) -> Iterator[tuple[str, str, list[_Trace]]]:
@@ -83,8 +84,7 @@ class Traces:
         for (program, target), own in sorted(
             self._programs.items(), key=lambda item: (-len(item[1]), item[0])
         ):
-            traces = map(_Trace._make, _PACKED.iter_unpack(own))
-            yield program, target, sorted(traces, key=lambda trace: trace.created_ns)
+            yield program, target, sorted(map(_Trace._make, _PACKED.iter_unpack(own)))
 
 
 def advise(entries: Iterable[CacheEntry], fields: Fields) -> Iterator[Advice]:

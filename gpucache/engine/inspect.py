@@ -29,7 +29,8 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
         size_bytes += entry.size_bytes
         damaged += bool(entry.damage)
         programs.add(entry.program)
-        oldest = entry.last_used_ns if oldest is None else min(oldest, entry.last_used_ns)
+        if oldest is None or entry.last_used_ns < oldest:
+            oldest = entry.last_used_ns
     return CacheState(
         location=cache.location(),
         entries=entries,

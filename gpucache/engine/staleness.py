@@ -69,8 +69,10 @@ class Origins:
             # Neighbours mostly share a toolchain, the same tuple, which is then not hashed again.
             if uses is None or not _is_alike(entry, uses.sample):
                 uses = self.found.setdefault(origin(entry), _Uses(entry))
-            uses.first_ns = min(uses.first_ns, entry.created_ns)
-            uses.last_ns = max(uses.last_ns, entry.last_used_ns)
+            if entry.created_ns < uses.first_ns:
+                uses.first_ns = entry.created_ns
+            if entry.last_used_ns > uses.last_ns:
+                uses.last_ns = entry.last_used_ns
             if not (entry.stays or entry.indivisible):
                 uses.entries += 1
                 uses.size_bytes += entry.size_bytes

@@ -6,6 +6,7 @@ is removed only as a leftover. A file whose name is not one of ours belongs to s
 counted nor removed. Nothing here raises OSError. Must not know what the files say.
 """
 
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -120,10 +121,12 @@ def _files(folder: Folder, place: tuple[str, ...]) -> Iterator[_Item]:
 
 def _histories(programs: Folder) -> Iterator[_Item]:
     for name in [found.name for found in programs.entries() if layout.is_program_folder(found.name)]:
-        with suppress(OSError), programs.folder(name) as folder:
-            status = folder.lstat(layout.HISTORY_NAME)
-            size = allocated(status) + allocated(folder.status())
-            yield _Item(layout.PROGRAMS, name, size, status.st_mtime_ns)
+        with suppress(OSError):
+            folder = programs.lstat(name)
+            if stat.S_ISDIR(folder.st_mode):
+                history = programs.lstat(f"{name}/{layout.HISTORY_NAME}")
+                size = allocated(history) + allocated(folder)
+                yield _Item(layout.PROGRAMS, name, size, history.st_mtime_ns)
 
 
 def _removed(root: RootFolder, place: tuple[str, ...], items: Iterable[_Item]) -> Iterator[_Item]:

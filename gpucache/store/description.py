@@ -6,7 +6,6 @@ Must not know where in a file the JSON lies, nor how long it may be.
 """
 
 import json
-from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 
@@ -47,7 +46,7 @@ def decode_head(data: bytes) -> EntryHead:
         place,
         has_log,
         checks,
-    ) = _HEAD(_DEFAULTS | _object(data))
+    ) = _HEAD(_object(data))
     if not (0 <= created_ns < _NUMBERS and 0 <= compile_ns < _NUMBERS):
         raise ValueError("a whole number is out of range")
     for name in lowered_names.values():
@@ -122,17 +121,23 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class _Shape:
-    """Field names with the exact types of their values; called with an object, it returns these values."""
+    """Field names with the exact types of their values; called with an object, it returns these values.
 
-    def __init__(self, **kinds: type) -> None:
+    ``defaults`` are the values of fields that older objects do not have.
+    """
+
+    def __init__(self, defaults: dict[str, Any], **kinds: type) -> None:
         self._get = itemgetter(*kinds)
         self._kinds = tuple(kinds.values())
+        self._defaults = defaults
 
-    def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def __call__(self, values: dict[str, Any]) -> tuple[Any, ...]:
         try:
             row: tuple[Any, ...] = self._get(values)
         except KeyError as error:
-            raise ValueError(f"the field {error.args[0]} is missing") from None
+            if error.args[0] not in self._defaults:
+                raise ValueError(f"the field {error.args[0]} is missing") from None
+            return self(self._defaults | values)
         # By exact type: True is an int to isinstance.
         if tuple(map(type, row)) != self._kinds:
             for kind, value in zip(self._kinds, row, strict=True):
@@ -179,6 +184,7 @@ def _pairs(value: list[Any]) -> tuple[tuple[str, str], ...]:
 _NUMBERS = 1 << 63
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 _HEAD = _Shape(
+    {"place": "", "has_log": False, "checks": Checks.NONE.value},
     program=str,
     target=str,
     artifact_kind=str,
@@ -198,6 +204,4 @@ _HEAD = _Shape(
     has_log=bool,
     checks=str,
 )
-_DEFAULTS: dict[str, Any] = {"place": "", "has_log": False, "checks": Checks.NONE.value}
-"""The values of fields that older heads do not have."""
-_DETAIL = _Shape(key_fields=list, build_log=str, tool_version=str, provenance=list)
+_DETAIL = _Shape({}, key_fields=list, build_log=str, tool_version=str, provenance=list)

@@ -76,11 +76,8 @@ class Header(NamedTuple):
     """The header's own bytes that the first checksum covers."""
     description_checksum: bytes
     payload_checksum: bytes
-
-    @property
-    def payload_offset(self) -> int:
-        """Where the payload begins."""
-        return _aligned(HEADER.size + self.head_bytes + self.detail_bytes)
+    payload_offset: int
+    """Where the payload begins."""
 
 
 class Description(NamedTuple):
@@ -193,13 +190,12 @@ def _header(data: bytes, size: int) -> Header:
         )
     if size < total:
         raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes where {total} were written")
-    header = Header(
-        CacheKey(key.hex()), head, detail, payload, data[:_CHECKED_BYTES], checksum, payload_checksum
-    )
+    start = _aligned(HEADER.size + head + detail)
     within = head <= HEAD_CAP and detail <= DETAIL_CAP and total <= TOTAL_CAP
-    if not within or size != total or header.payload_offset + payload != total or zero != 0:
+    if not within or size != total or start + payload != total or zero != 0:
         raise EntryFormatError(Damage.CORRUPT, "the lengths in its header contradict each other")
-    return header
+    checked = data[:_CHECKED_BYTES]
+    return Header(CacheKey(key.hex()), head, detail, payload, checked, checksum, payload_checksum, start)
 
 
 def _part(fd: int, front: bytes, offset: int, count: int) -> bytes:

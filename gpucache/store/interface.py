@@ -65,7 +65,6 @@ class ScannedEntry(NamedTuple):
     name: str
     identity: FileIdentity
     allocated_bytes: int
-    last_used_ns: int
     head: EntryHead | None
     damage: Damage | None = None
     damage_detail: str = ""

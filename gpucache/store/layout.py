@@ -37,6 +37,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 MISSED_LOCK = "missed.lock"
 """The lock of the one process that builds the missed requests of a root."""
 _KEY = re.compile(r"[0-9a-f]{64}")
+_ENTRY = re.compile(rf"{_KEY.pattern}{re.escape(ENTRY_SUFFIX)}")
 # These are compiled where they are first needed, as a command needs few of them.
 _VERSION = r"v[0-9]{1,4}"
 _PROGRAM = r"[a-z0-9-]{1,40}-[0-9a-f]{8}"
@@ -73,8 +74,7 @@ def lock_name(key: CacheKey) -> str:
 
 def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs in this folder of ``entries/``."""
-    stem = name.removesuffix(ENTRY_SUFFIX)
-    return name.endswith(ENTRY_SUFFIX) and stem[:2] == folder and _KEY.fullmatch(stem) is not None
+    return name[:2] == folder and _ENTRY.fullmatch(name) is not None
 
 
 def is_in_root(name: str) -> bool:

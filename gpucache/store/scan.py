@@ -46,8 +46,7 @@ def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedE
         with suppress(FileNotFoundError):
             status = folder.lstat(name)
             if stat.S_ISREG(status.st_mode):
-                identity, size = identity_of(status), allocated(status)
-                yield ScannedEntry(folder.path, name, identity, size, status.st_mtime_ns, None)
+                yield _seen(folder, name, status, None)
             elif (scanned := _scanned(folder, name)) is not None:
                 yield scanned
 
@@ -63,7 +62,7 @@ def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Sc
         try:
             with open_trusted(folder, name) as (fd, status):
                 whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
-                yield _entry(folder, name, status, whole.head), whole
+                yield _seen(folder, name, status, whole.head), whole
         except (OSError, MemoryError, EntryFormatError):
             if (scanned := _scanned(folder, name)) is not None:
                 yield scanned, None
@@ -175,20 +174,16 @@ def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
     try:
         with open_trusted(folder, name) as (fd, status):
             try:
-                return _entry(folder, name, status, _head(fd, status.st_size, name))
+                header, head = read_head(fd, status.st_size)
             except EntryFormatError as error:
-                return _entry(folder, name, status, error)
+                return _damaged(folder, name, status, error)
+            if layout.entry_name(header.key) != name:
+                return _damaged(folder, name, status, misplaced(header))
+            return _seen(folder, name, status, head)
     except FileNotFoundError:
         return None
     except OSError as error:
         return _unread(folder, name, error)
-
-
-def _head(fd: int, size: int, name: str) -> EntryHead:
-    header, head = read_head(fd, size)
-    if layout.entry_name(header.key) != name:
-        raise misplaced(header)
-    return head
 
 
 def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
@@ -198,26 +193,16 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
     except OSError:
         return None
     if isinstance(error, UntrustedFileError):
-        return _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, os_errors.reason(error)))
+        return _damaged(folder, name, status, EntryFormatError(Damage.UNTRUSTED, os_errors.reason(error)))
     told = f"it cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
-    found = _entry(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
+    found = _damaged(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
     return found._replace(unread=not isinstance(error, PermissionError))
 
 
-def _entry(
-    folder: Folder,
-    name: str,
-    status: os.stat_result,
-    result: EntryHead | EntryFormatError,
-) -> ScannedEntry:
-    head, damage = (result, None) if isinstance(result, EntryHead) else (None, result)
-    return ScannedEntry(
-        folder.path,
-        name,
-        identity_of(status),
-        allocated(status),
-        status.st_mtime_ns,
-        head,
-        damage.damage if damage else None,
-        damage.detail if damage else "",
-    )
+def _seen(folder: Folder, name: str, status: os.stat_result, head: EntryHead | None) -> ScannedEntry:
+    return ScannedEntry(folder.path, name, identity_of(status), allocated(status), head)
+
+
+def _damaged(folder: Folder, name: str, status: os.stat_result, error: EntryFormatError) -> ScannedEntry:
+    seen = _seen(folder, name, status, None)
+    return seen._replace(damage=error.damage, damage_detail=error.detail)

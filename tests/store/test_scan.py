@@ -27,7 +27,7 @@ def test_scan_tells_what_an_entry_is(
     assert (scanned.key, scanned.head, scanned.damage) == (entry.key, entry.head, None)
     assert scanned.path == entry_path(entry)
     assert scanned.allocated_bytes == status.st_blocks * 512
-    assert scanned.last_used_ns == entry.head.created_ns
+    assert scanned.identity.mtime_ns == entry.head.created_ns
 
 
 def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore, make_entry: MakeEntry) -> None:
