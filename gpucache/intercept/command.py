@@ -25,8 +25,9 @@ _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "S
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
-_MAKING_S = 3.0
-"""How long a question may wait until its service is made: less than the command's own time-out."""
+_BUILDS = (Kind.BUILD, Kind.COMPILE)
+_MAKING_S = 2.0
+"""How long a question may wait until its service is made: with what follows less than the time-out."""
 _BY_KERNEL = 0x80
 """``SI_KERNEL``: what the terminal sends, to every process in its foreground."""
 
@@ -60,6 +61,7 @@ class Later(Generic[S]):
         self._error: Exception | None = None
         self._begun = Lock()
         self._ready = Event()
+        self._late = 0
 
     @property
     def handlers(self) -> Handlers:
@@ -71,7 +73,8 @@ class Later(Generic[S]):
         if self._error is not None:
             reason = f"what answers builds could not be started: {self._error}"
             return (Intercepted("", "", RunResult.PASSED, reason=reason),)
-        return () if self.made is None else self.made.finish()
+        late = Intercepted("", "", RunResult.PASSED, reason="what answers builds was not ready in time")
+        return (*(() if self.made is None else self.made.finish()), *[late] * self._late)
 
     def _announced(self, _: Fields) -> Reply:
         self._begin()
@@ -80,7 +83,9 @@ class Later(Generic[S]):
     def _asked(self, kind: Kind) -> Handler:
         def answer(fields: Fields) -> Reply:
             self._begin()
-            self._ready.wait(_MAKING_S)
+            in_time = self._ready.wait(_MAKING_S)
+            if kind in _BUILDS and not in_time:
+                self._late += 1  # two threads may count one, which is told all the same
             return PASSED if self.made is None else self.made.handlers[kind](fields)
 
         return answer

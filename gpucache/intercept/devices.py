@@ -26,8 +26,8 @@ from gpucache.probe import ask
 from gpucache.probe.codec import device_from_json, device_to_json
 from gpucache.sources import Memos
 
-WAIT_S = 3.0
-"""How long a build may wait for the probe: less than the command's own time-out."""
+WAIT_S = 2.0
+"""How long a build may wait for the probe: with the making of a service less than a command's time-out."""
 _LABELS = (
     *("platform name", "platform vendor", "platform version"),
     *("device name", "device vendor", "device version", "driver version"),
@@ -38,6 +38,10 @@ _CPU = "CPU features"
 _VENDORS = "/etc/OpenCL/vendors"
 """Where a loader looks for drivers that is told nothing."""
 _OF_THE_LOADER = re.compile(r"OCL_ICD_.*|OPENCL_VENDOR_PATH|LD_LIBRARY_PATH|\w+_DEVICES")
+
+
+class NotKnownYetError(TargetError):
+    """The probe takes longer than a build may wait; asked once more later it may be known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Devices:
             self._begin_probe()
 
     def match(self, facts: Facts, cwd: str) -> tuple[Target, Toolchain]:
-        """Who compiles for a device of a program in a folder; raises TargetError if nobody can tell.
+        """Who compiles for a device of a program in a folder; raises TargetError if nobody can tell (yet).
 
         A driver is the same if its file is, or a file with the same build id: versions alone do not tell
         one build of a driver from another.
@@ -103,7 +107,7 @@ class Devices:
         if not found:
             self._begin_probe()
             if not self._ready.wait(self._wait_s):
-                raise TargetError("the devices here were not known in time; look at 'gpucache devices'")
+                raise NotKnownYetError("the devices here were not known in time; look at 'gpucache devices'")
             found = self._found(facts)
         if len({row.toolchain for row in found}) != 1:
             told = "several compilers say the same" if found else "its driver is not seen"

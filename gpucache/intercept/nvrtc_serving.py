@@ -56,6 +56,8 @@ class _Compile:
 
     call: Call
     asked: "Future[_Asked]"
+    asked_ns: int
+    """By the clock that all builds of a run share."""
     begun_ns: int
     """When it was asked for; 0 if the command waited for the lookup, and compiled afterwards."""
 
@@ -66,6 +68,7 @@ class _Given:
 
     code: int
     compile_ns: int
+    """Without what it waited for other compiles of its process."""
     log: bytes
     artifacts: Mapping[str, bytes]
     names: Mapping[str, str]
@@ -114,13 +117,13 @@ class NVRTCServing:
         try:
             answer = asked.result(_UNKNOWN_WAIT_S if self._is_unknown(call) else None)
         except TimeoutError:
-            return self._miss(_Compile(call, asked, now_ns), wanted=True)
+            return self._miss(_Compile(call, asked, started_ns, now_ns), wanted=True)
         except GpucacheError as error:
             self._tell(Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error)))
             return PASSED
         if isinstance(answer.found, NoEntry):
             wanted = self._layers.target is not None and answer.prepared.refusal is None
-            return self._miss(_Compile(call, asked, 0), wanted=wanted)
+            return self._miss(_Compile(call, asked, started_ns, 0), wanted=wanted)
         hits, log = answer.found
         told = tuple(answer_fields(call, hits, log))
         outcome = replace(_outcome(answer.prepared, RunResult.HIT), key=str(hits[0].key))
@@ -128,7 +131,8 @@ class NVRTCServing:
             self._tell(replace(outcome, result=RunResult.PASSED, reason=TOO_LARGE))
             return PASSED
         took_ns = time.perf_counter_ns() - started_ns
-        self._tell(replace(outcome, build_ns=took_ns, saved_ns=hits[0].head.compile_ns))
+        saved_ns = hits[0].head.compile_ns
+        self._tell(replace(outcome, begun_ns=started_ns, build_ns=took_ns, saved_ns=saved_ns))
         return Reply(Kind.HIT, told)
 
     def _is_unknown(self, call: Call) -> bool:
@@ -155,7 +159,7 @@ class NVRTCServing:
         return _Asked(prepared, find_all(self._layers, call, prepared))
 
     def _compiled(self, fields: Fields) -> Reply:
-        token, given = fields.take(), _given(fields)
+        token, given, ended_ns = fields.take(), _given(fields), time.perf_counter_ns()
         with self._lock:
             one = self._compiles.pop(token, None)
         if one is None:
@@ -166,7 +170,8 @@ class NVRTCServing:
 
         def settle() -> None:
             try:
-                self._tell(self._settled(one, given))
+                outcome = self._settled(one, given)
+                self._tell(replace(outcome, begun_ns=one.asked_ns, build_ns=ended_ns - one.asked_ns))
             finally:
                 published.set()
 
@@ -183,7 +188,6 @@ class NVRTCServing:
         outcome = replace(
             _outcome(prepared, RunResult.LEFT),
             key=str(prepared.key),
-            build_ns=given.compile_ns,
             verdict=miss.verdict,
             reason=miss.detail,
         )

@@ -19,18 +19,21 @@ from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.devices import Devices
+from gpucache.intercept.devices import Devices, NotKnownYetError
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.wire import LARGEST, TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
+from gpucache.sources import is_settled
 
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _PUBLISH_WAIT_S = 1.0
 """How long a build waits for the same one to be published."""
 _SINGLE_FLIGHT_S = 5.0
+YOUNG_NS = 2_000_000_000
+"""How far clocks of file systems may be behind."""
 _SIZES_CAP = 256
 """The most local sizes that are remembered of a program."""
 _DIMENSIONS = 3
@@ -45,6 +48,8 @@ class _Build:
     found: tuple[Hit | NoEntry, ...]
     """What was found for each device; hits are without their payloads."""
     outcome: Intercepted
+    asked_ns: int = 0
+    """When it was asked for, where its devices were not known yet: it is looked up once more when it ends."""
     wanted: bool = False
     """Whether the command was asked for binaries."""
     rejected: str = ""
@@ -112,20 +117,23 @@ class OpenCLServing:
         return tuple(self._done)
 
     def _build(self, fields: Fields) -> Reply:
-        started = time.perf_counter_ns()
+        begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
         asked = read_build(fields, self._libraries)
+        outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
         try:
             prepared = prepare_build(asked, self._devices, self._layers)
+        except NotKnownYetError as error:
+            wanted = self._layers.target is not None
+            later = _Build(asked, (), (), replace(outcome, reason=str(error)), now_ns, wanted)
+            return Reply(Kind.MISS, (self._remember(later), number(wanted)))
         except GpucacheError as error:
-            outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=str(error))
-            return Reply(Kind.PASS, (self._remember(_Build(asked, (), (), outcome)),))
+            passed = _Build(asked, (), (), replace(outcome, reason=str(error)))
+            return Reply(Kind.PASS, (self._remember(passed),))
         for one in prepared:
             self._wait_for(one.key)
         found = tuple(find(self._layers, one) for one in prepared)
         hits = [answer for answer in found if isinstance(answer, Hit)]
-        outcome = Intercepted(
-            asked.name, ", ".join(str(one.request.target) for one in prepared), RunResult.LEFT
-        )
+        outcome = replace(outcome, target=_targets(prepared), result=RunResult.LEFT)
         known = _Build(asked, prepared, tuple(map(_without_payload, found)), outcome)
         if len(hits) < len(prepared):
             known.wanted = self._wants(known)
@@ -135,7 +143,7 @@ class OpenCLServing:
             outcome,
             result=RunResult.HIT,
             key=str(hits[0].key),
-            build_ns=time.perf_counter_ns() - started,
+            build_ns=time.perf_counter_ns() - begun_ns,
             saved_ns=max(hit.head.compile_ns for hit in hits),
             all_kernels=known.late,
         )
@@ -147,14 +155,14 @@ class OpenCLServing:
 
     def _built(self, fields: Fields) -> Reply:
         token, one = self._known(fields)
-        code, build_ns = fields.number(), fields.number()
+        code, compile_ns = fields.number(), fields.number()
         given = fields.rest()
-        one.outcome = replace(one.outcome, build_ns=build_ns)
+        one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
         one.ended = True
-        if not one.prepared or one.served:
+        if not (one.prepared or one.asked_ns) or (one.prepared and one.served):
             self._retire(token)
             return HEARD
-        if len(given) != 2 * len(one.prepared):
+        if len(given) != 2 * len(one.asked.devices):
             raise WireError("a build has a binary and a log for each device")
         published = Event()
         if one.wanted and code == 0:
@@ -162,9 +170,11 @@ class OpenCLServing:
 
         def settle() -> None:
             try:
+                if not one.prepared:
+                    self._look_up_again(one)
                 for place, prepared, found in one.missing():
-                    binary, log = given[2 * place : 2 * place + 2]
-                    one.outcome = self._settled(one, code, prepared, found, binary, log)
+                    result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
+                    one.outcome = self._settled(one, result, prepared, found)
                 self._retire(token)
             finally:
                 published.set()
@@ -197,26 +207,41 @@ class OpenCLServing:
                 self._done.append(outcome)
         return HEARD
 
+    def _look_up_again(self, one: _Build) -> None:
+        """Look a build up that has ended, and whose devices were not known when it began."""
+        try:
+            one.prepared = prepare_build(one.asked, self._devices, self._layers)
+        except GpucacheError as error:
+            one.outcome = replace(one.outcome, reason=str(error))
+            return
+        one.found = tuple(_without_payload(find(self._layers, prepared)) for prepared in one.prepared)
+        one.wanted = self._wants(one)
+        why = "it is there, and its devices were known too late to serve it"
+        one.outcome = replace(one.outcome, target=_targets(one.prepared), result=RunResult.LEFT, reason=why)
+
     def _settled(
-        self, one: _Build, code: int, prepared: Prepared, found: Hit | NoEntry, binary: bytes, log: bytes
+        self, one: _Build, given: "_Result", prepared: Prepared, found: Hit | NoEntry
     ) -> Intercepted:
         """Publish or note what was built for one device; what became of it."""
         miss = self._miss(one, prepared, found)
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
-        if code != 0:
+        if given.code != 0:
             note_miss(self._layers, prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
-        if not one.wanted or not binary:
+        if not one.wanted or not given.binary:
             if isinstance(found, Hit):
                 discard(self._layers, found, one.rejected)
-            plain = leave(self._layers, prepared, miss, outcome.build_ns, _reaching(one, prepared))
+            plain = leave(self._layers, prepared, miss, given.compile_ns, _reaching(one, prepared))
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
             why = plain.note or f"no binary of at most {LARGEST} came from the driver, so it was not kept"
             return replace(outcome, result=RunResult.LEFT, reason=why)
-        said = program_log(log.decode(errors="replace"), prepared.request.program.name)
-        artifact = Artifact(ArtifactKind.OPENCL_BINARY, binary, said, outcome.build_ns)
+        said = program_log(given.log.decode(errors="replace"), prepared.request.program.name)
+        refusal = None
+        if one.asked_ns and not is_settled(prepared.closure, one.asked_ns - YOUNG_NS):
+            refusal = "its headers were read after it was compiled, and some may have changed"
+        artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns, refusal=refusal)
         useless = found if isinstance(found, Hit) else None
         kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S, useless=useless)
         if isinstance(kept, Built) and kept.key is None:
@@ -284,6 +309,21 @@ class OpenCLServing:
             if one is not None and not one.late:
                 del self._builds[token]
                 self._done.append(one.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a driver made for one device."""
+
+    code: int
+    compile_ns: int
+    """Without what it waited for other compiles of its process."""
+    binary: bytes
+    log: bytes
+
+
+def _targets(prepared: tuple[Prepared, ...]) -> str:
+    return ", ".join(str(one.request.target) for one in prepared)
 
 
 def _without_payload(found: Hit | NoEntry) -> Hit | NoEntry:

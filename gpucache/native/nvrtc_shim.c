@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "stopwatch.h"
 #include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -319,12 +319,6 @@ done:
     for (int kind = LOG; kind < KINDS; kind++) free((void *)got[kind].at);
 }
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* ---- what programs call ---- */
 
 EXPORTED nvrtcResult nvrtcCreateProgram(nvrtcProgram *handle, const char *source, const char *name, int count,
@@ -379,10 +373,10 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
         return CALL(nvrtcCompileProgram, handle, count, options);
     if (reply.kind == WIRE_HIT && serve(program, &reply, count, options)) return SUCCESS;
     if (wire_next(&reply, &token)) wire_next(&reply, &wanted);
-    uint64_t begun_ns = now_ns();
+    struct stopwatch compile = begin_compile();
     nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
-    if (token.size)
-        tell(handle, program, token, reply.kind == WIRE_MISS && number_of(wanted), result, now_ns() - begun_ns);
+    uint64_t took = end_compile(&compile);
+    if (token.size) tell(handle, program, token, reply.kind == WIRE_MISS && number_of(wanted), result, took);
     wire_done(&reply);
     return result;
 }

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "stopwatch.h"
 #include "wire.h"
 
 #define BEFORE_FACTS 6 /* fields of a request before those about devices */
@@ -191,17 +191,9 @@ static void tell_rejected(const char *token, cl_int code, struct wire_reply *rep
     if (wire_ask(WIRE_REJECTED, fields, 2, reply)) wire_next(reply, &first);
 }
 
-static uint64_t ns_since(const struct timespec *start) {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return (uint64_t)((end.tv_sec - start->tv_sec) * 1000000000LL + end.tv_nsec - start->tv_nsec);
-}
-
-/* Of what is served only the time is new to the server. */
-static void tell_served(const struct build *build, const char *token, uint64_t ns) {
-    char duration[WIRE_NUMBER_SIZE];
-    struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {
-        wire_text(token), wire_text("0"), wire_number(ns, duration)};
+/* Of what is served only its end is new to the server. */
+static void tell_served(const struct build *build, const char *token) {
+    struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {wire_text(token), wire_text("0"), wire_text("0")};
     if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
 }
 
@@ -309,7 +301,7 @@ struct report {
     struct build build;
     char *token; /* NULL where nobody wants to hear of the build */
     bool wanted; /* the binaries too */
-    struct timespec start;
+    struct stopwatch compile;
     cl_program_notify notify;
     void *data;
 };
@@ -324,8 +316,8 @@ bool has_begun(cl_int code) { return code > CL_INVALID_VALUE; }
 
 /* What follows the end of a build, once. */
 static void finish_report(struct report *report, cl_int code) {
-    uint64_t ns = ns_since(&report->start);
     if (atomic_exchange(&report->told, true)) return;
+    uint64_t ns = end_compile(&report->compile);
     if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
     /* Intel's runtime builds a program no more that has failed once, and that is left to it. */
     if (code != CL_SUCCESS && has_begun(code)) stop_serving(report->build.program);
@@ -368,7 +360,7 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
     report->notify = asked->notify;
     report->data = asked->data;
     atomic_init(&report->users, asked->notify ? 2 : 1);
-    clock_gettime(CLOCK_MONOTONIC, &report->start);
+    report->compile = begin_compile();
     struct asked ours = *asked;
     if (asked->notify) {
         ours.notify = on_built;
@@ -400,8 +392,6 @@ static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const 
 
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
                    enum progress *progress) {
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
     struct build build = {
         .program = program, .handle = handle, .options = asked->options ? asked->options : ""};
     struct wire_reply reply = {.kind = WIRE_PASS};
@@ -416,7 +406,7 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
     wire_done(&reply);
     *progress = served ? SERVED : ENDED;
-    if (served) tell_served(&build, token, ns_since(&start));
+    if (served) tell_served(&build, token);
     cl_int code = served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted, progress);
     free(token);
     return code;

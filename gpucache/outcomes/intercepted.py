@@ -39,6 +39,8 @@ class Intercepted:
     verdict: "Verdict | None" = None
     """Why it missed."""
     reason: str = ""
+    begun_ns: int = 0
+    """When the command asked for it, by a clock that all builds of one run share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class RunSummary:
     failed: int
     passed: int
     build_ns: int
-    """How long the command waited for all of its builds."""
+    """For how long at least one build was under way: those of parallel threads and processes count once."""
     saved_ns: int
     ahead_ns: int
     """What of ``saved_ns`` went into compiling all kernels ahead; the command alone compiles what it uses."""
@@ -94,9 +96,18 @@ def summarise_run(
         noted=count[RunResult.NOTED],
         failed=count[RunResult.FAILED],
         passed=count[RunResult.PASSED],
-        build_ns=sum(one.build_ns for one in outcomes),
+        build_ns=_covered(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
         saved_ns=sum(one.saved_ns for one in outcomes),
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
         wanted=wanted,
         learned=learned,
     )
+
+
+def _covered(intervals: Sequence[tuple[int, int]]) -> int:
+    """How much some intervals cover together, in the order of their beginnings."""
+    covered, end = 0, 0
+    for first, last in intervals:
+        covered += max(0, last - max(first, end))
+        end = max(end, last)
+    return covered

@@ -37,7 +37,7 @@ SUMMARY = (
         Key(name, "number", f"Builds whose result is {name}.")
         for name in ("kept", "noted", "failed", "passed")
     ),
-    Key("build_ms", "number", "How long the command waited for all of them."),
+    Key("build_ms", "number", "How long at least one was under way; those of parallel threads count once."),
     Key("saved_ms", "number", "How long compiling the hits took when they were built."),
     Key(
         "ahead_ms",

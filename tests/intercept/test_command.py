@@ -12,14 +12,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from gpucache.cli import main
 from gpucache.intercept.command import Later, run_command
 from gpucache.intercept.environment import Libraries
-from gpucache.intercept.server import HEARD, Handlers
-from gpucache.intercept.wire import Kind
+from gpucache.intercept.server import HEARD, PASSED, Handlers
+from gpucache.intercept.wire import Fields, Kind
 from gpucache.outcomes import Ended, Intercepted, RunResult
 from gpucache.render.run import UNSEEN
 from tests.intercept.conftest import Done
@@ -314,6 +315,22 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
     later = Later(make, [Kind.LOADED, Kind.OTHER])
     ended = run_command([sys.executable, "-c", _TELLS, str(made)], os.environ, Libraries(), [later])
     assert ended == Ended(Kind.OK.value + len("made"))
+
+
+def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits no longer than is fit, and is counted among those that were not served."""
+    asked = Event()
+
+    def make() -> _Answers:
+        assert asked.wait(PATIENCE_S)
+        return _Answers()
+
+    monkeypatch.setattr("gpucache.intercept.command._MAKING_S", 0.001)
+    later = Later(make, [Kind.BUILD])
+    assert later.handlers[Kind.BUILD](Fields([])) == PASSED
+    asked.set()
+    (told,) = later.finish()
+    assert (told.result, told.reason) == (RunResult.PASSED, "what answers builds was not ready in time")
 
 
 def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ def index_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFac
     return _sanitized(compiler, tmp_path_factory, "index_program")
 
 
+@pytest.fixture(scope="session")
+def stopwatch_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program whose threads compile at a time."""
+    made = tmp_path_factory.mktemp("stopwatch") / "program"
+    _compile(compiler, made, _HERE / "stopwatch_program.c", "-Wall", "-Wextra", "-Werror")
+    return made
+
+
 def _sanitized(compiler: build.Compiler, factory: pytest.TempPathFactory, name: str) -> Path:
     made = factory.mktemp(name) / name
     sources = (_HERE / f"{name}.c", *(build.FOLDER / source for source in build.ASKING))

@@ -35,6 +35,12 @@ def test_the_layer_says_who_it_is(layer: Path) -> None:
     assert library.clGetLayerInfo(0x9999, len(text), text, None) == -30
 
 
+def test_a_compile_does_not_count_its_wait_for_another(stopwatch_program: Path) -> None:
+    """A driver's lock lets one thread compile at a time; alone, a compile counts as it is."""
+    told = subprocess.run([stopwatch_program], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert told.stdout == "1 1 1\n"
+
+
 def test_a_library_exports_what_loaders_ask_for_alone(layer: Path) -> None:
     """Nothing else could stand before a function of the command."""
     if not (nm := shutil.which("nm")):

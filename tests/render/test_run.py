@@ -9,7 +9,15 @@ from gpucache.render.run import reasons, summary_line
 
 HIT = Intercepted("scale", "opencl:intel/cpu", RunResult.HIT, "0" * 64, 4_000_000, 2_000_000_000)
 AHEAD = replace(HIT, target="opencl:pocl/cpu", saved_ns=36_000_000_000, all_kernels=True)
-KEPT = Intercepted("blur", "opencl:intel/cpu", RunResult.KEPT, "1" * 64, 96_000_000, reason="never built")
+KEPT = Intercepted(
+    "blur",
+    "opencl:intel/cpu",
+    RunResult.KEPT,
+    "1" * 64,
+    96_000_000,
+    reason="never built",
+    begun_ns=HIT.build_ns,
+)
 NOTED = Intercepted("sort", "opencl:pocl/cpu", RunResult.NOTED, "2" * 64, 100_000_000, reason="never built")
 LEFT = Intercepted("fft", "opencl:intel/cpu", RunResult.LEFT, reason="the disk is full")
 FAILED = Intercepted("bad", "opencl:intel/cpu", RunResult.FAILED, reason="never built")
@@ -59,6 +67,14 @@ PASSED = Intercepted("", "", RunResult.PASSED, reason="clCompileProgram is not s
 def test_a_run_is_told_in_one_line(outcomes: list[Intercepted], wanted: int, learned: int, line: str) -> None:
     """What is nothing is not told; what was built ahead is no time that the command would have taken."""
     assert summary_line(summarise_run("app", Ended(0), outcomes, wanted, learned)) == line
+
+
+def test_builds_of_parallel_threads_count_once() -> None:
+    """What is told is for how long anything was built, however many threads waited at a time."""
+    builds = [
+        replace(KEPT, begun_ns=begun, build_ns=length) for begun, length in ((5, 10), (0, 8), (6, 3), (30, 1))
+    ]
+    assert summarise_run("app", Ended(0), builds).build_ns == 16
 
 
 def test_a_run_within_a_run_says_that_the_outer_one_was_not_asked() -> None:
