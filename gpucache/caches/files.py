@@ -97,6 +97,26 @@ def read_part(folder: Folder, name: str, offset: int, count: int) -> bytes:
         return _read(fd, max(0, min(count, status.st_size - offset)), offset)
 
 
+def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None:
+    """Write over the beginning of a file, or with ``whole`` over all of it, keeping its place and mode.
+
+    Raises FormatError for what is no file, and for one that has another name as well, which may be somebody's
+    own and would change with it; OSError.
+    """
+    fd = folder.open_file(name, flags=os.O_RDWR)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise FormatError(f"{name} is not a regular file")
+        if status.st_nlink > 1:
+            raise FormatError(f"{name} has another name as well (a hard link), so it is not written")
+        os.write(fd, content)
+        if whole:
+            os.ftruncate(fd, len(content))
+    finally:
+        os.close(fd)
+
+
 def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
     """Take the lock that an owner's programs take with flock(2), or as a ``record`` lock with fcntl(2), for
     which the file is open for writing; waits so long, and tells whether it was had."""

@@ -6,11 +6,11 @@ stands below the class for it. Must not know any system.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
-from gpucache.caches.files import Files, open_folder, read_part, take_lock
+from gpucache.caches.files import Files, open_folder, overwrite, read_part, take_lock
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError
 from gpucache.errors import FormatError
@@ -59,6 +59,7 @@ class SummedFormat(FilesFormat):
     """Whether the file holds nothing else."""
     without_sum: ClassVar[str]
     """What the owner does where the sum does not read; a clause."""
+    _uncorrected = ""
 
     def summed(self, item: Files) -> int:
         """What an entry counts in the sum: what it takes on disk."""
@@ -84,10 +85,18 @@ class SummedFormat(FilesFormat):
         """The entry, and its size from the sum."""
         kept = super().remove(item)
         if kept is None:
-            with suppress(FileNotFoundError, FormatError), open_folder(self.root) as folder:
-                old = read_part(folder, self.sum_name, 0, _SUM_BYTES)
-                if len(old) == _SUM_BYTES:
-                    left = max(0, int.from_bytes(old, sys.byteorder) - self.summed(item))
-                    with os.fdopen(folder.open_file(self.sum_name, flags=os.O_RDWR), "r+b") as file:
-                        file.write(left.to_bytes(_SUM_BYTES, sys.byteorder))
+            try:
+                with suppress(FileNotFoundError), open_folder(self.root) as folder:
+                    old = read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                    if len(old) == _SUM_BYTES:
+                        left = max(0, int.from_bytes(old, sys.byteorder) - self.summed(item))
+                        overwrite(
+                            folder, self.sum_name, left.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
+                        )
+            except FormatError as error:
+                self._uncorrected = f"{self.root}: {error}: it still has the sum of all sizes from before"
         return kept
+
+    def finish_removals(self) -> Sequence[str]:
+        """That the sum could not be corrected."""
+        return tuple(filter(None, (*super().finish_removals(), self._uncorrected)))

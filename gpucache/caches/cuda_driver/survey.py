@@ -22,12 +22,12 @@ from gpucache.folders import Folder
 INDEX = "index"
 KEY = hashlib.sha256(b"ComputeCache").hexdigest()
 """Of the one entry, wherever it lies."""
-BINARY = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-fA-F]{14}")
+BINARY = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-f]{14}")
 MOVE = "set CUDA_CACHE_PATH to a folder on a local disk"
 STRANGERS_COUNTED = 1000
 """Of what is not the driver's; then the rest of a tree is not walked."""
 _FOLDER = re.compile(r"[0-9a-fA-F]{1,2}(?:/[0-9a-fA-F]{1,2})?")
-_TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|[0-9a-fA-F]{14}\.(?:tmp|temp)")
+_TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|[0-9a-f]{14}\.(?:tmp|temp)")
 _SEARCHED = stat.S_IXGRP | stat.S_IXOTH
 
 

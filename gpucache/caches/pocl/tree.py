@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from gpucache.caches import files
 from gpucache.caches.files import HERE, Files, Identity, allocated_bytes
+from gpucache.caches.layout import is_copy
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.names import Variant
 from gpucache.folders import Folder
@@ -127,6 +128,8 @@ def read_tree(folder: Folder) -> Tree:
 def _role(parts: tuple[str, ...], status: os.stat_result) -> Role:
     if stat.S_ISLNK(status.st_mode):
         return Role.LINK
+    if is_copy(parts[-1]):
+        return Role.FOREIGN
     if stat.S_ISDIR(status.st_mode):
         return Role.FOLDER if _is_folder(parts) else Role.FOREIGN
     if not stat.S_ISREG(status.st_mode):

@@ -6,7 +6,6 @@ not know entries' formats. Source: libsycl, ``persistent_device_code_cache.cpp``
 (``updateCacheFileSizeAndTriggerEviction``, ``evictItemsFromCache``).
 """
 
-import os
 import re
 import stat
 from collections.abc import Iterator
@@ -134,11 +133,11 @@ def rewrite(root: Path, summed: int, mend: str = "repair the cache") -> str:
     """Write the true size where there is a file for it; a sentence of what was done, or of what kept it."""
     try:
         with Folder.at(root) as folder:
-            status = folder.lstat(naming.SIZE_FILE)
+            folder.lstat(naming.SIZE_FILE)  # no lock is made where there is none
             with locks.held(folder, [naming.SIZE_LOCK]):
                 if not _SIZE_LIKE.fullmatch(files.read(folder, naming.SIZE_FILE, _LIMIT_BYTES)):
                     return f"{naming.SIZE_FILE} {_NO_SIZE}"
-                _write(folder, status, summed)
+                files.overwrite(folder, naming.SIZE_FILE, str(summed).encode(), whole=True)
     except FileNotFoundError:
         return ""
     except locks.BusyError:
@@ -156,12 +155,13 @@ def rewrite(root: Path, summed: int, mend: str = "repair the cache") -> str:
 def adjust(root: Path, change: int) -> None:
     """Add a change to a size that is sound and not locked; otherwise leave it to verify."""
     with suppress(OSError, FormatError, locks.BusyError), Folder.at(root) as folder:
-        status = folder.lstat(naming.SIZE_FILE)
+        folder.lstat(naming.SIZE_FILE)
         with locks.held(folder, [naming.SIZE_LOCK]):
             data = files.read(folder, naming.SIZE_FILE, _LIMIT_BYTES)
             found = None if _unreadable(data) else _NUMBER.match(data)
             if found is not None:
-                _write(folder, status, max(0, int(found[2]) + change))
+                summed = max(0, int(found[2]) + change)
+                files.overwrite(folder, naming.SIZE_FILE, str(summed).encode(), whole=True)
 
 
 def eviction_files(root: Path) -> Iterator[tuple[Path, Problem]]:
@@ -230,15 +230,6 @@ def _far_off(data: bytes, summed: int) -> Problem | None:
         f"{naming.SIZE_FILE} says {format_size(stored)} and the entries take {format_size(summed)}, "
         f"so libsycl {effect}",
     )
-
-
-def _write(folder: Folder, status: os.stat_result, summed: int) -> None:
-    flags = os.O_WRONLY | os.O_TRUNC
-    fd = folder.open_for_writing(naming.SIZE_FILE, flags, stat.S_IMODE(status.st_mode))
-    try:
-        os.write(fd, str(summed).encode())
-    finally:
-        os.close(fd)
 
 
 def limits(location: Location, bounds: Bounds) -> Iterator[str]:

@@ -173,7 +173,9 @@ class Taichi(FilesFormat):
             if names.isdisjoint(index.rows):
                 return
             mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
-            with os.fdopen(folder.open_for_writing(_NEW, os.O_TRUNC | os.O_WRONLY, mode), "wb") as file:
+            with suppress(FileNotFoundError):
+                folder.unlink(_NEW)
+            with os.fdopen(folder.open_for_writing(_NEW, os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
                 file.write(index.without(names))
             folder.move(_NEW, folder, _INDEX)
 

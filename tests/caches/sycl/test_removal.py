@@ -165,6 +165,17 @@ def test_finishing_removes_empty_folders_and_corrects_the_size(tmp_path: Path) -
     assert cache.finish_removals() == []
 
 
+def test_a_size_with_another_name_is_left_and_told(tmp_path: Path) -> None:
+    """Under that name it may be somebody's own."""
+    put(tmp_path / "cache")
+    (tmp_path / "mine").write_text("123")
+    os.link(tmp_path / "mine", tmp_path / "cache" / "cache_size.txt")
+    cache = opened(tmp_path / "cache")
+    assert cache.remove(next(cache.scan()), "a test") is None
+    assert "has another name as well" in cache.finish_removals()[-1]
+    assert (tmp_path / "mine").read_text() == "123"
+
+
 def test_a_locked_size_is_left_and_told(tmp_path: Path) -> None:
     """The entry is gone all the same."""
     put(tmp_path)
