@@ -32,7 +32,7 @@ from gpucache.backends.registry import backend_names
 from gpucache.caches.registry import SYSTEMS, load_system
 
 _ROOT = Path(gpucache.__file__).parent
-_MAX_LINES = 400
+_MAX_LINES = 800
 _LEAVES = frozenset(
     {
         "model",
@@ -279,7 +279,7 @@ _HOLDS: Mapping[str, Callable[[str], bool]] = {
 
 @pytest.mark.parametrize("rule", _HOLDS)
 def test_every_module(rule: str) -> None:
-    """Every module opens with a docstring and stays within 400 lines."""
+    """Every module opens with a docstring and stays within 800 lines."""
     assert [module for module in _modules() if not _HOLDS[rule](module)] == []
 
 

@@ -12,7 +12,7 @@ file appears earlier in the search, or when equal files are found in another way
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from gpucache.closures import Closure, Include
@@ -33,6 +33,7 @@ from gpucache.sources.scan import (
     path_macros,
     probed_by_macro,
     probing_macros,
+    used_in_text,
     uses_macro,
 )
 from gpucache.sources.scan_memos import Scans
@@ -224,10 +225,12 @@ class _Walk:
             told = text.path_constants
             if computed and told & PathConstants.PRINTED:
                 told |= PathConstants.HERE | PathConstants.CALLER
-            if macros and not told & PathConstants.HERE:
-                data = self._held[file] if file in self._held else self._headers.again(file)
-                if uses_macro(data, macros, trigraphs=self._rule.trigraphs):
-                    told |= PathConstants.HERE
+            if (
+                macros
+                and not told & PathConstants.HERE
+                and uses_macro(self._content(file), macros, trigraphs=self._rule.trigraphs)
+            ):
+                told |= PathConstants.HERE
             tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
             of_source = _OF_SOURCE | PathConstants.HERE if file is self._main else _OF_SOURCE
@@ -270,7 +273,10 @@ class _Walk:
         """Cover the files that includes through macros may lead to; False if nothing is left to cover."""
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = probing_macros([text for _, text in texts])
-        asking = [(file, (*text.asked, *probed_by_macro(text, macros))) for file, text in texts]
+        asking = [
+            (file, (*text.asked, *probed_by_macro(text, macros), *self._used(file, macros)))
+            for file, text in texts
+        ]
         asking = [(file, operands) for file, operands in asking if operands]
         if not asking:
             return False
@@ -309,6 +315,15 @@ class _Walk:
                     f"{self._name_them}"
                 ) from None
         return True
+
+    def _used(self, file: File, macros: Collection[bytes]) -> tuple[bytes, ...]:
+        """The uses of macros around a probe that are outside of directives, as NVRTC expands those too."""
+        if not macros:
+            return ()
+        return used_in_text(self._content(file), macros, trigraphs=self._rule.trigraphs)
+
+    def _content(self, file: File) -> bytes:
+        return self._held[file] if file in self._held else self._headers.again(file)
 
     def _roots(self, asking: Sequence[File]) -> dict[bytes, bytes]:
         """The directories in which the includes of some files are searched, each once, and which they are."""

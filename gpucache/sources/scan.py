@@ -8,10 +8,11 @@ Any bytes can be scanned.
 Three things go through macros and cannot be followed in the text:
 
 * ``#include NAME`` (and ``include_next``, ``import``, ``embed``);
-* a probe (``__has_include`` and its kin) of anything but a literal, in ``#if`` or ``#elif``;
+* a probe (``__has_include`` and its kin) of anything but a literal, in ``#if`` or ``#elif``, or anywhere
+  else, as NVRTC expands it in all of the text;
 * a macro around a probe, such as CCCL's ``#define _CCCL_HAS_INCLUDE(_X) __has_include(_X)``. Its
   definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
-  macro is called; ``probed_by_macro`` finds any other use once all texts are known.
+  macro is called; ``probed_by_macro`` and ``used_in_text`` find any other use once all texts are known.
 
 A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` says
 whether some texts can make one.
@@ -67,30 +68,40 @@ class Scan:
     """An assembler directive that reads a file whose name cannot be found in the text."""
 
 
-_BLANK = rb"[ \t\v\f\0]"
+_BLANK = rb"[ \t\v\f\0\r]"
 _COMMENT = rb"//[^\n]*(?:\n" + _BLANK + rb"*//[^\n]*)*|/\*(?s:.*?)(?:\*/|\Z)"
 _GAP = rb"(?>(?:" + _BLANK + rb"|(?>/\*(?s:.*?)\*/))*)"
 _QUOTED = rb'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*(?:"|\\?$)|' rb"'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*(?:'|\\?$)"
-# Comment signs inside <name> are part of the name. No file name is longer than 4096.
+# No file name is longer than 4096.
 _BRACKETED = (
-    rb"(?:\#|%:)"
+    rb"(?P<bracketed>(?:(?:\#|%:)" + _GAP + rb"(?P<kind>include(?:_next)?|import|embed)"
+    rb"|(?P<probe>__has_(?:include(?:_next)?|embed))"
     + _GAP
-    + rb"(?P<kind>include(?:_next)?|import|embed)"
+    + rb"\()"
     + _GAP
-    + rb"<(?P<name>[^>\n]{0,4096})>"
+    + rb"<(?P<name>[^>\n]{0,4096})>)"
 )
-_RAW = rb'(?<=R)"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\((?s:.*?)(?:\)(?P=fence)"|\Z)'
+_RAW = rb'(?P<raw>(?<=R)"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\((?s:.*?)(?:\)(?P=fence)"|\Z))'
 _NUMBER = rb"(?<!\w)\d(?:[\w.]|'\w)*"
-# Every alternative begins with a fixed character or class, so that the engine can skip to candidates.
-_C = re.compile(
-    rb"(?P<comment>" + _COMMENT + rb")|(?P<bracketed>" + _BRACKETED + rb")|" + _QUOTED, re.MULTILINE
+# Every alternative begins with a fixed character or class, so that the engine can skip to candidates. Comment
+# signs inside <name> are part of the name, but not where the directive is skipped.
+_PLAIN = [rb"(?P<comment>" + _COMMENT + rb")", _QUOTED]
+_C, _C_SKIPPED, _CPP, _CPP_SKIPPED = (
+    re.compile(b"|".join(parts), re.MULTILINE)
+    for parts in (
+        [*_PLAIN, _BRACKETED],
+        _PLAIN,
+        [_RAW, *_PLAIN, _BRACKETED, _NUMBER],
+        [_RAW, *_PLAIN, _NUMBER],
+    )
 )
-_CPP = re.compile(rb"(?P<raw>" + _RAW + rb")|" + _C.pattern + rb"|" + _NUMBER, re.MULTILINE)
+_NAMED = re.compile(_BRACKETED)
+_AMBIGUOUS = re.compile(rb"/[/*]|[\"']")
 _SEPARATOR = re.compile(rb"'(?<=\w')\w")
 _SEPARATED = re.compile(rb"\d\w*'\w")
 
 _STRICT_SPLICE = re.compile(rb"\\(?:\r\n?|\n\r?)")
-_BLANKS_IN_SPLICE = re.compile(rb"\\[ \t\v\f\0]+(?=[\r\n])")
+_BLANKS_IN_SPLICE = re.compile(rb"\\" + _BLANK + rb"+(?=[\r\n])")
 _UNICODE_BLANK = re.compile(
     rb"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
 )
@@ -107,10 +118,24 @@ _UNSEEN = re.compile(
     rb"(?:(?:include(?:_next)?|import|embed)\b(?:" + _BLANK + rb"*[<\"][^\n]*)?|(?:error|warning)\b[^\n]*"
     rb"|define\b[^\n]*?(?:##|%:%:)[^\n]*)"
 )
+# A directive may follow a comment of several lines, as NVRTC reads it.
+_BEHIND_LINES = re.compile(_GAP + rb"(?:\#|%:)" + _GAP + rb"(?:include|import|embed|if|elif|define)")
 _DEFINING = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|ifdef|ifndef)\b[^\n]*")
 _STRING = re.compile(_QUOTED, re.MULTILINE)
-_HEADER = re.compile(rb'<([^>\n]+)>|"([^"\n]+)"')
-_CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?:<([^>\n]+)>|\"([^\"\n]+)\")")
+# The parts that no macro around a probe is used in: directives that define or compare, and conditions.
+_CONDITION = re.compile(
+    rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|(?:el)?if\w*)\b[^\n]*"
+)
+_USED = 1000  # how far a call in the text is read
+# Compilers do not agree on whether a quote or bracket behind a backslash ends a name.
+_NAMES = tuple(
+    re.compile(form)
+    for form in (
+        *(rb"<([^>\n]+)>", rb"<((?:[^>\\\n]|\\.)+)>"),
+        *(rb'"([^"\n]+)"', rb'"((?:[^"\\\n]|\\.)+)"'),
+    )
+)
+_CALL = re.compile(rb"\b([A-Za-z_]\w*)" + _BLANK + rb"*\(" + _BLANK + rb"*(?=([<\"][^\n]{1,4096}))")
 _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
@@ -118,7 +143,7 @@ _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb
 _ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
 # Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
 _SIGNS = (
-    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"asm"),
+    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"__has_", b"asm"),
     *(b"FILE", b"source_location", b"PRETTY_FUNCTION"),
 )
 # Compilers do not agree on quotes.
@@ -189,6 +214,19 @@ def uses_macro(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> bo
     return any(mention.search(text) for text in texts)
 
 
+def used_in_text(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> tuple[bytes, ...]:
+    """The places of a text, outside of directives that compare or define, that mention one of some macros."""
+    readings = _readings(data, trigraphs=trigraphs) if any(macro in data for macro in macros) else ()
+    return tuple(dict.fromkeys(use for text in readings for use in uses(b"\n" + text, macros)))
+
+
+def uses(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
+    """The places that mention one of some macros as a compiler reads them, a call of several lines as one."""
+    code = _CONDITION.sub(b"", text)
+    for match in _any_of(macros).finditer(code):
+        yield code[match.start() : match.start() + _USED].replace(b"\n", b" ")
+
+
 def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(words))) + rb")\b")
 
@@ -235,6 +273,9 @@ class _Found:
             elif operand:
                 self._include(kind, operand)
         code = _UNSEEN.sub(b"", text)
+        if b"__has_" in code:
+            for use in uses(code, _PROBES):
+                self._condition(use)
         if not PARTS.isdisjoint(_WORD.findall(code)):
             self.parts |= PARTS.intersection(_WORD.findall(_STRING.sub(b" ", code)))
         if self.clock is None and _CLOCK.search(text):
@@ -245,24 +286,27 @@ class _Found:
         self.path_macros |= macros
 
     def _include(self, kind: bytes, operand: bytes) -> None:
-        match = _HEADER.match(operand)
-        if match is None:
+        named = _named(operand)
+        if not named:
             self.asked[operand] = None
-            return
-        mention = Mention(
-            match[1] or match[2],
-            angled=match[1] is not None,
-            followed=kind != b"embed",
-            every=kind in (b"include_next", b"embed"),
-        )
-        self.mentions[mention] = None
+        for name in named:
+            mention = Mention(
+                name,
+                angled=operand[:1] == b"<",
+                followed=kind != b"embed",
+                every=kind in (b"include_next", b"embed"),
+            )
+            self.mentions[mention] = None
+        if kind == b"embed" and b"__has_" in operand:  # among its parameters
+            self._condition(operand)
 
     def _condition(self, operand: bytes) -> None:
         self.conditions.append(operand)
         if b"(" in operand:
-            for macro, angled, quoted in _CALL.findall(operand):
+            for macro, literal in _CALL.findall(operand):
                 every = macro not in _FIRST_MATCH
-                self.mentions[Mention(angled or quoted, bool(angled), followed=False, every=every)] = None
+                for name in _named(literal):
+                    self.mentions[Mention(name, literal[:1] == b"<", followed=False, every=every)] = None
         if b"__has_" in operand and _unclear(operand, _PROBES, rb"<\""):
             self.asked[operand] = None
 
@@ -277,6 +321,12 @@ class _Found:
         # A quoted name may mean another file where the macro is used, and a macro in <name> is replaced.
         if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
+
+
+def _named(literal: bytes) -> dict[bytes, None]:
+    """The names that a literal can mean; none for anything else."""
+    found = (name.match(literal) for name in _NAMES)
+    return dict.fromkeys(match[1] for match in found if match)
 
 
 def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:
@@ -295,13 +345,18 @@ def _readings(data: bytes, *, trigraphs: bool) -> Iterator[bytes]:
         texts |= dict.fromkeys([_BLANKS_IN_SPLICE.sub(b"\\\\", text) for text in texts])
     if not data.isascii():
         texts |= dict.fromkeys([_UNICODE_BLANK.sub(b" ", text) for text in texts])
-    for text in texts:
-        logical = _STRICT_SPLICE.sub(b"", text)
-        if b"\r" in logical:
-            logical = logical.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        yield _C.sub(_without_comment, logical)
-        if b'R"' in logical or (_SEPARATOR.search(logical) and _SEPARATED.search(logical)):
-            yield _CPP.sub(_without_comment, logical)
+    for text in [_STRICT_SPLICE.sub(b"", text).replace(b"\r\n", b"\n") for text in texts]:
+        # A carriage return alone ends a line for clang, and is a blank for NVRTC.
+        for logical in dict.fromkeys([text.replace(b"\r", b"\n"), text]):
+            skipped = any(_AMBIGUOUS.search(match["name"]) for match in _NAMED.finditer(logical))
+            raw = b'R"' in logical or (_SEPARATOR.search(logical) and _SEPARATED.search(logical))
+            yield _C.sub(_without_comment, logical)
+            if raw:
+                yield _CPP.sub(_without_comment, logical)
+            if skipped:
+                yield _C_SKIPPED.sub(_without_comment, logical)
+            if raw and skipped:
+                yield _CPP_SKIPPED.sub(_without_comment, logical)
 
 
 def _replace_trigraphs(text: bytes) -> bytes:
@@ -313,9 +368,10 @@ def _replace_trigraphs(text: bytes) -> bytes:
 def _without_comment(match: re.Match[bytes]) -> bytes:
     group = match.lastgroup
     if group == "comment":
-        return b" "
+        return b"\n" if b"\n" in match[0] and _BEHIND_LINES.match(match.string, match.end()) else b" "
     if group == "bracketed":
-        return b"#%b <%b>" % (match["kind"], match["name"])
+        directive = b"#%b " % match["kind"] if match["kind"] else b"%b(" % match["probe"]
+        return b"%b<%b>" % (directive, match["name"])
     if group == "raw":
         return b'""'
     return match[0]

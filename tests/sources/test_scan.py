@@ -40,11 +40,42 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
         b"#if __has_include(<x.h>)",
         b'#elif defined(A) && __has_include ( "x.h" )',
         b"#if ANY_MACRO(<x.h>)",
+        b"#if 0 // \r#include <x.h>",
+        b"#include \r<x.h>",
+        b"#inc\\\r\r\nlude <x.h>",
+        b"int a; /*\n*/ # /* a */ include <x.h>",
+        b"int found = __has_include(\n<x.h>);",
+        b"#line __has_include(<x.h>)",
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
     """Every spelling that some compiler takes for an include, embed or probe names its header."""
     assert _names(text) == [b"x.h"]
+
+
+@pytest.mark.parametrize("name", ["sub//x.h", "sub/*x.h", "it's.h", 'sub/"x.h'])
+@pytest.mark.parametrize("probe", ["__has_include", "__has_include_next", "__has_embed"])
+def test_signs_in_a_probed_name_are_part_of_it(name: str, probe: str) -> None:
+    """A comment or a quote does not begin in brackets, and what follows them is read too."""
+    text = f"#if {probe} /* */ ( <{name}>) /* it's */\n#include <y.h>\n#endif"
+    assert {name.encode(), b"y.h"} <= {*_names(text.encode())}
+
+
+def test_signs_in_a_name_that_is_skipped_may_begin_a_comment() -> None:
+    """Where a compiler skips a directive, the comment in its brackets ends in a later line."""
+    assert b"x.h" in _names(b"#if 0\n#include <y/*z.h>\n*/ #elif __has_include(<x.h>)\n#endif")
+
+
+@pytest.mark.parametrize(
+    ("literal", "names"),
+    [(rb'"a\"b.h"', [b"a\\", rb"a\"b.h"]), (rb"<a\>b.h>", [b"a\\", rb"a\>b.h"])],
+)
+@pytest.mark.parametrize("form", [b"#include %b", b"#if __has_include(%b)"])
+def test_a_backslash_before_the_end_of_a_name_is_read_both_ways(
+    form: bytes, literal: bytes, names: list[bytes]
+) -> None:
+    """For some compilers the name goes on after it."""
+    assert _names(form % literal) == names
 
 
 @pytest.mark.parametrize(
