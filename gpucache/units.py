@@ -4,11 +4,11 @@ Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` a
 10 x 1024 x 1024 bytes, ``10MB`` is 10 x 1000 x 1000.
 """
 
-import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
-
-from gpucache.errors import UsageError
+TYPE_CHECKING = (
+    False  # the one of typing; what a few functions need they import, as every command waits for it
+)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SIZE = r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?b|)"
 _AGE = r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)"
@@ -21,8 +21,12 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999, after which there is no date
 
 def parse_size(text: str) -> int:
     """Bytes of a size such as ``512M``, ``1.5GiB``, ``100kB`` or ``4096``; raises UsageError."""
+    import re
+
     match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
     if match is None:
+        from gpucache.errors import UsageError
+
         raise UsageError(f"{text!r} is not a size; write a number with a unit, such as 512M or 2GiB")
     number, power, suffix = match.groups()
     step = 1000 if suffix.lower() == "b" and power else 1024
@@ -31,8 +35,12 @@ def parse_size(text: str) -> int:
 
 def parse_age_ns(text: str) -> int:
     """Nanoseconds of an age such as ``30d``, ``12h`` or ``90s``; raises UsageError."""
+    import re
+
     match = re.fullmatch(_AGE, text.strip(), re.IGNORECASE)
     if match is None:
+        from gpucache.errors import UsageError
+
         raise UsageError(f"{text!r} is not an age; write a number with s, m, h, d or w, such as 30d")
     return int(float(match[1]) * _SECONDS[match[2].lower()] * 1_000_000_000)
 
@@ -67,7 +75,7 @@ def format_count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def format_list(names: Sequence[str], most: int = 3) -> str:
+def format_list(names: "Sequence[str]", most: int = 3) -> str:
     """The first names and how many more there are: ``a, b, c and 4 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
@@ -89,6 +97,8 @@ def format_instant(instant_ns: int) -> str:
 
     A number read from a file may lie outside every calendar; it is shown as the nearest date.
     """
+    from datetime import UTC, datetime
+
     seconds = min(max(instant_ns // 1_000_000_000, 0), _LAST_SECOND)
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

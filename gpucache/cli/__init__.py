@@ -4,6 +4,7 @@ Must not load a GPU stack, numpy or rich to show help: every verb imports what i
 Owns the way in, which imports nothing before it is ready for Ctrl-C.
 """
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -23,6 +24,8 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         gc.set_threshold(_ALLOCATIONS)
     code = _run(arguments)
     if arguments is None:  # this is the whole process
+        if "gpucache.cli.process" not in sys.modules:
+            _leave(code)
         from gpucache.errors import ExitCode
         from gpucache.host import interrupts
 
@@ -42,7 +45,6 @@ def _leave(code: int) -> None:
     and it may crash where a thread that nobody waits for still imports, as when a command ends before what
     answers it is there.
     """
-    import os
     from contextlib import suppress
 
     if asking := sys.modules.get("gpucache.probe.ask"):
@@ -55,9 +57,19 @@ def _leave(code: int) -> None:
 
 def _run(arguments: "Sequence[str] | None") -> int:
     try:
+        own, running = sys.argv[1:] if arguments is None else list(arguments), None
+        if own[:1] == ["run"]:
+            from gpucache.cli.running import Running, is_plain
+
+            if is_plain(own):
+                running = Running(own[2:])
+                running.run(os.environ)
+                code = running.end()
+                if code is not None:
+                    return code
         from gpucache.cli.process import main as run
 
-        return run(arguments)
+        return run(own, running)
     except BaseException as error:  # while modules were imported, or before or after the verb
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # Python makes the second of the first while a class is made

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
+    from gpucache.cli.running import Running
     from gpucache.render.progress import Display
     from gpucache.settings import Settings
 
@@ -34,6 +35,8 @@ class Globals(NamedTuple):
     verbose: int = 0
     command: tuple[str, ...] = ()
     """What followed ``--``: a command of somebody else's."""
+    running: "Running | None" = None
+    """That command, where it has been run already."""
 
     @property
     def whole(self) -> bool:

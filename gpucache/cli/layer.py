@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
-from gpucache.cli.run import Services, build_noted, end_as, libraries, named_command
+from gpucache.cli.run import build_noted, end_as, named_command
+from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode
 
@@ -33,9 +34,10 @@ def export_layer(folder: Path, place: str) -> None:
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
-    from gpucache.intercept.command import Later, run_command
+    from gpucache.intercept.command import run_command
     from gpucache.intercept.layer import Layer
     from gpucache.intercept.layering import Answering, Questions
+    from gpucache.intercept.server import Later
     from gpucache.intercept.wire import NVRTC, OPENCL
     from gpucache.outcomes import summarise_layer
 

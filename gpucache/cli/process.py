@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,13 +19,16 @@ from gpucache.cli.group import COMMAND_LINES, COMMANDED, COMPLETE, VERBS, gpucac
 from gpucache.errors import CompileError, ExitCode, GpucacheError
 from gpucache.host import interrupts, os_errors
 
+if TYPE_CHECKING:
+    from gpucache.cli.running import Running
+
 _VERBS = f"{', '.join(COMMANDED[:-1])} and {COMMANDED[-1]}"
 NO_COMMAND = f"only {_VERBS} run a command, so nothing may follow '--' here"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache {}'"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+def main(arguments: Sequence[str] | None = None, running: "Running | None" = None) -> int:
+    """Run the command line, or tell of a command that has been run; the exit code."""
     streams.prepare()
     # A umask that takes the owner's own rights would lock us out of the folders that we make.
     os.umask(os.umask(0o077) & 0o077)
@@ -36,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _read_variables(own)
         code = gpucache.main(
-            args=own, prog_name="gpucache", standalone_mode=False, obj=Globals(command=command)
+            args=own,
+            prog_name="gpucache",
+            standalone_mode=False,
+            obj=Globals(command=command, running=running),
         )
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.run import WITHOUT_MARK, end_as, libraries, named_command
+from gpucache.cli.run import WITHOUT_MARK, end_as, named_command
+from gpucache.cli.running import libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import CommandError
 

@@ -11,16 +11,13 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.group import COMMAND_LINES
+from gpucache.cli.running import Running
 from gpucache.cli.streams import complain
-from gpucache.errors import GpucacheError, NoDeviceError, UsageError
+from gpucache.errors import GpucacheError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpucache.engine.store_layers import Layers
-    from gpucache.intercept.environment import Libraries
-    from gpucache.intercept.nvrtc_serving import NVRTCServing
-    from gpucache.intercept.serving import OpenCLServing
     from gpucache.model import CacheKey
     from gpucache.outcomes import Ended, Intercepted, RunSummary
     from gpucache.settings import Settings
@@ -61,18 +58,18 @@ def run(learn: bool, report: Path | None) -> None:
     its builds, and with --json the document stands there. The exit code is the command's own; if a
     signal ends it, this process ends by the same one.
     """
-    from gpucache.intercept.command import Later, run_command
-    from gpucache.intercept.wire import NVRTC, OPENCL
     from gpucache.outcomes import summarise_run
 
     command = named_command("run")
     settings = given().settings()
-    found = libraries()
-    make = Services(settings, Path(command[0]).name, found)
-    opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
-    ended = run_command(command, given().environment(), found, (opencl, nvrtc))
-    outcomes = (*opencl.finish(), *nvrtc.finish())
-    noted = frozenset() if opencl.made is None else opencl.made.noted
+    running = given().running
+    if running is None:
+        running = Running(command, given().root)
+        running.run(given().environment())
+    ended, outcomes = running.ended, running.finish()
+    noted = (
+        frozenset() if running.opencl is None or running.opencl.made is None else running.opencl.made.noted
+    )
     learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
     _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
     end_as(ended)
@@ -90,54 +87,6 @@ def named_command(verb: str) -> tuple[str, ...]:
     if not command:
         raise UsageError(f"no command is named; write it behind '--', as in 'gpucache {line}'")
     return command
-
-
-class Services:
-    """Makes what answers the command."""
-
-    def __init__(self, settings: "Settings", command: str, libraries: "Libraries") -> None:
-        self._settings = settings
-        self._command = command
-        self._libraries = libraries
-
-    def opencl(self) -> "OpenCLServing":
-        """Of OpenCL builds."""
-        from gpucache.intercept.devices import Devices
-
-        layers = self._layers()
-        devices = Devices(layers)
-        devices.begin()  # which takes longer than the rest
-        from gpucache.intercept.serving import OpenCLServing
-
-        return OpenCLServing(layers, devices, self._libraries)
-
-    def nvrtc(self) -> "NVRTCServing":
-        """Of NVRTC's compiles."""
-        from gpucache.intercept.nvrtc_serving import NVRTCServing
-
-        return NVRTCServing(self._layers())
-
-    def _layers(self) -> "Layers":
-        from gpucache.assembly import open_layers
-
-        return open_layers(self._settings, command=self._command)
-
-
-def libraries() -> "Libraries":
-    """The libraries that go into the command; raises NoDeviceError if nothing could be served."""
-    from gpucache.intercept.environment import Libraries
-    from gpucache.native.locate import locate
-
-    found: dict[str, Path] = {}
-    refusals = []
-    for name in ("opencl_layer", "nvrtc_audit"):
-        try:
-            found[name] = locate(name)
-        except NoDeviceError as error:
-            refusals.append(error)
-    if not found:
-        raise refusals[0]
-    return Libraries(found.get("opencl_layer"), found.get("nvrtc_audit"))
 
 
 def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:

@@ -8,18 +8,18 @@ some network file systems) nothing is removed. A folder that somebody named, and
 which then failed, is removed as well. Must not know what is kept in a folder.
 """
 
+# Paths are text: every command that is run makes a folder, and waits for what is imported here.
+# ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH208
+
 import errno
 import os
-import shutil
 import stat
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
 
-from gpucache.host.interrupts import held
+TYPE_CHECKING = False  # the one of typing
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 if sys.platform != "win32":
     import fcntl
@@ -28,25 +28,50 @@ PREFIX = "gpucache-"
 MARK = ".gpucache-scratch"
 PLACES = ("/tmp", "/dev/shm")
 """Where temporary folders may go if TMPDIR does not do."""
+_swept: "set[str]" = set()
 
 
-@contextmanager
-def scratch(purpose: str, parent: str = "") -> Iterator[Path]:
+class scratch:  # noqa: N801 - to its users a context manager like those that are functions
     """An empty folder in TMPDIR or ``parent``, removed afterwards with everything in it; raises OSError."""
-    parent = parent or temporary()
-    sweep(parent)
-    place = tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent)
-    lock = None
-    try:
-        lock = _lock(place)
-        if lock is not None:
-            Path(place, MARK).touch()
-        yield Path(place)
-    finally:
+
+    def __init__(self, purpose: str, parent: str = "") -> None:
+        self._purpose = purpose
+        self._parent = parent
+        self._place = ""
+        self._lock: int | None = None
+
+    def __enter__(self) -> "Path":
+        from pathlib import Path
+
+        return Path(self.make())
+
+    def __exit__(self, *_: object) -> None:
+        from gpucache.host.interrupts import held
+
         with held():
-            _remove(place)
-        if lock is not None:
-            os.close(lock)
+            self.remove()
+
+    def make(self) -> str:
+        """Make the folder; its path."""
+        self._parent = self._parent or temporary()
+        sweep(self._parent)
+        place = os.path.join(self._parent, f"{PREFIX}{self._purpose}-{os.urandom(6).hex()}")
+        os.mkdir(place, 0o700)
+        self._place = place
+        try:
+            self._lock = _lock(place)
+            if self._lock is not None:
+                _make_mark(os.path.join(place, MARK))
+        except BaseException:
+            self.remove()
+            raise
+        return place
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        _remove(self._place)
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 def temporary() -> str:
@@ -55,6 +80,8 @@ def temporary() -> str:
     Python looks for a place that files can be written to. For a folder with a socket less will do, as with
     ``ulimit -f 0``, and in a container whose file system is read-only /dev/shm is what is left.
     """
+    import tempfile
+
     try:
         return tempfile.gettempdir()
     except FileNotFoundError:
@@ -64,32 +91,36 @@ def temporary() -> str:
     raise OSError(errno.EROFS, "no folder for temporary files can be written", "/dev/shm")
 
 
-def absent(folder: Path) -> tuple[Path, ...]:
+def absent(folder: "Path") -> "tuple[Path, ...]":
     """A folder and those above it that are not there; the deepest first."""
     return tuple(place for place in (folder, *folder.parents) if not os.path.lexists(place))
 
 
-def remove_empty(folders: Iterable[Path]) -> None:
+def remove_empty(folders: "Iterable[Path]") -> None:
     """Remove folders, one after another, in which nothing lies; raises nothing."""
     for folder in folders:
-        with suppress(OSError):
+        try:
             folder.rmdir()
+        except OSError:
+            continue
 
 
-@cache
 def sweep(parent: str) -> None:
     """Remove what killed processes of this user left below ``parent``; done once in a process."""
-    if sys.platform == "win32":
+    if sys.platform == "win32" or parent in _swept:
         return
-    with suppress(OSError), os.scandir(parent) as found:
-        for entry in found:
-            if entry.name.startswith(PREFIX):
-                with suppress(OSError):
-                    _remove_left(entry.path)
+    _swept.add(parent)
+    for name in _names(parent):
+        try:
+            if name.startswith(PREFIX):
+                _remove_left(os.path.join(parent, name))
+        except OSError:
+            continue
 
 
 def _remove_left(place: str) -> None:
-    if os.lstat(place).st_uid != os.geteuid() or not stat.S_ISREG(os.lstat(Path(place, MARK)).st_mode):
+    mark = os.path.join(place, MARK)
+    if os.lstat(place).st_uid != os.geteuid() or not stat.S_ISREG(os.lstat(mark).st_mode):
         return
     lock = _lock(place)
     if lock is not None:
@@ -99,20 +130,34 @@ def _remove_left(place: str) -> None:
 
 def _remove(place: str) -> None:
     """Remove a folder as far as that can be done; what is left keeps its mark."""
-    with suppress(OSError), os.scandir(place) as found:
-        for entry in tuple(found):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            elif entry.name != MARK:
-                with suppress(OSError):
-                    Path(entry).unlink()
-    mark = Path(place, MARK)
-    with suppress(OSError):
-        mark.unlink(missing_ok=True)
+    mark = os.path.join(place, MARK)
+    for path in [os.path.join(place, name) for name in _names(place) if name != MARK]:
         try:
-            Path(place).rmdir()
+            os.unlink(path)
         except OSError:
-            mark.touch()
+            import shutil  # most folders hold files alone
+
+            shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.unlink(mark)
+    except OSError:
+        mark = ""  # there is none where there are no locks
+    try:
+        os.rmdir(place)
+    except OSError:
+        if mark:
+            _make_mark(mark)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _make_mark(mark: str) -> None:
+    os.close(os.open(mark, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _lock(place: str) -> int | None:

@@ -1,9 +1,13 @@
 """The environment of a command: what is added for it, and what it would be without us. Pure."""
 
+# Paths are text, as variables hold them.
+# ruff: noqa: PTH119
+
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+
+TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOCKET = "GPUCACHE_RUN_SOCKET"
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
@@ -11,37 +15,38 @@ LAYERS = "OPENCL_LAYERS"
 AUDIT = "LD_AUDIT"
 
 
-@dataclass(frozen=True, slots=True)
 class Libraries:
-    """The libraries that go into a command; None for one that is not there."""
+    """The paths of the libraries that go into a command; empty for one that is not there."""
 
-    layer: Path | None = None
-    """Asked by the OpenCL loader."""
-    audit: Path | None = None
-    """Asked by the dynamic linker, for NVRTC."""
+    def __init__(self, layer: str = "", audit: str = "") -> None:
+        self.layer = layer
+        """Asked by the OpenCL loader."""
+        self.audit = audit
+        """Asked by the dynamic linker, for NVRTC."""
 
 
-def intercepted(environ: Mapping[str, str], socket: Path, libraries: Libraries) -> dict[str, str]:
+def intercepted(environ: "Mapping[str, str]", socket: str, libraries: Libraries) -> dict[str, str]:
     """The environment of a command whose compilers are to ask at a socket; ours stand before its own."""
-    added = {**environ, SOCKET: str(socket)}
+    added = {**environ, SOCKET: socket}
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
-        if library is not None:
+        if library:
             others = _others(environ.get(name, ""), library)
-            added[name] = os.pathsep.join((str(library), *others))
+            added[name] = os.pathsep.join((library, *others))
     return added
 
 
-def without_us(environ: Mapping[str, str], libraries: Libraries) -> dict[str, str]:
+def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, str]:
     """The environment of a program as it would be if nobody had intercepted its command."""
     left = {name: value for name, value in environ.items() if name != SOCKET}
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
-        if library is not None and name in left:
+        if library and name in left:
             others = _others(left.pop(name), library)
             if others:
                 left[name] = os.pathsep.join(others)
     return left
 
 
-def _others(value: str, library: Path) -> tuple[str, ...]:
+def _others(value: str, library: str) -> tuple[str, ...]:
     """What a list of libraries names beside ours, of which an exported layer has copies."""
-    return tuple(part for part in value.split(os.pathsep) if part and Path(part).name != library.name)
+    name = os.path.basename(library)
+    return tuple(part for part in value.split(os.pathsep) if part and os.path.basename(part) != name)

@@ -14,7 +14,6 @@ from gpucache.engine.lookup import build_log, find
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.command import Service
 from gpucache.intercept.conditions import UncoveredError, of_build, of_call
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
@@ -22,7 +21,7 @@ from gpucache.intercept.index import Answered, Hole, Row, fits, row_of
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.nvrtc_serving import answer_fields, find_all
 from gpucache.intercept.opencl import DEFEATER, prepare_build, read_build
-from gpucache.intercept.server import Handler, Handlers, Reply
+from gpucache.intercept.server import Handler, Handlers, Reply, Service
 from gpucache.intercept.wire import Fields, Kind, WireError
 from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult
 

@@ -1,8 +1,8 @@
-"""The socket that a command asks, and the threads that answer. Never fails because of what a request holds.
+"""Answers at the socket that a command asks, in threads. Never fails because of what a request holds.
 
-Owns the place of the socket, which only this user may enter, and the check of who asks. A request that is
-malformed, unknown, or whose handler raises is answered by PASS: the command then does as without us. Must not
-know what a request means: handlers do, one for each kind.
+Owns the check of who asks. A request that is malformed, unknown, or whose handler raises is answered by PASS:
+the command then does as without us. Must not know what a request means: handlers do, one for each kind; nor
+where the socket is, which ``listening`` owns.
 """
 
 import os
@@ -10,26 +10,26 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
-from gpucache.errors import OptionError, UsageError
+from gpucache.errors import OptionError
 from gpucache.host.files_seen import files_seen
-from gpucache.host.scratch import PLACES, scratch
+from gpucache.intercept.listening import DRAIN_S, Listening
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
+from gpucache.outcomes import Intercepted, RunResult
 
-PATH_BYTES_CAP = 100
-"""The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
+_LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
+_BUILDS = (Kind.BUILD, Kind.COMPILE)
+_MAKING_S = 2.0
+"""How long a question may wait until its service is made: with what follows less than the time-out."""
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
-DRAIN_S = 10.0
-"""How long the end waits for what is still being kept."""
-_NAME = "s"
 _RETRY_S = 0.05
-_WAITING = 128
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -69,74 +69,126 @@ def require_same_files(asking: str) -> None:
         )
 
 
+class Service(Protocol):
+    """Answers some of what a command asks for."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        ...
+
+    def finish(self) -> Sequence[Intercepted]:
+        """Called when the command has ended and no handler runs any more: what became of each build."""
+        ...
+
+
+S = TypeVar("S", bound=Service)
+
+
+class Later(Generic[S]):
+    """A service that is made when it is first asked: many commands ask nothing, and making it takes a while.
+
+    A program's library says early that there may be questions, so that it is made while a driver starts.
+    """
+
+    def __init__(self, make: Callable[[], S], kinds: Iterable[Kind]) -> None:
+        self.made: S | None = None
+        self._make = make
+        self._kinds = tuple(kinds)
+        self._error: Exception | None = None
+        self._begun = threading.Lock()
+        self._ready = threading.Event()
+        self._late = 0
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        return {kind: self._announced if kind in _LOADED else self._asked(kind) for kind in self._kinds}
+
+    def finish(self) -> Sequence[Intercepted]:
+        """What became of each build, or why none was served: the command has run all the same."""
+        if self._error is not None:
+            reason = f"what answers builds could not be started: {self._error}"
+            return (Intercepted("", "", RunResult.PASSED, reason=reason),)
+        late = Intercepted("", "", RunResult.PASSED, reason="what answers builds was not ready in time")
+        return (*(() if self.made is None else self.made.finish()), *[late] * self._late)
+
+    def _announced(self, _: Fields) -> Reply:
+        self._begin()
+        return HEARD
+
+    def _asked(self, kind: Kind) -> Handler:
+        def answer(fields: Fields) -> Reply:
+            self._begin()
+            in_time = self._ready.wait(_MAKING_S)
+            if kind in _BUILDS and not in_time:
+                self._late += 1  # two threads may count one, which is told all the same
+            return PASSED if self.made is None else self.made.handlers[kind](fields)
+
+        return answer
+
+    def _begin(self) -> None:
+        """Make the service, in another thread: whoever asks waits no longer than is fit."""
+        if self._begun.acquire(blocking=False):
+            threading.Thread(target=self._run, name="gpucache-service", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.made = self._make()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+
 @contextmanager
 def serve(handlers: Handlers) -> Iterator[Path]:
-    """Answer requests until the end of the block; gives the path of the socket. Raises OSError, UsageError.
+    """Answer requests until the end of the block; gives the socket's path. Raises OSError, UsageError."""
+    listening = Listening(lambda: handlers)
+    try:
+        yield Path(listening.open())
+    finally:
+        listening.close()
 
-    At the end nobody new is heard, and what was begun is finished, as far as that takes no longer than
-    ``DRAIN_S``.
+
+def answer_all(listener: int, answering: Callable[[], Handlers], ended: Callable[[], bool]) -> None:
+    """Answer at a listening socket until it is shut down, which is the end.
+
+    What was begun by then is finished, as far as that takes no longer than ``DRAIN_S``.
     """
-    with _place() as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
-        listener.listen(_WAITING)
-        server = _Server(listener, handlers)
-        server.start()
-        try:
-            yield path
-        finally:
-            server.stop()
-
-
-@contextmanager
-def _place() -> Iterator[Path]:
-    """Where the socket of this run goes: a folder of its own, which only this user may enter."""
-    with ExitStack() as ends:
-        for parent in ("", *PLACES):
-            with suppress(OSError):
-                path = ends.enter_context(scratch("run", parent)) / _NAME
-                if len(os.fsencode(path)) <= PATH_BYTES_CAP:
-                    break
-        else:
-            raise UsageError(
-                "no directory for a socket can be made in TMPDIR, /tmp or /dev/shm; set TMPDIR to one that "
-                "can be written and has a short path"
-            )
-        yield path
+    with socket.socket(fileno=os.dup(listener)) as own:
+        server = _Server(own, answering(), ended)
+        server.accept()
+        server.drain()
 
 
 class _Server:
     """Accepts connections, each of which is answered in a thread of its own."""
 
-    def __init__(self, listener: socket.socket, handlers: Handlers) -> None:
+    def __init__(self, listener: socket.socket, handlers: Handlers, ended: Callable[[], bool]) -> None:
         self._listener = listener
         self._handlers = handlers
-        self._stopped = threading.Event()
-        self._accepting = threading.Thread(target=self._accept, name="gpucache-accept", daemon=True)
+        self._ended = ended
         self._answering: set[threading.Thread] = set()
         self._lock = threading.Lock()
 
-    def start(self) -> None:
-        self._accepting.start()
-
-    def stop(self) -> None:
-        """Hear nobody new; wait for what was begun."""
-        self._stopped.set()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread that accepts
+    def drain(self) -> None:
+        """Wait for what was begun."""
         end_s = time.monotonic() + DRAIN_S
-        self._accepting.join(DRAIN_S)
         with self._lock:
             begun = tuple(self._answering)
         for thread in begun:
             thread.join(max(0.0, end_s - time.monotonic()))
 
-    def _accept(self) -> None:
-        while not self._stopped.is_set():
+    def accept(self) -> None:
+        """Answer until the end."""
+        while not self._ended():
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if not self._stopped.wait(_RETRY_S):  # no descriptor is left: the command goes on without us
+                if not self._ended():  # no descriptor is left: the command goes on without us
                     _debug("a connection could not be accepted: %s", error)
+                    time.sleep(_RETRY_S)
                 continue
             thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
             with self._lock:

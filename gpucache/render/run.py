@@ -3,10 +3,13 @@
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
-from collections.abc import Iterator, Sequence
-
-from gpucache.outcomes import Ended, Intercepted, RunResult, RunSummary
 from gpucache.units import format_count, format_duration
+
+TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpucache.outcomes import Ended, Intercepted, RunSummary
 
 INNER = "an outer 'gpucache run' was not asked"
 UNSEEN = (
@@ -18,13 +21,13 @@ _REASONS = 3
 """The most reasons that are told unless everything is."""
 
 
-def summary_line(summary: RunSummary, *, inner: bool = False) -> str:
+def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:
     """Builds, hits, misses and the time in builds, in one line; ``inner`` for a run within a run."""
     told = "; ".join(_parts(summary))
     return f"{told}; {INNER}" if inner else told
 
 
-def unseen(ended: Ended) -> str:
+def unseen(ended: "Ended") -> str:
     """Why no build of a command was seen."""
     return f"{ALONE}: {ended.alone}" if ended.alone else UNSEEN
 
@@ -37,19 +40,23 @@ def learning_line(noted: int) -> str:
     )
 
 
-def _parts(summary: RunSummary) -> Iterator[str]:
+def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int) -> "Iterator[str]":
+    """The parts of the line that numbers alone give; with none but hits these are all."""
+    yield f"{format_count(builds, 'build')}: {format_count(hits, 'hit')}, " + format_count(
+        builds - hits, "miss", "misses"
+    )
+    yield f"{format_duration(build_ns)} in builds"
+    if plain_ns := saved_ns - ahead_ns:
+        yield f"the hits took {format_duration(plain_ns)} to build"
+    if ahead_ns:
+        yield f"all kernels of the hits were built ahead in {format_duration(ahead_ns)}"
+
+
+def _parts(summary: "RunSummary") -> "Iterator[str]":
     if not summary.builds and not summary.passed:
         yield unseen(summary.ended)
         return
-    yield (
-        f"{format_count(summary.builds, 'build')}: {format_count(summary.hits, 'hit')}, "
-        f"{format_count(summary.misses, 'miss', 'misses')}"
-    )
-    yield f"{format_duration(summary.build_ns)} in builds"
-    if plain_ns := summary.saved_ns - summary.ahead_ns:
-        yield f"the hits took {format_duration(plain_ns)} to build"
-    if summary.ahead_ns:
-        yield f"all kernels of the hits were built ahead in {format_duration(summary.ahead_ns)}"
+    yield from counted(summary.builds, summary.hits, summary.build_ns, summary.saved_ns, summary.ahead_ns)
     if summary.learned:
         yield f"{summary.learned} of {summary.wanted} built for the next run"
     elif summary.wanted:
@@ -60,8 +67,10 @@ def _parts(summary: RunSummary) -> Iterator[str]:
         yield f"{summary.passed} not served"
 
 
-def reasons(outcomes: Sequence[Intercepted], *, whole: bool) -> Iterator[str]:
+def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":
     """Why builds were not kept or not served, each reason once; with ``whole`` every build that missed."""
+    from gpucache.outcomes import RunResult
+
     if whole:
         for one in outcomes:
             if one.result is not RunResult.HIT:
@@ -69,11 +78,11 @@ def reasons(outcomes: Sequence[Intercepted], *, whole: bool) -> Iterator[str]:
                 yield f"{one.program or 'a call'}{where}: {one.result}: {one.reason}"
         return
     untold = (one for one in outcomes if one.result in (RunResult.LEFT, RunResult.PASSED))
-    told = tuple(dict.fromkeys(f"not {_done(one)}: {one.reason}" for one in untold))
+    told = tuple(
+        dict.fromkeys(
+            f"not {'kept' if one.result is RunResult.LEFT else 'served'}: {one.reason}" for one in untold
+        )
+    )
     yield from told[:_REASONS]
     if len(told) > _REASONS:
         yield f"{format_count(len(told) - _REASONS, 'more reason')}; -v tells them"
-
-
-def _done(one: Intercepted) -> str:
-    return "kept" if one.result is RunResult.LEFT else "served"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.host.scratch import MARK, scratch, sweep
+from gpucache.host import scratch as scratch_module
+from gpucache.host.scratch import MARK, scratch
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no locks that a killed process frees"
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files of this test, which nobody has swept yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    sweep.cache_clear()
+    monkeypatch.setattr(scratch_module, "_swept", set())
     return tmp_path
 
 
@@ -84,19 +85,19 @@ def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
 
 def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that cannot go at the end, as something is written there meanwhile, goes in the next sweep."""
-    remove = Path.rmdir
+    remove = os.rmdir
 
-    def late(path: Path) -> None:
-        monkeypatch.undo()
-        (path / "late").touch()
+    def late(path: str) -> None:
+        monkeypatch.setattr(os, "rmdir", remove)
+        Path(path, "late").touch()
         remove(path)
 
     with scratch("test", str(parent)) as place:
         (place / "early").touch()
-        monkeypatch.setattr(Path, "rmdir", late)
+        monkeypatch.setattr(os, "rmdir", late)
     assert sorted(path.name for path in place.iterdir()) == [MARK, "late"]
-    sweep.cache_clear()
-    sweep(str(parent))
+    scratch_module._swept.clear()
+    scratch_module.sweep(str(parent))
     assert not list(parent.iterdir())
 
 

@@ -17,9 +17,9 @@ from threading import Event
 import pytest
 
 from gpucache.cli import main
-from gpucache.intercept.command import Later, run_command
+from gpucache.intercept.command import run_command
 from gpucache.intercept.environment import Libraries
-from gpucache.intercept.server import HEARD, PASSED, Handlers
+from gpucache.intercept.server import HEARD, PASSED, Handlers, Later
 from gpucache.intercept.wire import Fields, Kind
 from gpucache.outcomes import Ended, Intercepted, RunResult
 from gpucache.render.run import UNSEEN
@@ -106,7 +106,7 @@ def test_without_a_place_for_a_socket_a_command_runs_alone(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gpucache.host.scratch.temporary", none)
-    monkeypatch.setattr("gpucache.intercept.server.PLACES", ())
+    monkeypatch.setattr("gpucache.intercept.listening.PLACES", ())
     assert main([*verb, "--", "sh", "-c", 'echo "words$LD_AUDIT"; exit 3']) == 3
     out, err = capfd.readouterr()
     assert out == "words\n"
@@ -325,7 +325,7 @@ def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.Monke
         assert asked.wait(PATIENCE_S)
         return _Answers()
 
-    monkeypatch.setattr("gpucache.intercept.command._MAKING_S", 0.001)
+    monkeypatch.setattr("gpucache.intercept.server._MAKING_S", 0.001)
     later = Later(make, [Kind.BUILD])
     assert later.handlers[Kind.BUILD](Fields([])) == PASSED
     asked.set()

@@ -1,11 +1,9 @@
 """The environment of a command: ours is added, and taken away again for keys."""
 
-from pathlib import Path
-
 from gpucache.intercept.environment import Libraries, intercepted, without_us
 
-OURS = Libraries(Path("/ours/layer.so"), Path("/ours/audit.so"))
-SOCKET = Path("/run/s")
+OURS = Libraries("/ours/layer.so", "/ours/audit.so")
+SOCKET = "/run/s"
 
 
 def test_our_libraries_stand_before_the_users() -> None:
@@ -27,7 +25,7 @@ def test_a_library_that_is_not_there_is_not_named() -> None:
 def test_inside_another_run_ours_is_named_once() -> None:
     """A layer that is loaded twice would ask twice."""
     outer = intercepted({"OPENCL_LAYERS": "/theirs/a.so"}, SOCKET, OURS)
-    assert intercepted(outer, Path("/run/inner"), OURS) == {**outer, "GPUCACHE_RUN_SOCKET": "/run/inner"}
+    assert intercepted(outer, "/run/inner", OURS) == {**outer, "GPUCACHE_RUN_SOCKET": "/run/inner"}
 
 
 def test_nothing_of_ours_is_left_for_keys() -> None:

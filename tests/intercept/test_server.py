@@ -4,14 +4,14 @@ import os
 import socket
 import stat
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from gpucache.errors import UsageError
-from gpucache.intercept.server import PATH_BYTES_CAP, Reply, serve
+from gpucache.intercept.listening import PATH_BYTES_CAP
+from gpucache.intercept.server import Reply, serve
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode
 from tests.intercept.client import ask, ask_raw
 from tests.patience import PATIENCE_S
@@ -140,7 +140,7 @@ def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
     """The path of a socket may have some 100 bytes."""
     deep = tmp_path / ("x" * PATH_BYTES_CAP)
     deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    monkeypatch.setenv("TMPDIR", str(deep))
     with serve({Kind.OTHER: _echo}) as path:
         assert len(os.fsencode(path)) <= PATH_BYTES_CAP
         assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
@@ -149,7 +149,7 @@ def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
 
 def test_no_place_for_a_socket_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says what to set."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    monkeypatch.setattr("gpucache.intercept.server.PLACES", ())
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    monkeypatch.setattr("gpucache.intercept.listening.PLACES", ())
     with pytest.raises(UsageError, match="set TMPDIR"), serve({}):
         pass

@@ -1,0 +1,106 @@
+"""Where a command asks: a socket in a directory of this run, at which Python only waits for a first question.
+
+Owns the directory, which only this user may enter, the socket, and the thread that waits. What answers is
+imported and made when the first question comes, as most commands that hit ask none. So this module imports
+next to nothing: every command under ``gpucache run`` waits for it. Must not know what a request means.
+"""
+
+# Paths are text, and what follows is imported where it is needed: see above.
+# ruff: noqa: PTH118
+
+import _socket  # socket's own classes take a process longer to make than all that is done here
+import _thread
+import os
+import select
+
+from gpucache.host.scratch import PLACES, scratch
+
+TYPE_CHECKING = False  # the one of typing
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpucache.intercept.server import Handlers
+
+PATH_BYTES_CAP = 100
+"""The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
+DRAIN_S = 10.0
+"""How long the end waits for what is still being kept."""
+HITS = "hits"
+"""The file beside the socket in which a command's libraries count what an index answered."""
+_NAME = "s"
+_WAITING = 128
+
+
+class Listening:
+    """The socket of a run, from its opening to its end."""
+
+    def __init__(self, answering: "Callable[[], Handlers]") -> None:
+        """``answering`` gives what answers each kind of request; it is called at the first request."""
+        self._answering = answering
+        self._folder: scratch | None = None
+        self._listener: _socket.socket | None = None
+        self._ended = False
+        self._heard = _thread.allocate_lock()
+        self.error: Exception | None = None
+        """Why nothing could answer; None as long as nothing asks."""
+
+    def open(self) -> str:
+        """Listen; gives the path of the socket. Raises OSError, UsageError."""
+        path = self._place()
+        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(_WAITING)
+        self._heard.acquire()
+        try:
+            _thread.start_new_thread(self._wait, (self._listener,))
+        except RuntimeError:  # no thread is left
+            self._heard.release()
+            raise
+        return path
+
+    def close(self) -> None:
+        """Hear nobody new, finish what was begun within ``DRAIN_S``, and tidy up."""
+        self._ended = True
+        if self._listener is not None:
+            try:  # contextlib takes as long to import as all of this
+                self._listener.shutdown(_socket.SHUT_RDWR)  # which wakes the thread that waits
+            except OSError:
+                self._ended = True  # nothing could answer, so that it was closed
+            self._heard.acquire(timeout=2 * DRAIN_S)
+            self._listener.close()
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _place(self) -> str:
+        """Where the socket of this run goes."""
+        for parent in filter(None, (os.environ.get("TMPDIR", ""), *PLACES)):
+            folder = scratch("run", os.path.abspath(parent))  # noqa: PTH100
+            try:
+                path = os.path.join(folder.make(), _NAME)
+            except OSError:
+                continue
+            if len(os.fsencode(path)) <= PATH_BYTES_CAP:
+                self._folder = folder
+                return path
+            folder.remove()
+        from gpucache.errors import UsageError
+
+        raise UsageError(
+            "no directory for a socket can be made in TMPDIR, /tmp or /dev/shm; set TMPDIR to one that "
+            "can be written and has a short path"
+        )
+
+    def _wait(self, listener: "_socket.socket") -> None:
+        try:
+            asked = select.poll()
+            asked.register(listener, select.POLLIN)
+            asked.poll()
+            if not self._ended:
+                from gpucache.intercept.server import answer_all
+
+                answer_all(listener.fileno(), self._answering, lambda: self._ended)
+        except Exception as error:
+            self.error = error
+            listener.close()  # whoever waits for an answer goes on without one
+        finally:
+            self._heard.release()
