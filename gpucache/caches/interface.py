@@ -107,8 +107,9 @@ class Rescanned(Protocol):
 class ChecksAll(Protocol):
     """A cache that reads each entry once to show and to check it."""
 
-    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry as ``scan`` shows it, with what ``check`` says of it."""
+    def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Every entry as ``scan`` shows it, with what ``check`` says of it; of several shares only one, by
+        its number from 0 on and how many there are."""
         ...
 
 

@@ -26,7 +26,7 @@ from gpucache.outcomes import (
 )
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
-from gpucache.store.interface import Absent, Damaged, ScannedEntry
+from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
 from gpucache.store.layout import ENTRY_SUFFIX
 from gpucache.units import format_age, format_count, format_size
 
@@ -120,9 +120,9 @@ class OwnCache:
             return Checked(entry.key, (_finding(entry, FindingKind(answer.damage.value), answer.detail),))
         return _judged(entry, answer)
 
-    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry with what ``check`` says of it, each file read once."""
-        for scanned, whole in self._store.scan_whole():
+    def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Every entry of a share with what ``check`` says of it, each file read once."""
+        for scanned, whole in self._store.scan_whole(share):
             entry = _entry(scanned)
             yield entry, self.check(entry) if whole is None else _judged(entry, whole)
 

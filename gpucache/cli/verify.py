@@ -12,7 +12,7 @@ from gpucache.cli.parameters import EntryName
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from gpucache.engine.verify import Try
     from gpucache.outcomes import CacheEntry, Checked
@@ -73,22 +73,15 @@ def _run(
     from gpucache.engine.staleness import Origins
     from gpucache.engine.verify import repaired, run_verify
 
-    total = done = 0
-
-    def seen(entries: "Iterable[CacheEntry]") -> "Iterator[CacheEntry]":
-        nonlocal total
-        for entry in entries:
-            total += 1
-            yield entry
-
     selected = opened.select(what)
     origins = [Origins() for _ in selected]
-    old = [superseded(one.of(seen(own))) for one, (_, own) in zip(origins, selected, strict=True)]
+    old = [superseded(one.of(own)) for one, (_, own) in zip(origins, selected, strict=True)]
+    done, total = 0, sum(one.seen for one in origins)
     toolchains = toolchains_for(entry for one in origins for entry in one.samples())
     stale = [one.stale(toolchains, time.time_ns()) for one in origins]
     with given().progress() as bar:
         try:
-            for (cache, entries), own, unread in zip(selected, old, stale, strict=True):
+            for (cache, entries), of, own, unread in zip(selected, origins, old, stale, strict=True):
                 wrong: list[tuple[Checked, CacheEntry | None]] = []
                 tries = trials.get(cache.location().root, ())
                 for checked, entry in run_verify(
@@ -98,6 +91,7 @@ def _run(
                     stale=unread,
                     trials=tries,
                     whole=not what,
+                    sound_alike=0 if what or given().whole else of.seen,
                 ):
                     bar.show(done, total, checked.entry[:12])
                     done += entry is not None

@@ -61,11 +61,13 @@ class Origins:
 
     def __init__(self) -> None:
         self.found: dict[Origin, _Uses] = {}
+        self.seen = 0
 
     def of(self, entries: Iterable[CacheEntry]) -> Iterator[CacheEntry]:
         """Passes entries through, one by one, and counts them."""
         uses = None
         for entry in entries:
+            self.seen += 1
             # Neighbours mostly share a toolchain, the same tuple, which is then not hashed again.
             if uses is None or not _is_alike(entry, uses.sample):
                 uses = self.found.setdefault(origin(entry), _Uses(entry))

@@ -6,11 +6,14 @@ this machine: superseded and stale ones.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
 
 from gpucache.caches.interface import Cache, ChecksAll
 from gpucache.engine.staleness import Origin, origin
+from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
+from gpucache.host.forks import shared_out
 from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 
 
@@ -27,6 +30,10 @@ class Trial:
 
 
 Try = Callable[[CacheEntry], Trial]
+_WORTH_A_SHARE = 2_000
+"""How many entries are worth a process."""
+_TOGETHER = 256
+"""How many sound entries are told of at once."""
 
 
 def run_verify(
@@ -37,12 +44,25 @@ def run_verify(
     stale: Mapping[Origin, str] = MappingProxyType({}),
     trials: Sequence[Try] = (),
     whole: bool = True,
+    sound_alike: int = 0,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry, then what belongs to no entry; ``whole`` is False for a selection of entries.
 
     Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries, ``stale``
-    the origins of those that nothing reads again.
+    the origins of those that nothing reads again. ``sound_alike`` is how many entries there are, where it
+    does not matter which of them nothing is to be said of: so many are shared out among the cores.
     """
+    shares = min(cores(), sound_alike // _WORTH_A_SHARE)
+    if shares > 1 and not trials and isinstance(cache, ChecksAll):
+
+        def told(number: int) -> Iterator[tuple[Checked, CacheEntry, int]]:
+            found = cache.checked((number, shares))
+            return _counted((_known(checked, entry, old, stale), entry) for entry, checked in found)
+
+        for checked, entry, times in shared_out(told, shares):
+            yield from repeat((checked, entry), times)
+        yield from ((leftover, None) for leftover in cache.leftovers())
+        return
     stopped = ""
     for entry, checked in _checked(cache, entries):
         if trials and not checked.findings and checked.counts:
@@ -54,6 +74,23 @@ def run_verify(
         yield _known(checked, entry, old, stale), entry
     if whole:
         yield from ((leftover, None) for leftover in cache.leftovers())
+
+
+def _counted(
+    found: Iterable[tuple[Checked, CacheEntry]],
+) -> Iterator[tuple[Checked, CacheEntry, int]]:
+    """Each entry of which something is to be said; one stands for the others that came meanwhile."""
+    times = 0
+    for checked, entry in found:
+        if checked.findings or checked.notes or checked.unchecked or not checked.counts:
+            yield checked, entry, 1
+            continue
+        times += 1
+        if times == _TOGETHER:
+            yield checked, entry, times
+            times = 0
+    if times:
+        yield Checked(entry.key), entry, times
 
 
 def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tuple[CacheEntry, Checked]]:

@@ -21,6 +21,7 @@ class Display:
     def show(self, done: int, total: int | None, running: str) -> None:
         """Show how far a run is."""
         if self._bar is not None and self._task is not None:
+            self._bar.start()  # a thread, which is not there before: a process with threads has no copies
             self._bar.update(
                 self._task, completed=done, total=total, description=printable_lines(running[:60])
             )
@@ -50,5 +51,8 @@ def display(*, quiet: bool) -> Iterator[Display]:
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=console_of(sys.stderr), transient=True) as bar:
+    bar = Progress(*columns, console=console_of(sys.stderr), transient=True)
+    try:
         yield Display(bar)
+    finally:
+        bar.stop()

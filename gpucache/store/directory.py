@@ -20,6 +20,7 @@ from gpucache.store import cleanup, layout, leftovers, lock, scan
 from gpucache.store.format import EntryFormatError, read_description, read_sound, read_whole
 from gpucache.store.history import History
 from gpucache.store.interface import (
+    ALL,
     Absent,
     Damage,
     Damaged,
@@ -30,6 +31,7 @@ from gpucache.store.interface import (
     MissedRequest,
     RemovedRecord,
     ScannedEntry,
+    Share,
 )
 from gpucache.store.journal import Journal
 from gpucache.store.memos import Memos
@@ -175,9 +177,9 @@ class DirectoryStore:
             return scan.scan(self._root, self._unread.setdefault)
         return scan.scan_names(self._root, self._unread.setdefault)
 
-    def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+    def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """The same with each entry read whole and verified as by ``check``; None with what is not sound."""
-        return scan.scan_whole(self._root, self._unread.setdefault)
+        return scan.scan_whole(self._root, self._unread.setdefault, share)
 
     def unread(self) -> list[str]:
         """Why folders of entries could not be listed: a sentence for each that the scans so far met."""

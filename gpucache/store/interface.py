@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from gpucache.outcomes import Kept, Noted
 
 
+Share = tuple[int, int]
+"""The number of a share of the entries, from 0 on, and how many shares there are."""
+ALL: Share = (0, 1)
+
+
 class Damage(StrEnum):
     """What is wrong with the bytes of an entry."""
 
@@ -196,7 +201,7 @@ class EntryStore(Store, Protocol):
         """Every file below ``entries/``, one by one, heads only or not even those, constant memory."""
         ...
 
-    def scan_whole(self) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+    def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """The same, with all of each entry that is sound, every byte of it checked."""
         ...
 

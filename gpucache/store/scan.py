@@ -17,7 +17,7 @@ from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryHead
 from gpucache.store import layout
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head, read_whole
-from gpucache.store.interface import Damage, FileIdentity, ScannedEntry
+from gpucache.store.interface import ALL, Damage, FileIdentity, ScannedEntry, Share
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
@@ -51,12 +51,14 @@ def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedE
                 yield scanned
 
 
-def scan_whole(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[ScannedEntry, Entry | None]]:
-    """Every entry as ``scan`` sees it, with all of it where it is sound; each file is read once.
+def scan_whole(
+    root: RootFolder, unread: Unread = _ignored, share: Share = ALL
+) -> Iterator[tuple[ScannedEntry, Entry | None]]:
+    """Every entry of a share as ``scan`` sees it, with all of it where it is sound; each file is read once.
 
     An entry that is not sound comes without the whole.
     """
-    for folder, name, stray in walk(root, unread):
+    for folder, name, stray in walk(root, unread, share):
         if stray:
             continue
         try:
@@ -75,12 +77,15 @@ def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
     return None
 
 
-def walk(root: RootFolder, unread: Unread = _ignored) -> Iterator[tuple[Folder, str, bool]]:
+def walk(
+    root: RootFolder, unread: Unread = _ignored, share: Share = ALL
+) -> Iterator[tuple[Folder, str, bool]]:
     """Every name below ``entries/`` with its open folder, and whether it is a stray."""
+    number, shares = share
     with ExitStack() as stack:
         try:
             entries = stack.enter_context(root.open(*layout.ENTRIES))
-            listed = list(entries.entries())
+            listed = [one for one in entries.entries() if sum(os.fsencode(one.name)) % shares == number]
         except FileNotFoundError:
             return
         except OSError as error:

@@ -10,7 +10,8 @@ import pytest
 from gpucache.assembly import open_cache
 from gpucache.engine.lookup import find, look_up
 from gpucache.engine.store_layers import Layers
-from gpucache.outcomes import Hit, Miss, Verdict
+from gpucache.engine.verify import run_verify
+from gpucache.outcomes import Finding, Hit, Miss, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 from tests.benchmarks import large_cache
@@ -34,6 +35,25 @@ def test_every_entry_is_sound(made: Callable[[int, int], Path]) -> None:
     assert len(checked) == 60
     assert [finding for one in checked for finding in one.findings] == []
     assert list(cache.leftovers()) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Path]) -> None:
+    """Where the entries are shared out among the cores, the same is found as where they are not."""
+    root = made(60, 3)
+    first, second, *_ = sorted(root.rglob("*.gpc"))
+    first.write_bytes(first.read_bytes()[:-1])
+    second.write_bytes(second.read_bytes()[:-1] + b"?")
+    cache = open_cache(Settings(root, "test"))
+    entries = list(cache.scan())
+    old = {entries[-1].key}
+
+    def found(sound_alike: int) -> list[tuple[bool, tuple[Finding, ...]]]:
+        checked = run_verify(cache, None, old=old, sound_alike=sound_alike)
+        return sorted((entry is not None, one.findings) for one, entry in checked)
+
+    assert found(10**6) == found(0)
+    assert [len(findings) for _, findings in found(0)].count(1) == 3 and len(found(0)) == 180
 
 
 def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path]) -> None:

@@ -1,0 +1,103 @@
+"""Work that is shared out among copies of this process, one for each core that is used.
+
+A copy is a fork: it has all that this process knows, and starts in a millisecond. It ends with its share, and
+no later than this process. Must not know what the work is.
+"""
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+from gpucache.errors import WorkersError
+from gpucache.host import interrupts
+
+T = TypeVar("T")
+
+
+class _Copy(NamedTuple):
+    pid: int
+    answers: BinaryIO
+
+
+class _End(NamedTuple):
+    """The last answer of a copy, with what it raised."""
+
+    error: Exception | None = None
+
+
+def shared_out(work: Callable[[int], Iterable[T]], shares: int) -> Iterator[T]:
+    """What ``work`` yields for each share, in any order. Answers are pickled, and wait for their reader.
+
+    What ``work`` raises is raised here. Raises WorkersError where a copy ended before its share was done.
+    Without forks, with threads, which may hold locks, and where no more processes can be started, this one
+    does the work itself.
+    """
+    copies: list[_Copy] = []
+    alone = not hasattr(os, "fork") or threading.active_count() > 1
+    here = list(range(shares))
+    try:
+        with suppress(OSError):
+            while here and not alone:
+                copies.append(_begin(work, here[0]))
+                del here[0]
+        yield from _answers(copies)
+        for share in here:
+            yield from work(share)
+    finally:
+        for copy in copies:
+            copy.answers.close()
+            os.kill(copy.pid, signal.SIGKILL)
+            os.waitpid(copy.pid, 0)
+
+
+def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
+    """What copies answer, one answer of each in turn."""
+    left = list(copies)
+    while left:
+        for copy in list(left):
+            try:
+                answer = pickle.load(copy.answers)
+            except (EOFError, pickle.UnpicklingError):
+                raise WorkersError("a process that did a share of the work was ended; try again") from None
+            if not isinstance(answer, _End):
+                yield answer
+                continue
+            left.remove(copy)
+            if answer.error is not None:
+                raise answer.error
+
+
+def _begin(work: Callable[[int], Iterable[T]], share: int) -> _Copy:
+    reading, writing = os.pipe()
+    try:
+        with interrupts.held():  # one that came in the copy would run the end of this process there
+            pid = os.fork()
+            if pid == 0:
+                _answer(work, share, writing)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return _Copy(pid, os.fdopen(reading, "rb"))
+
+
+def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int) -> None:
+    """In a copy: do a share and end, whatever happens."""
+    try:
+        interrupts.forget()
+        with os.fdopen(writing, "wb") as out:
+            end = _End()
+            try:
+                for answer in work(share):
+                    pickle.dump(answer, out)
+                    out.flush()
+            except Exception as error:
+                end = _End(error)
+            pickle.dump(end, out)
+    finally:
+        os._exit(0)

@@ -1,0 +1,81 @@
+"""Work that is shared out among copies of a process."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gpucache.errors import CacheUnusableError, WorkersError
+from gpucache.host.forks import shared_out
+from tests.patience import PATIENCE_S
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
+
+
+def test_every_share_is_done_elsewhere() -> None:
+    """Each share is done once, in a process of its own, and all that it yields arrives."""
+
+    def work(share: int) -> Iterator[tuple[int, int, int]]:
+        return ((share, number, os.getpid()) for number in range(1000))
+
+    found = list(shared_out(work, 3))
+    assert sorted(one[:2] for one in found) == [
+        (share, number) for share in range(3) for number in range(1000)
+    ]
+    assert len({pid for *_, pid in found} | {os.getpid()}) == 4
+
+
+def test_what_a_copy_raises_is_raised_here() -> None:
+    """An error of the work arrives as it is, after what came before it."""
+
+    def work(share: int) -> Iterator[int]:
+        yield share
+        raise CacheUnusableError("it is gone")
+
+    found = shared_out(work, 1)
+    assert next(found) == 0
+    with pytest.raises(CacheUnusableError, match="it is gone"):
+        next(found)
+
+
+def test_a_killed_copy_is_told() -> None:
+    """A copy that is killed before its end does not seem to have done its share."""
+
+    def work(share: int) -> Iterator[int]:
+        yield share
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkersError, match="was ended"):
+        list(shared_out(work, 2))
+
+
+def test_no_copy_outlives_an_interrupt() -> None:
+    """Closing the iterator, as an interrupt does, ends the copies."""
+
+    def work(_: int) -> Iterator[int]:
+        while True:
+            yield os.getpid()
+
+    found = shared_out(work, 2)
+    pids = {next(found) for _ in range(2)}
+    found.close()  # type: ignore[attr-defined] # it is a generator
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_process_with_threads_works_alone() -> None:
+    """Where another thread may hold a lock, nothing is copied."""
+    program = """
+import os, threading
+from gpucache.host.forks import shared_out
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+assert set(shared_out(lambda share: [os.getpid()], 2)) == {os.getpid()}
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_S)
