@@ -21,6 +21,7 @@ from gpucache.sources import load_program
 LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
+_PATHS = ("include", "headers")
 _MAX_FOLDERS = 20_000
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 
@@ -320,6 +321,8 @@ def _texts(table: _Table, field: str) -> tuple[str, ...]:
     value = table.values.get(field, [])
     if not isinstance(value, list) or not all(map(_is_text, value)):
         raise table.wrong(field, f'write it as a list of texts, such as {field} = ["..."]')
+    if field in _PATHS and not all(value):
+        raise table.wrong(field, "one of them is empty; name it, or leave it out")
     return tuple(value)
 
 

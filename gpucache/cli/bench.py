@@ -10,7 +10,7 @@ import click
 from gpucache.backends.registry import peer_names
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine
-from gpucache.cli.parameters import BuildCommand, Number, source_options
+from gpucache.cli.parameters import BuildCommand, Number, PathName, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
@@ -66,7 +66,7 @@ PEERS = (*peer_names(), Arm.DRIVER.value)
     "--export",
     "file",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PathName(dir_okay=False),
     help="Write the figures as well: .json with every sample, .md, or .svg.",
 )
 @click.option(

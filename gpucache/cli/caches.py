@@ -10,6 +10,7 @@ import click
 
 from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split, system_at
 from gpucache.cli.globals import given, leave
+from gpucache.cli.parameters import Name
 from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
@@ -83,7 +84,7 @@ def found_or_unread(opened: Opened) -> Iterator[None]:
         raise CacheUnusableError(f"{'; '.join(unread)}; what was named may be in it") from None
 
 
-class CacheName(click.ParamType[str]):
+class CacheName(Name):
     """A cache by the name of its system or by its place, completed from the names."""
 
     name = "cache"

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.parameters import PathName
 from gpucache.errors import ExitCode, UsageError
 
 
@@ -12,11 +13,11 @@ from gpucache.errors import ExitCode, UsageError
 @click.option(
     "--save",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PathName(dir_okay=False),
     help="Write a device profile, to ask elsewhere what would hit here.",
 )
 @click.option(
-    "--compare", metavar="A B", nargs=2, type=click.Path(path_type=Path, dir_okay=False),
+    "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),
     help="Compare two device profiles: what would split a cache that both machines share.",
 )  # fmt: skip
 @global_options

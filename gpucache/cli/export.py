@@ -11,7 +11,7 @@ from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.layer import FORM as LAYER
 from gpucache.cli.layer import TOLD, export_layer
-from gpucache.cli.parameters import TargetName, field
+from gpucache.cli.parameters import Name, PathName, TargetName, field
 from gpucache.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ def _options(function: F) -> F:
     """Add every option that a form takes."""
     types: dict[Kind, Any] = {
         Kind.TARGET: TargetName(),
-        Kind.FILE: click.Path(path_type=Path, dir_okay=False),
+        Kind.FILE: PathName(dir_okay=False),
     }
     for option in reversed(_OPTIONS):
         flag = option.kind is Kind.FLAG
@@ -47,18 +47,18 @@ def _options(function: F) -> F:
 
 @click.command(help=_HELP, options_metavar="[OPTIONS]")
 @click.argument("form", metavar="|".join((*FORMS, LAYER)), type=click.Choice((*FORMS, LAYER)))
-@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
-@click.argument("sources", metavar="[SOURCE...|-- COMMAND...]", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT", type=PathName())
+@click.argument("sources", metavar="[SOURCE...|-- COMMAND...]", nargs=-1, type=PathName())
 @click.option(
     "--at",
     "place",
     metavar="PLACE",
-    default="",
+    type=Name(),
     help=f"{LAYER}: where OUT will lie when it is used, if not here.",
 )
 @_options
 @global_options
-def export(form: str, out: Path, sources: tuple[Path, ...], place: str, **options: Any) -> None:
+def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, **options: Any) -> None:
     """Have the system that a form is of write it, or write a layer."""
     from gpucache.assembly import compile_exactly
     from gpucache.render.tables import exported
@@ -68,7 +68,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str, **option
         _refuse_given(options)
         if sources:
             raise UsageError(f"{LAYER} takes a command behind '--' and no sources; write '-- {sources[0]}'")
-        export_layer(out, place)
+        export_layer(out, place or "")
         return
     if given().command or place:
         told = "--at" if place else "a command behind '--'"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpucache.errors import UsageError
+from gpucache.host import os_errors
 
 LIMIT_BYTES = 512 << 20
 
@@ -29,4 +30,4 @@ def writing(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror}); name another file") from None
+        raise UsageError(os_errors.unwritable(file, error, "name another file")) from None

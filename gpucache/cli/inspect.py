@@ -1,6 +1,7 @@
 """``gpucache inspect``: what is cached, and why something missed."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from gpucache.cli.parameters import (
     Age,
     BuildCommand,
     EntryName,
+    PathName,
     build_options,
     checks_option,
     manifest_option,
@@ -50,13 +52,13 @@ if TYPE_CHECKING:
     "FIELD=@FILE reads it from a file.",
 )
 @click.option(
-    "--extract", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    "--extract", metavar="FILE", type=PathName(dir_okay=False),
     help="Write the artifact of the one entry that WHAT names, as the compiler returned it.",
 )  # fmt: skip
 @click.option(
     "--recording",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(file_okay=False),
     help="Show what 'gpucache record -o DIR' recorded.",
 )
 @manifest_option
@@ -223,6 +225,10 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
                 out.write(payload)
         except FileExistsError:
             raise UsageError(f"{file} is there already and is not written over; name another file") from None
+        except OSError:
+            with suppress(OSError):  # nothing may have been made
+                file.unlink()
+            raise
     summary = {"file": str(file), "size_bytes": len(payload)}
     given().document("inspect", [entry], summary)
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")

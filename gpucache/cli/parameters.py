@@ -4,11 +4,12 @@ Owns completion, which never probes: it reads what the last probe and the cache 
 """
 
 import math
+import os
 import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -17,6 +18,8 @@ from gpucache.model import Checks
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+_EMPTY = "it is empty; name one, or leave it out"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,17 +77,30 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
         return tuple(int(extent) for extent in value.split("x"))
 
 
-class _Named(click.ParamType[str]):
+class Name(click.ParamType[str]):
     """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it was given."""
         if not value:
-            self.fail("it is empty; name one, or leave it out", param, ctx)
+            self.fail(_EMPTY, param, ctx)
         return str(value)
 
 
-class TargetName(_Named):
+class PathName(click.Path):
+    """A path. An empty one is refused, as a name is: it would mean the current folder."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path as it was given."""
+        if not os.fspath(value):
+            self.fail(_EMPTY, param, ctx)
+        return cast("Path", super().convert(value, param, ctx))
+
+
+class TargetName(Name):
     """A target, completed from the last probe."""
 
     name = "target"
@@ -105,7 +121,7 @@ class TargetName(_Named):
         return [CompletionItem(target) for target in targets if target.startswith(incomplete)]
 
 
-class EntryName(_Named):
+class EntryName(Name):
     """A program, a target or the beginning of a key, completed from the cache."""
 
     name = "what"
@@ -163,7 +179,7 @@ def field(option: str, text: str, remedy: str) -> tuple[str, str]:
 def source_options(function: F) -> F:
     """Add the arguments and options that name programs and how they are built."""
     options = (
-        click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path)),
+        click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=PathName()),
         manifest_option,
         click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
     )  # fmt: skip
@@ -176,7 +192,7 @@ def source_options(function: F) -> F:
 def manifest_option(function: F) -> F:
     """Add the option that names a warm list."""
     return click.option(
-        "--manifest", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+        "--manifest", metavar="FILE", type=PathName(dir_okay=False),
         help="A warm list to read, such as gpucache.toml.",
     )(function)  # fmt: skip
 
@@ -190,7 +206,7 @@ def build_options(function: F) -> F:
         ),
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,
-            type=click.Path(path_type=Path, exists=True, file_okay=False),
+            type=PathName(exists=True, file_okay=False),
             help="A folder to search for headers.",
         ),
         click.option("-D", "defines", metavar="N[=V]", multiple=True, help="A macro to define."),
@@ -224,7 +240,7 @@ def checks_option(function: F) -> F:
 def profile_option(function: F) -> F:
     """Add the option that asks for another machine."""
     return click.option(
-        "--device-profile", "profile", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+        "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
         help="Answer for the machine whose 'gpucache devices --save FILE' this is.",
     )(function)  # fmt: skip
 

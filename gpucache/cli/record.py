@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucache.cli.globals import given, global_options
+from gpucache.cli.parameters import PathName
 from gpucache.cli.run import WITHOUT_MARK, end_as, named_command
 from gpucache.cli.running import libraries
 from gpucache.cli.streams import complain
-from gpucache.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ _PATIENCE_MS = 60_000
     "folder",
     metavar="DIR",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(file_okay=False),
     help="The recording to write, or to add to.",
 )
 @click.option(
@@ -62,19 +62,17 @@ def record(folder: Path, digests_only: bool) -> None:
     command = named_command("record")
     found = libraries()
     new = absent(folder.absolute() / BLOBS)
-    writer = Writer(folder.absolute(), sources=not digests_only)
-    recorded = Recorded(writer, command)
     with ExitStack() as ends:
+        unbegun = ends.enter_context(ExitStack())
+        unbegun.callback(remove_empty, new)
+        recorded = Recorded(Writer(folder.absolute(), sources=not digests_only), command)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         with suppress(OSError):  # where no folder can be made the command runs alone, which is told
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         devices = Devices(wait_s=_PATIENCE_MS / 1000 - 10)
         services = OpenCLRecorder(recorded, devices, found), NVRTCRecorder(recorded)
-        try:
-            ended = run_command(command, environ, found, services)
-        except CommandError:
-            remove_empty(new)
-            raise
+        ended = run_command(command, environ, found, services)
+        unbegun.pop_all()
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     _tell(
         untold,

@@ -11,9 +11,11 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.group import COMMAND_LINES
+from gpucache.cli.parameters import PathName
 from gpucache.cli.running import Running
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
+from gpucache.host import os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +39,7 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 @click.option(
     "--report",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PathName(dir_okay=False),
     help="Write the JSON document to FILE.",
 )
 @global_options
@@ -137,7 +139,7 @@ def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Pa
         try:
             report.write_text(f"{text}\n", encoding="ascii")
         except OSError as error:
-            complain(f"gpucache: {report} cannot be written ({error.strerror}); name another file")
+            complain(f"gpucache: {os_errors.unwritable(report, error, 'name another file')}")
 
 
 def end_as(ended: "Ended") -> None:

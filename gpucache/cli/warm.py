@@ -11,7 +11,14 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine, machine_for
-from gpucache.cli.parameters import BuildCommand, Number, checks_option, profile_option, source_options
+from gpucache.cli.parameters import (
+    BuildCommand,
+    Number,
+    PathName,
+    checks_option,
+    profile_option,
+    source_options,
+)
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
@@ -55,7 +62,7 @@ NEXT = (
 @click.option(
     "--recording",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(file_okay=False),
     help="Build what 'gpucache record -o DIR' recorded, here or elsewhere.",
 )
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
@@ -64,7 +71,7 @@ NEXT = (
 @click.option(
     "--into",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PathName(file_okay=False),
     help="With a command: keep every cache that can be moved below DIR, with DIR/gpucache.env to use it.",
 )
 @global_options

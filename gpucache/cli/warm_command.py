@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
 from gpucache.errors import CacheUnusableError, ExitCode
+from gpucache.host import os_errors
 
 if TYPE_CHECKING:
     from gpucache.caches.known_caches import KnownCaches
@@ -77,6 +78,4 @@ def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise CacheUnusableError(
-            f"{file} cannot be written ({error.strerror}); name another folder"
-        ) from None
+        raise CacheUnusableError(os_errors.unwritable(file, error, "name another folder")) from None

@@ -32,9 +32,14 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def remedy(error: OSError) -> str:
-    """What mends it: a clause that calls the place "it"."""
-    return _BY_NUMBER.get(error.errno or 0, _FAILING)
+def remedy(error: OSError, otherwise: str = _FAILING) -> str:
+    """The remedy: a clause that calls the place "it"; ``otherwise`` if nothing is wrong with the machine."""
+    return _BY_NUMBER.get(error.errno or 0, otherwise)
+
+
+def unwritable(place: object, error: OSError, otherwise: str) -> str:
+    """Why a place that a user named cannot be written, and the remedy."""
+    return f"{place} cannot be written ({reason(error)}); {remedy(error, otherwise)}"
 
 
 def is_of_the_machine(error: OSError) -> bool:

@@ -6,12 +6,14 @@ Every file is replaced as a whole: programs that run go on with the one that the
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
 from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.host import os_errors
 from gpucache.intercept.environment import AUDIT, LAYERS
 from gpucache.intercept.index import Row, encode, merged, read_rows
 from gpucache.intercept.wire import Kind
@@ -48,7 +50,8 @@ class Layer:
             names = set(os.listdir(self.folder))  # noqa: PTH208 - names are enough
             status = self.folder.stat()
         except OSError as error:
-            raise UsageError(f"{folder} cannot be made a layer ({error.strerror}); name another") from None
+            remedy = os_errors.remedy(error, "name another")
+            raise UsageError(f"{folder} cannot be made a layer ({error.strerror}); {remedy}") from None
         if names and INDEX not in names:
             raise UsageError(f"{folder} holds something else; name a new folder for the layer")
         if status.st_mode & 0o022:
@@ -61,8 +64,11 @@ class Layer:
 
     def add(self, kinds: Sequence[Kind], rows: Sequence[Row]) -> tuple[int, int]:
         """Add answers; how many the index holds then, and how large it is. Raises CacheUnusableError."""
-        with self._writing():
+        with self._writing(), ExitStack() as undo:
             lib = self.folder / LIBRARIES
+            if not (self.folder / INDEX).exists():
+                undo.callback(shutil.rmtree, lib, ignore_errors=True)
+                undo.callback((self.folder / INDEX).unlink, missing_ok=True)
             lib.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             lib.chmod(_FOLDER_MODE)
             there = [library for kind in kinds for library in _NEEDED[kind]]
@@ -83,6 +89,7 @@ class Layer:
             ]
             text = "".join(f"{line}\n" for line in variables)
             self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
+            undo.pop_all()
             return len(all_rows), len(data)
 
     @contextmanager
@@ -99,7 +106,7 @@ class Layer:
                 os.close(descriptor)
         except OSError as error:
             raise CacheUnusableError(
-                f"{self.folder} cannot be written ({error.strerror}); mend that, and export again"
+                os_errors.unwritable(self.folder, error, "name another folder")
             ) from None
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
+from gpucache.host import os_errors
 from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes import TargetDifference
@@ -35,10 +36,13 @@ def save_profile(path: Path, profile: Profile) -> None:
         "devices": [device_to_json(device) for device in profile.devices],
         "environment": dict(sorted(profile.environment.items())),
     }
+    new = not path.exists()
     try:
         path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n", encoding="ascii")
     except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}); name another file") from None
+        if new:
+            path.unlink(missing_ok=True)
+        raise UsageError(os_errors.unwritable(path, error, "name another file")) from None
 
 
 def load_profile(path: Path) -> Profile:

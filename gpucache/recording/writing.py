@@ -14,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from gpucache.errors import UsageError
+from gpucache.host import os_errors
 from gpucache.recording.builds import RecordedBuild, Seen
 from gpucache.recording.lines import DamagedLineError, build_line, read_line, seen_line
 
@@ -35,18 +36,18 @@ class Writer:
         self._torn = False
         try:
             folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            if os.name == "posix" and folder.stat().st_mode & 0o077:
+                raise UsageError(
+                    f"a recording holds sources, and others may enter {str(folder)!r}; "
+                    f"run chmod 700 on it, or name a new folder with -o"
+                )
             if sources:
                 (folder / BLOBS).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
-            status = folder.stat()
         except OSError as error:
+            remedy = os_errors.remedy(error, "name another folder with -o")
             raise UsageError(
-                f"{str(folder)!r} cannot be made a recording ({error.strerror}); name another folder with -o"
+                f"{str(folder)!r} cannot be made a recording ({error.strerror}); {remedy}"
             ) from None
-        if os.name == "posix" and status.st_mode & 0o077:
-            raise UsageError(
-                f"a recording holds sources, and others may enter {str(folder)!r}; "
-                f"run chmod 700 on it, or name a new folder with -o"
-            )
 
     @property
     def builds(self) -> int:
@@ -117,4 +118,4 @@ class Writer:
 
 
 def _unwritten(error: OSError) -> str:
-    return f"the recording cannot be written ({error.strerror or error})"
+    return os_errors.unwritable("the recording", error, "name another folder with -o")

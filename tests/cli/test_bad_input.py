@@ -6,10 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
+
+from gpucache.cli.group import VERBS
+from gpucache.cli.parameters import PathName
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
@@ -111,6 +116,32 @@ def test_an_error_is_one_document_with_json(run: Run, here: Path, nvrtc: str, ca
     verb = arguments.split()[0]
     assert document["command"] == ("" if verb == "prime" else verb)
     assert (document["outcomes"], document["summary"]) == ([], {})
+
+
+EMPTY = (
+    "warm|", "warm|-I||k.cl", "warm|--manifest|", "warm|--recording|", "warm|--into||--|true", "bench|",
+    "warm|--check|--device-profile||k.cl", "bench|--export||k.cl", "inspect|", "inspect|--cache|",
+    "inspect|--cache|pocl:", "inspect|--extract||k.cl", "inspect|--recording|", "verify|--cache|",
+    "evict|--all|--cache|", "devices|--save|", "devices|--compare|||", "record|-o||--|true",
+    "run|--report||--|true", "export|layer||--|true", "export|layer|out|--at||--|true", "--root||devices",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", EMPTY)
+def test_an_empty_name_is_not_the_current_folder(run: Run, here: Path, root: Path, line: str) -> None:
+    """It comes from an unset variable of a script, and nothing is read, written or run for it."""
+    before = sorted(here.rglob("*"))
+    answer = run(*line.split("|"))
+    assert answer.code == 2 and answer.out == ""
+    assert_sentence(answer, ["empty" if not line.endswith("pocl:") else "'pocl:'"])
+    assert sorted(here.rglob("*")) == before and not root.exists()
+
+
+def test_every_path_of_the_command_line_refuses_to_be_empty() -> None:
+    """No argument or option takes Click's own type, which does not."""
+    verbs = [getattr(import_module(f"gpucache.cli.{name}"), name) for name in VERBS]
+    paths = [one.type for verb in verbs for one in verb.params if isinstance(one.type, click.Path)]
+    assert len(paths) > 10 and all(isinstance(one, PathName) for one in paths)
 
 
 def assert_sentence(answer: Answer, parts: list[str]) -> None:

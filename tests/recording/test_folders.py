@@ -47,6 +47,9 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(UsageError, match="chmod 700"):
         Writer(tmp_path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SourceError, match="is no recording"):
+        read_recording(tmp_path)
 
 
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gpucache.caches.futhark import file
 from gpucache.caches.futhark.format import is_cache_file
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
+from gpucache.host import os_errors
 
 _NEW_MODE = 0o666  # less the umask, as fopen makes files
 
@@ -29,11 +30,10 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
             _publish(folder, path, data)
     except FileNotFoundError as error:
         raise CacheUnusableError(f"{path.parent} does not exist; make it, as Futhark does not") from error
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CacheUnusableError(
-            f"{path} cannot be written ({why}); mend that or name another file"
-        ) from error
+    except OSError as error:
+        raise CacheUnusableError(os_errors.unwritable(path, error, "name another file")) from error
+    except ValueError as error:
+        raise CacheUnusableError(f"{path} cannot be written ({error}); name another file") from error
 
 
 def _publish(folder: Folder, path: Path, data: bytes) -> None:

@@ -1,0 +1,74 @@
+"""A full disk is named as the reason wherever a command writes a file that a user names, and none stays."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import CacheUnusableError
+from gpucache.intercept.layer import Layer
+from gpucache.intercept.wire import Kind
+from gpucache.native.locate import locate
+from gpucache.recording.builds import Seen
+from gpucache.recording.writing import Writer
+from tests.recording.builds import ONE
+
+WHY = "(No space left on device); make room on its disk"
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 KiB, with no room for a byte more; folders can still be made."""
+    place = tmp_path / "disk"
+    place.mkdir(0o700)
+    mount = shutil.which("mount")
+    command = [mount or "", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(place)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no right to mount a small disk here")
+    (place / "filler").write_bytes(bytes(16 << 10))
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_profile_on_a_full_disk_is_not_written(full_disk: Path, tmp_path: Path) -> None:
+    """No empty file is left, which would not read as a profile."""
+    command = [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "root"), "devices", "--save"]
+    done = subprocess.run(
+        [*command, str(full_disk / "profile.json")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.endswith(f"profile.json cannot be written {WHY}\n")
+    assert [path.name for path in full_disk.iterdir()] == ["filler"]
+
+
+def test_a_recording_on_a_full_disk_is_told(full_disk: Path) -> None:
+    """Every build that is not written has that reason."""
+    writer = Writer(full_disk / "recording")
+    assert writer.build(ONE, Seen(), {ONE.source: b"x"}) == f"the recording cannot be written {WHY}"
+
+
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_layer_on_a_full_disk_is_not_begun(
+    full_disk: Path, monkeypatch: pytest.MonkeyPatch, there: int
+) -> None:
+    """However many of its files fit before there is no room, it can be exported once there is some."""
+    locate("opencl_layer")
+    put: Callable[..., None] = Layer._put
+    files: list[Path] = []
+
+    def some(layer: Layer, file: Path, data: bytes, mode: int) -> None:
+        files.append(file)
+        put(layer, file, b"" if len(files) <= there else data or b"x", mode)
+
+    monkeypatch.setattr(Layer, "_put", some)
+    layer = Layer(full_disk / "layer")
+    with pytest.raises(CacheUnusableError) as raised:
+        layer.add([Kind.BUILD], [])
+    assert str(raised.value) == f"{full_disk}/layer cannot be written {WHY}"
+    monkeypatch.undo()
+    (full_disk / "filler").unlink()
+    subprocess.run(["mount", "-o", "remount,size=4m", str(full_disk)], check=True)
+    assert Layer(full_disk / "layer").add([Kind.BUILD], [])[0] == 0
