@@ -189,7 +189,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     place = root.resolve()
     folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
     if folders:
-        return f"a file came or went in {folders[0]}"
+        return f"the folder {folders[0]} changed"
     return None if before == now else "a header changed"
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from gpucache.closures import Closure, Include
 from gpucache.keys import digest
-from gpucache.sources.disk import Disk
+from gpucache.sources.disk import Disk, changed_itself_ns, on_the_way
 from gpucache.sources.rules import Limits
 
 _LIMITS = Limits()
@@ -93,7 +93,8 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
     """Whether a closure is also what a walk would have found at an instant, in nanoseconds since 1970.
 
     It is if each file and folder that was looked at is older, and so are the folders that they lie in, up to
-    the searched one. Where something was not there the nearest folder counts.
+    the searched one, and the links that lead there; and if no folder above was moved since. Where something
+    was not there the nearest folder counts.
     """
     searched = tuple(
         f"{path.rstrip('/')}/" for question, path, _ in closure.asked or () if question == "watch"
@@ -110,8 +111,11 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
                 newest[path] = age(above) if above != path else instant_ns
         return newest[path]
 
+    passed = set[str]()
     places: dict[str, None] = {}
     for question, path, _ in closure.asked or ():
+        if any(changed_itself_ns(status) >= instant_ns for _, status in on_the_way(path, passed)):
+            return False
         # A build option is nowhere. Where links lead is seen by what is looked for there.
         if not path or question == "real":
             continue

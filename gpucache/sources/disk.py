@@ -6,15 +6,15 @@ number, given in the order in which files are seen, and not by the inode: a copi
 """
 
 # Paths are bytes, as names in sources are, and pathlib holds text only.
-# ruff: noqa: PTH116, PTH118, PTH208
+# ruff: noqa: PTH115, PTH116, PTH118, PTH120, PTH208
 
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import AnyStr, Literal
 
 from gpucache.closures import Asked
 from gpucache.keys import digest
@@ -52,6 +52,8 @@ class Disk:
         self.failed = False
         """Whether an answer was an error that may be gone next time."""
         self._looks: dict[bytes, Look] = {}
+        self._watched: tuple[bytes, ...] = ()
+        self._passed: set[bytes] = set()
         self._numbers: dict[tuple[int, int], int] = {}
 
     def look(self, path: bytes) -> Look:
@@ -60,6 +62,8 @@ class Disk:
         if found is None:
             found = self._looks[path] = self._status(path)
             self._note("look", path, f"{found.kind}{found.number}")
+            if not found.number and path.startswith(self._watched):
+                self._watch_nearest(path)
         return found
 
     def read(self, path: bytes, limit: int) -> tuple[bytes, str] | None:
@@ -80,6 +84,7 @@ class Disk:
             if not stat.S_ISREG(status.st_mode):  # it was replaced since it was looked at
                 raise OSError(errno.EINVAL, "it is no regular file any more")
             self.stamps.append((os.fsdecode(path), _stamp(status)))
+            self._watch_way(path)
             data = _read_all(fd, status.st_size, limit)
         except OSError:
             self.failed = True
@@ -106,13 +111,35 @@ class Disk:
         """A path without links."""
         found = os.path.realpath(path)
         self._note("real", path, os.fsdecode(found))
+        self._watch_way(os.path.join(path, b""))
         return found
 
     def watch(self, folder: bytes) -> None:
-        """Add the stamp of a folder, which changes when a name in it comes or goes."""
-        with suppress(OSError):
-            self.stamps.append((os.fsdecode(os.path.join(folder, b"")), _stamp(os.stat(folder))))
+        """Add the stamp of a folder, which changes when a name in it comes or goes.
+
+        From now on the folders below it count as well in which something is missing.
+        """
+        self._watched += (os.path.join(folder, b""),)
+        self._watch_nearest(os.path.join(folder, b"."))
+        self._watch_way(os.path.join(folder, b""))
         self._note("watch", folder, "")
+
+    def _watch_nearest(self, path: bytes) -> None:
+        """Add the stamp of the nearest folder above a path."""
+        folder = os.path.join(os.path.dirname(path), b"")
+        while folder.startswith(self._watched) and folder not in self._passed:
+            with suppress(OSError):
+                self.stamps.append((os.fsdecode(folder), _stamp(os.stat(folder))))
+                self._passed.add(folder)
+                return
+            folder = os.path.join(os.path.dirname(folder.rstrip(b"/")), b"")
+
+    def _watch_way(self, path: bytes) -> None:
+        """Add the stamps of the links and folders through which a path leads."""
+        for place, status in on_the_way(path, self._passed):
+            if instant := changed_itself_ns(status):
+                name = place if place == path else os.path.join(place, b"")
+                self.stamps.append((os.fsdecode(name), (status.st_ino, instant)))
 
     def answers(self, asked: Iterable[Asked], limit: int) -> bool:
         """Whether every question still has its answer; asks in order and stops at the first that has not.
@@ -148,6 +175,36 @@ class Disk:
 
     def _note(self, question: Question, path: bytes, answer: str) -> None:
         self.asked.append((question, os.fsdecode(path), answer))
+
+
+def on_the_way(path: AnyStr, passed: set[AnyStr]) -> Iterator[tuple[AnyStr, os.stat_result]]:
+    """The links and folders through which a path leads, and the path, each with its own status.
+
+    What is in ``passed`` is left out, and everything is added to it.
+    """
+    pending = [path]
+    for place in pending:
+        while place and place not in passed:
+            passed.add(place)
+            above = os.path.dirname(place)
+            with suppress(OSError):
+                status = os.lstat(place)
+                yield place, status
+                if stat.S_ISLNK(status.st_mode):
+                    pending.append(os.path.join(above, os.readlink(place)))
+            place = above
+
+
+def changed_itself_ns(status: os.stat_result) -> int:
+    """When a link was made, or a folder moved, in nanoseconds since 1970; 0 if only its content changed.
+
+    Where a name comes or goes a folder gets both times at once; where it is moved, one.
+    """
+    if stat.S_ISLNK(status.st_mode) or (
+        stat.S_ISDIR(status.st_mode) and status.st_ctime_ns != status.st_mtime_ns
+    ):
+        return status.st_ctime_ns
+    return 0
 
 
 def _read_all(fd: int, size: int, limit: int) -> bytes:

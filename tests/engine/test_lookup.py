@@ -144,10 +144,48 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
 
     prepared = ready(include_dirs=[first, include])
     built = _built(layers, prepared, compiler(meanwhile=change_and_put_back))
-    seen = (
-        f"a file came or went in {first}/" if how == "shadowed" else f"the header {include}/value.h changed"
-    )
+    seen = f"the folder {first}/ changed" if how == "shadowed" else f"the header {include}/value.h changed"
     assert built.note == f"{seen} while it was compiled, so it was not kept"
+    assert isinstance(find(layers, prepared), NoEntry)
+
+
+@pytest.mark.parametrize(
+    "how", ["linked", "link behind a link", "parent of a link", "moved", "shadowed below"]
+)
+def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
+    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
+) -> None:
+    """A folder above the headers that led elsewhere for a while may be where they were read."""
+    place, first = tmp_path / "place", tmp_path / "first"
+    for version in ("one", "two"):
+        tree(f"{version}/include/sub")
+    (first / "sub").mkdir(parents=True)
+    if how.startswith(("moved", "shadowed")):
+        (tmp_path / "one").rename(place)
+    else:
+        place.symlink_to("one")
+    (tmp_path / "also").symlink_to("place")
+    start = {"link behind a link": tmp_path / "also", "parent of a link": place / "include/../.." / "one"}
+    watched = first / "sub" if how == "shadowed below" else place
+
+    def leads_elsewhere() -> None:
+        if how == "shadowed below":
+            (first / "sub/value.h").touch()
+            (first / "sub/value.h").unlink()
+            return
+        place.rename(tmp_path / "aside")
+        place.symlink_to("two")
+        place.unlink()
+        (tmp_path / "aside").rename(place)
+
+    def meanwhile() -> None:
+        before = watched.lstat().st_ctime_ns
+        while watched.lstat().st_ctime_ns == before:
+            leads_elsewhere()
+
+    prepared = ready("#include <sub/value.h>\n", include_dirs=[first, start.get(how, place) / "include"])
+    built = _built(layers, prepared, compiler(meanwhile=meanwhile))
+    assert built.note == f"the folder {watched}/ changed while it was compiled, so it was not kept"
     assert isinstance(find(layers, prepared), NoEntry)
 
 
