@@ -69,11 +69,11 @@ def run(learn: bool, report: Path | None) -> None:
         running = Running(command, given().root)
         running.run(given().environment())
     ended, outcomes = running.ended, running.finish()
-    noted = (
-        frozenset() if running.opencl is None or running.opencl.made is None else running.opencl.made.noted
-    )
+    opencl = running.opencl and running.opencl.made
+    noted, binaries = (opencl.noted, opencl.binaries) if opencl else (frozenset(), 0)
     learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
-    _tell(outcomes, summarise_run(command[0], ended, outcomes, len(noted), learned), report)
+    summary = summarise_run(command[0], ended, outcomes, len(noted), learned, binaries)
+    _tell(outcomes, summary, report)
     end_as(ended)
 
 

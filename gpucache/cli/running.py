@@ -8,7 +8,7 @@ every command waits for that. Must not know options: ``run`` does.
 import os
 import sys
 
-from gpucache.intercept.command import await_command
+from gpucache.intercept.command import Plain, await_command
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.listening import Listening
 from gpucache.native.locate import find
@@ -46,7 +46,7 @@ class Running:
         self.command = command
         self._root = root
         self._listening = Listening(self._answering)
-        self._ended: tuple[int, int, str] = (0, 0, "")
+        self._ended: Plain = (0, 0, "", False, ())
         self._error: Exception | None = None
         self._libraries: Libraries | None = None
         self.opencl: Later[OpenCLServing] | None = None
@@ -72,7 +72,7 @@ class Running:
 
     def end(self) -> "int | None":
         """Write the line for a command that needed no server, and give its exit code; None for any other."""
-        code, number, alone = self._ended
+        code, number, alone, *_ = self._ended
         if self._error or number or alone or self.opencl or self._listening.error:
             return None
         from gpucache.render.run import UNSEEN

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpucache.intercept.server import Service
     from gpucache.outcomes import Ended
 
+Plain = tuple[int, int, str, bool, tuple[str, ...]]
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
@@ -47,8 +48,8 @@ def run_command(
 
 def await_command(
     argv: "Sequence[str]", environ: "Mapping[str, str]", libraries: "Libraries", listening: Listening
-) -> tuple[int, int, str]:
-    """The same with plain values: the exit code, the signal that ended it or 0, and why it ran alone."""
+) -> Plain:
+    """The same with the plain values of ``Ended``."""
     if sys.platform != "linux":
         from gpucache.errors import UsageError
 
@@ -65,9 +66,10 @@ def await_command(
         except Exception as error:
             alone = _told(error)
         try:
-            return (*_wait(_start(argv, environ, frozenset(map(int, before))), numbers), alone)
+            code, number = _wait(_start(argv, environ, frozenset(map(int, before))), numbers)
         finally:
             listening.close()
+        return code, number, alone, listening.loaded, tuple(listening.refused)
     finally:
         while signal.sigtimedwait(numbers, 0) is not None:
             pass  # it was for the command, which has ended

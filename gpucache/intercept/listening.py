@@ -39,10 +39,15 @@ class Listening:
         self._answering = answering
         self._folder: scratch | None = None
         self._listener: _socket.socket | None = None
-        self._ended = False
+        self.ended = False
+        """Whether nobody new is to be heard."""
         self._heard = _thread.allocate_lock()
         self.error: Exception | None = None
         """Why nothing could answer; None as long as nothing asks."""
+        self.loaded = False
+        """Whether a library of ours said that it is loaded."""
+        self.refused: dict[str, None] = {}
+        """The processes that asked as another user, and were not answered."""
 
     def open(self) -> str:
         """Listen; gives the path of the socket. Raises OSError, UsageError."""
@@ -60,12 +65,12 @@ class Listening:
 
     def close(self) -> None:
         """Hear nobody new, finish what was begun within ``DRAIN_S``, and tidy up."""
-        self._ended = True
+        self.ended = True
         if self._listener is not None:
             try:  # contextlib takes as long to import as all of this
                 self._listener.shutdown(_socket.SHUT_RDWR)  # which wakes the thread that waits
             except OSError:
-                self._ended = True  # nothing could answer, so that it was closed
+                self.ended = True  # nothing could answer, so that it was closed
             self._heard.acquire(timeout=2 * DRAIN_S)
             self._listener.close()
         if self._folder is not None:
@@ -95,10 +100,10 @@ class Listening:
             asked = select.poll()
             asked.register(listener, select.POLLIN)
             asked.poll()
-            if not self._ended:
+            if not self.ended:
                 from gpucache.intercept.server import answer_all
 
-                answer_all(listener.fileno(), self._answering, lambda: self._ended)
+                answer_all(listener.fileno(), self._answering(), self)
         except Exception as error:
             self.error = error
             listener.close()  # whoever waits for an answer goes on without one

@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,8 @@ from gpucache.outcomes import Intercepted, RunResult
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE)
+_REFUSED_CAP = 16
+"""The most processes that are told of which none was answered."""
 _MAKING_S = 2.0
 """How long a question may wait until its service is made: with what follows less than the time-out."""
 READ_S = 60.0
@@ -151,13 +153,14 @@ def serve(handlers: Handlers) -> Iterator[Path]:
         listening.close()
 
 
-def answer_all(listener: int, answering: Callable[[], Handlers], ended: Callable[[], bool]) -> None:
+def answer_all(listener: int, handlers: Handlers, place: Listening) -> None:
     """Answer at a listening socket until it is shut down, which is the end.
 
-    What was begun by then is finished, as far as that takes no longer than ``DRAIN_S``.
+    What was begun by then is finished, as far as that takes no longer than ``DRAIN_S``. Who is not answered,
+    and whether our libraries are loaded, is noted in ``place``.
     """
     with socket.socket(fileno=os.dup(listener)) as own:
-        server = _Server(own, answering(), ended)
+        server = _Server(own, handlers, place)
         server.accept()
         server.drain()
 
@@ -165,10 +168,10 @@ def answer_all(listener: int, answering: Callable[[], Handlers], ended: Callable
 class _Server:
     """Accepts connections, each of which is answered in a thread of its own."""
 
-    def __init__(self, listener: socket.socket, handlers: Handlers, ended: Callable[[], bool]) -> None:
+    def __init__(self, listener: socket.socket, handlers: Handlers, place: Listening) -> None:
         self._listener = listener
         self._handlers = handlers
-        self._ended = ended
+        self._place = place
         self._answering: set[threading.Thread] = set()
         self._lock = threading.Lock()
 
@@ -182,11 +185,11 @@ class _Server:
 
     def accept(self) -> None:
         """Answer until the end."""
-        while not self._ended():
+        while not self._place.ended:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if not self._ended():  # no descriptor is left: the command goes on without us
+                if not self._place.ended:  # no descriptor is left: the command goes on without us
                     _debug("a connection could not be accepted: %s", error)
                     time.sleep(_RETRY_S)
                 continue
@@ -203,7 +206,8 @@ class _Server:
         try:
             with connection:
                 connection.settimeout(READ_S)
-                if not _is_ours(connection):
+                if stranger := _stranger(connection):
+                    self._refuse(stranger)
                     return
                 reply = self._reply(connection)
                 connection.sendall(_encoded(reply))
@@ -216,6 +220,10 @@ class _Server:
         finally:
             self._forget(threading.current_thread())
 
+    def _refuse(self, stranger: str) -> None:
+        if len(self._place.refused) < _REFUSED_CAP:
+            self._place.refused[stranger] = None
+
     def _forget(self, thread: threading.Thread) -> None:
         with self._lock:
             self._answering.discard(thread)
@@ -223,6 +231,9 @@ class _Server:
     def _reply(self, connection: socket.socket) -> Reply:
         try:
             request = receive(connection)
+            # A library that looks for OpenCL's loader says so without a field: there may be no layer.
+            if request.kind == Kind.NVRTC_LOADED or (request.kind == Kind.LOADED and request.fields):
+                self._place.loaded = True
             handler = self._handlers.get(Kind(request.kind))
             return PASSED if handler is None else handler(Fields(request.fields))
         except (WireError, ValueError) as error:
@@ -247,8 +258,13 @@ def _encoded(reply: Reply) -> bytes:
         return encode(Frame(PASSED.kind, PASSED.fields))
 
 
-def _is_ours(connection: socket.socket) -> bool:
-    """Whether a process of this user asks; the folder stops all others but root."""
+def _stranger(connection: socket.socket) -> str:
+    """The process that asks, where that is another user's; the folder stops all others but root."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(data)
-    return bool(uid == os.geteuid())
+    pid, uid, _ = _CREDENTIALS.unpack(data)
+    if uid == os.geteuid():
+        return ""
+    name = "a process"
+    with suppress(OSError):
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return f"{name} (process {pid}, user {uid})"

@@ -89,6 +89,8 @@ class OpenCLServing:
         self._publishing: dict[CacheKey, Event] = {}
         self.noted: set[CacheKey] = set()
         """The keys of what was noted for ``warm --misses``."""
+        self.binaries = 0
+        """How many programs were made from binaries, which nobody compiles."""
 
     @property
     def handlers(self) -> Handlers:
@@ -201,10 +203,11 @@ class OpenCLServing:
     def _other(self, fields: Fields) -> Reply:
         fields.number()  # the process
         entry_point = fields.text()
-        if entry_point not in _COMPILES_NOTHING:
-            outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
-            with self._lock:
+        outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
+        with self._lock:
+            if entry_point not in _COMPILES_NOTHING:
                 self._done.append(outcome)
+            self.binaries += entry_point == "clCreateProgramWithBinary"
         return HEARD
 
     def _look_up_again(self, one: _Build) -> None:

@@ -40,7 +40,10 @@ class Kind(IntEnum):
     OTHER = 5
     """An entry point was called that is never served."""
     LOADED = 6
-    """A program loads OpenCL, and may ask for builds soon. It may not wait for the reply."""
+    """A program loads OpenCL, and may ask for builds soon. It may not wait for the reply.
+
+    Our layer says its process: then it is loaded itself, and not only a library that may load it.
+    """
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17

@@ -427,7 +427,9 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         begin_handles();
         begin_builds();
         wire_begin();
-        wire_tell(WIRE_LOADED, NULL, 0); /* so that the server makes ready while the program does */
+        char pid[WIRE_NUMBER_SIZE];
+        struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
+        wire_tell(WIRE_LOADED, &process, 1); /* so that the server makes ready while the program does */
     }
     if (wire_asks()) take_over(&tables[mine]);
     *count_ret = functions;

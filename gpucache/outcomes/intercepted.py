@@ -53,6 +53,10 @@ class Ended:
     """The signal that ended it; 0 if none did."""
     alone: str = ""
     """Why it ran as without us, its builds unseen; empty where they were heard."""
+    loaded: bool = False
+    """Whether a library of ours was loaded by any of its processes."""
+    refused: tuple[str, ...] = ()
+    """Its processes that asked as another user, and were not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class RunSummary:
     saved_ns: int
     ahead_ns: int
     """What of ``saved_ns`` went into compiling all kernels ahead; the command alone compiles what it uses."""
+    binaries: int = 0
+    """How many programs it made from binaries of its own."""
     wanted: int = 0
     """How many programs were noted to be built later, or once more for other local sizes."""
     learned: int = 0
@@ -81,7 +87,12 @@ class RunSummary:
 
 
 def summarise_run(
-    command: str, ended: Ended, outcomes: Sequence[Intercepted], wanted: int = 0, learned: int = 0
+    command: str,
+    ended: Ended,
+    outcomes: Sequence[Intercepted],
+    wanted: int = 0,
+    learned: int = 0,
+    binaries: int = 0,
 ) -> RunSummary:
     """The summary of a run of a command."""
     count = {result: sum(one.result is result for one in outcomes) for result in RunResult}
@@ -99,6 +110,7 @@ def summarise_run(
         build_ns=_covered(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
         saved_ns=sum(one.saved_ns for one in outcomes),
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
+        binaries=binaries,
         wanted=wanted,
         learned=learned,
     )

@@ -21,6 +21,13 @@ SUMMARY = (
     Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
     Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
+    Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
+    Key(
+        "refused",
+        "list of text",
+        "Its processes that asked as another user, and had no answer.",
+        "ended.refused",
+    ),
     Key("layer", "text", "The folder."),
     Key("exported", "number", "Builds that are served from there."),
     Key("left", "number", "Builds that are not."),

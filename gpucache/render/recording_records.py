@@ -62,6 +62,13 @@ SUMMARY = (
     Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
     Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
+    Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
+    Key(
+        "refused",
+        "list of text",
+        "Its processes that asked as another user, and had no answer.",
+        "ended.refused",
+    ),
     Key("recording", "text", "The folder that was written."),
     Key("builds", "number", "How many builds were written, each once."),
     Key("unrecorded", "number", "How many were not."),

@@ -3,7 +3,7 @@
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
-from gpucache.units import format_count, format_duration
+from gpucache.units import format_count, format_duration, format_list
 
 TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ UNSEEN = (
     "no OpenCL or NVRTC build was seen; where there was one, the command may have an OpenCL loader of its "
     "own that reads no OPENCL_LAYERS, or a static NVRTC"
 )
+NOTHING_BUILT = "nothing was built from source"
 ALONE = "the command ran without gpucache"
 _REASONS = 3
 """The most reasons that are told unless everything is."""
@@ -27,9 +28,25 @@ def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:
     return f"{told}; {INNER}" if inner else told
 
 
-def unseen(ended: "Ended") -> str:
-    """Why no build of a command was seen."""
-    return f"{ALONE}: {ended.alone}" if ended.alone else UNSEEN
+def unseen(ended: "Ended", binaries: int = 0) -> str:
+    """Why no build of a command was seen; ``binaries`` are the programs that it made of these."""
+    if ended.alone:
+        return f"{ALONE}: {ended.alone}"
+    if ended.refused:
+        return f"nothing was built as this user; {refused(ended)}"
+    if not ended.loaded:
+        return UNSEEN
+    if binaries:
+        loaded = format_count(
+            binaries, "program was loaded from a binary", "programs were loaded from binaries"
+        )
+        return f"{NOTHING_BUILT}; {loaded}, as out of PyOpenCL's own cache"
+    return f"{NOTHING_BUILT}; a cache of the program's own may have answered"
+
+
+def refused(ended: "Ended") -> str:
+    """The processes that were not answered."""
+    return f"not answered, because it runs as another user: {format_list(ended.refused, 3)}"
 
 
 def learning_line(noted: int) -> str:
@@ -54,7 +71,7 @@ def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int)
 
 def _parts(summary: "RunSummary") -> "Iterator[str]":
     if not summary.builds and not summary.passed:
-        yield unseen(summary.ended)
+        yield unseen(summary.ended, summary.binaries)
         return
     yield from counted(summary.builds, summary.hits, summary.build_ns, summary.saved_ns, summary.ahead_ns)
     if summary.learned:
@@ -65,6 +82,8 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
         yield f"{summary.failed} did not compile"
     if summary.passed:
         yield f"{summary.passed} not served"
+    if summary.ended.refused:
+        yield refused(summary.ended)
 
 
 def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":

@@ -30,6 +30,13 @@ SUMMARY = (
     Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
     Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
+    Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
+    Key(
+        "refused",
+        "list of text",
+        "Its processes that asked as another user, and had no answer.",
+        "ended.refused",
+    ),
     Key("builds", "number", "How many builds it asked for, without those that were passed."),
     Key("hits", "number", "Builds that were served."),
     Key("misses", "number", "Builds that were not there."),
@@ -44,6 +51,7 @@ SUMMARY = (
         "number",
         "What of saved_ms went into compiling all kernels, of which a command alone compiles those it uses.",
     ),
+    Key("binaries", "number", "Programs it made from binaries, such as those of a cache of its own."),
     Key("wanted", "number", "Programs noted to be built later, or once more for other local sizes."),
     Key("learned", "number", "How many of these were built after its end."),
 )

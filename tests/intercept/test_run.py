@@ -210,6 +210,22 @@ def test_a_service_that_forks_is_served_in_its_children(program: Program, run: C
     assert run("sh", "-c", command).results == ["hit", "hit"]
 
 
+def test_a_cache_that_answered_before_us_is_named(program: Program) -> None:
+    """PyOpenCL's own gives binaries: our layer was there, and nothing was built from source."""
+    assert program(INTEL, 2, PYOPENCL_NO_CACHE="0").results == ["kept"]
+    again = program(INTEL, 2, PYOPENCL_NO_CACHE="0")
+    assert again.err.startswith("gpucache: nothing was built from source; 1 program was loaded from a binary")
+    assert (again.report["summary"]["loaded"], again.report["summary"]["binaries"]) == (True, 1)
+
+
+def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> None:
+    """A program that loads OpenCL and builds nothing has loaded our layer, too."""
+    done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms()")
+    assert done.err == (
+        "gpucache: nothing was built from source; a cache of the program's own may have answered\n"
+    )
+
+
 def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment: Mapping[str, str]) -> None:
     """The library is loaded once, and the outer server is not asked."""
     inner = [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2"]

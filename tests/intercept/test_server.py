@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import UsageError
-from gpucache.intercept.listening import PATH_BYTES_CAP
+from gpucache.intercept.listening import PATH_BYTES_CAP, Listening
 from gpucache.intercept.server import Reply, serve
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode
 from tests.intercept.client import ask, ask_raw
@@ -121,8 +121,10 @@ def test_only_this_user_may_enter_its_folder() -> None:
 
 @needs_root
 def test_another_user_is_not_answered() -> None:
-    """Who asks is checked, also where the folder would let them in."""
-    with serve({Kind.OTHER: _echo}) as path:
+    """Who asks is checked, also where the folder would let them in, and named."""
+    listening = Listening(lambda: {Kind.OTHER: _echo})
+    path = Path(listening.open())
+    try:
         path.parent.chmod(0o755)
         path.chmod(0o666)
 
@@ -134,6 +136,10 @@ def test_another_user_is_not_answered() -> None:
 
         assert as_nobody(refused) == "refused"
         assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
+    finally:
+        listening.close()
+    (named,) = listening.refused
+    assert "(process " in named and named.endswith(", user 65534)")
 
 
 def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,33 @@ def test_a_run_is_told_in_one_line(outcomes: list[Intercepted], wanted: int, lea
     assert summary_line(summarise_run("app", Ended(0), outcomes, wanted, learned)) == line
 
 
+@pytest.mark.parametrize(
+    ("ended", "binaries", "line"),
+    [
+        (
+            Ended(0, loaded=True),
+            0,
+            "nothing was built from source; a cache of the program's own may have answered",
+        ),
+        (
+            Ended(0, loaded=True),
+            2,
+            "nothing was built from source; 2 programs were loaded from binaries, as out of PyOpenCL's own "
+            "cache",
+        ),
+        (
+            Ended(0, refused=("app (process 7, user 0)",)),
+            0,
+            "nothing was built as this user; not answered, because it runs as another user: app (process 7, "
+            "user 0)",
+        ),
+    ],
+)
+def test_why_nothing_was_seen_is_as_exact_as_can_be(ended: Ended, binaries: int, line: str) -> None:
+    """That a loader may have passed our layer by is said only where the layer was not loaded."""
+    assert summary_line(summarise_run("app", ended, [], binaries=binaries)) == line
+
+
 def test_builds_of_parallel_threads_count_once() -> None:
     """What is told is for how long anything was built, however many threads waited at a time."""
     builds = [
