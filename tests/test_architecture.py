@@ -288,7 +288,8 @@ _TOLD_IN_HELP = frozenset({"cli.parameters", "cli.usage", "manifest", "model"})
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # What backends compile with is called as the cache that it keeps.
     "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),
-    "pyopencl": frozenset({"backends", "opencl", "intercept", *_TOLD_IN_HELP}),
+    # A command's programs that are made from binaries come out of its cache, which the line of run says.
+    "pyopencl": frozenset({"backends", "opencl", "intercept", "render.run", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl", "payload.vulkan"}),
