@@ -35,9 +35,13 @@ class FileName:
         """What was kept, as the program is to have it."""
         return data if self.stems is None else data.replace(self.stems[1], self.stems[0])
 
-    def is_elsewhere(self, texts: Iterable[bytes]) -> bool:
-        """Whether some texts hold what was made up, so that it may come from them and not from the name."""
+    def is_in(self, texts: Iterable[bytes]) -> bool:
+        """Whether some texts hold what was made up, or what stands for it."""
         return self.stems is not None and any(stem in text for text in texts for stem in self.stems)
+
+    def is_in_numbers(self, data: bytes) -> bool:
+        """Whether a text holds what was made up as PTX writes strings, which nothing replaces."""
+        return self.stems is not None and ", ".join(map(str, self.stems[0][-len(KEPT) :])).encode() in data
 
 
 def read_name(given: str, environ: Mapping[str, str]) -> FileName:

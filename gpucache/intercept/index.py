@@ -5,7 +5,7 @@ A file, little-endian, replaced as a whole and never changed in place:
 | offset | size | field |
 |---|---|---|
 | 0 | 8 | magic ``GPCINDEX`` |
-| 8 | 4 | version, 1 |
+| 8 | 4 | version, 2 |
 | 12 | 4 | number of rows |
 | 16 | 8 | size of the file |
 | 24 | 8 | zero |
@@ -36,7 +36,7 @@ INDEX_BYTES_CAP = 1 << 30
 """The most that an index may hold."""
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
-_MAGIC, _VERSION = b"GPCINDEX", 1
+_MAGIC, _VERSION = b"GPCINDEX", 2
 _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")

@@ -11,7 +11,6 @@ from threading import Lock
 
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build_log, find
-from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.intercept.conditions import UncoveredError, of_build, of_call
@@ -19,11 +18,11 @@ from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.index import Answered, Hole, Row, fits, row_of
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
-from gpucache.intercept.nvrtc_serving import answer_fields, find_all
+from gpucache.intercept.nvrtc_serving import Lacking, answer_fields, find_all
 from gpucache.intercept.opencl import DEFEATER, prepare_build, read_build
 from gpucache.intercept.server import Handler, Handlers, Reply, Service
 from gpucache.intercept.wire import Fields, Kind, WireError
-from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult
+from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult, Miss
 
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30
@@ -127,7 +126,7 @@ class Answering:
             for one in prepared:
                 found = find(self._layers, one)
                 if isinstance(found, NoEntry):
-                    return replace(left, reason=self._why(one, found)), None
+                    return replace(left, reason=_told(explain(self._layers, one, found))), None
                 hits.append(found)
             conditions = of_build(asked, prepared, [hit.key for hit in hits], files)
         except (GpucacheError, UncoveredError) as error:
@@ -148,8 +147,8 @@ class Answering:
             request = prepared.request
             left = replace(left, program=request.program.name, target=str(request.target))
             found = find_all(self._layers, call, prepared)
-            if isinstance(found, NoEntry):
-                return replace(left, reason=self._why(prepared, found)), None
+            if isinstance(found, Lacking):
+                return replace(left, reason=_told(found.explain(self._layers))), None
             conditions = of_call(call, prepared, found[0][0].key)
             given = tuple(answer_fields(call, *found))
             holes = _name_holes(call, fields[_NAME], given)
@@ -158,12 +157,12 @@ class Answering:
         done = replace(left, result=LayerResult.EXPORTED)
         return done, Answered(_title(done), Kind.COMPILE, fields, given, conditions, holes)
 
-    def _why(self, prepared: Prepared, found: NoEntry) -> str:
-        miss = explain(self._layers, prepared, found)
-        return f"{miss.verdict}: {miss.detail}"
-
     def _log(self, hit: Hit) -> bytes:
         return build_log(self._layers, hit).encode() if hit.head.has_log else b""
+
+
+def _told(miss: Miss) -> str:
+    return f"{miss.verdict}: {miss.detail}"
 
 
 def _title(outcome: Layered) -> str:

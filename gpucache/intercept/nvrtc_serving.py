@@ -2,8 +2,8 @@
 
 Owns what is known of each compile from the question to its end. What comes out of one compile is kept as an
 entry for each kind of artifact, all under the same inputs: a cubin can then be loaded, listed, verified and
-evicted like any other, and PTX that nobody asks for costs no hit anything but its own bytes. The first kind
-decides whether there is a hit. What a hit does not bring is compiled by the command when it asks for it.
+evicted like any other, and PTX that nobody asks for costs no hit anything but its own bytes. A hit has all of
+them or is none, as a program may ask for any, and nothing could make one later: what NVRTC reads may change.
 """
 
 import os
@@ -26,7 +26,7 @@ from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
-from gpucache.outcomes import Built, Hit, Intercepted, RunResult
+from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult
 from gpucache.sources import is_settled
 
 _PUBLISH_WAIT_S = 2.0
@@ -46,8 +46,20 @@ class _Asked:
     """What is known of a compile when it is looked up."""
 
     prepared: Prepared
-    found: tuple[list[Hit], bytes] | NoEntry
-    """Sound entries of what comes out, the first kind first, with what NVRTC said."""
+    found: "tuple[list[Hit], bytes] | Lacking"
+    """Sound entries of all that comes out, the first kind first, with what NVRTC said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """The kind of artifact by which a compile is no hit."""
+
+    prepared: Prepared
+    answer: NoEntry
+
+    def explain(self, layers: Layers) -> Miss:
+        """Why it is not there."""
+        return explain(layers, self.prepared, self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +109,8 @@ class NVRTCServing:
         for one in self._compiles.values():
             if _is_known(one.asked):
                 prepared, found = one.asked.result().prepared, one.asked.result().found
-                if isinstance(found, NoEntry):
-                    note_miss(self._layers, prepared, explain(self._layers, prepared, found))
+                if isinstance(found, Lacking):
+                    note_miss(self._layers, prepared, found.explain(self._layers))
                 outcome = _outcome(prepared, RunResult.LEFT)
                 self._done.append(replace(outcome, reason="its process ended before the compile did"))
         self._compiles.clear()
@@ -121,7 +133,7 @@ class NVRTCServing:
         except GpucacheError as error:
             self._tell(Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error)))
             return PASSED
-        if isinstance(answer.found, NoEntry):
+        if isinstance(answer.found, Lacking):
             wanted = self._layers.target is not None and answer.prepared.refusal is None
             return self._miss(_Compile(call, asked, started_ns, 0), wanted=wanted)
         hits, log = answer.found
@@ -184,25 +196,34 @@ class NVRTCServing:
         except GpucacheError as error:
             return Intercepted(one.call.file_name.given, "", RunResult.PASSED, reason=str(error))
         prepared = asked.prepared
-        miss = explain(self._layers, prepared, asked.found if isinstance(asked.found, NoEntry) else NoEntry())
+        lacking = asked.found if isinstance(asked.found, Lacking) else Lacking(prepared, NoEntry())
+        miss = lacking.explain(self._layers)
         outcome = replace(
             _outcome(prepared, RunResult.LEFT),
             key=str(prepared.key),
             verdict=miss.verdict,
             reason=miss.detail,
         )
-        artifact = _artifact(one, given, prepared) if given.code == 0 else None
-        if artifact is None:
+        if given.code != 0:
             note_miss(self._layers, prepared, miss)
-            return replace(outcome, result=RunResult.FAILED) if given.code != 0 else outcome
-        kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S)
-        if isinstance(kept, Built) and kept.key is None:
-            return replace(outcome, reason=kept.note)
-        for other in _others(prepared):
-            also = _artifact(one, given, other)
-            if also is not None and self._layers.target is not None:
-                publish(self._layers, self._layers.target, other, also, miss)
-        return replace(outcome, result=RunResult.KEPT, key=str(kept.key))
+            return replace(outcome, result=RunResult.FAILED)
+        kinds = (prepared, *_others(prepared))
+        if any(_kind(kind).value not in given.artifacts for kind in kinds):
+            note_miss(self._layers, prepared, miss)
+            return replace(outcome, reason="NVRTC did not give all that was asked for, so it was not kept")
+        refusal = _refusal(one, given, prepared)
+        for kind in kinds:
+            artifact = _artifact(one, given, _kind(kind), refusal)
+            kept = self._keep(kind, artifact, miss, is_first=kind is prepared)
+            if isinstance(kept, Built) and kept.key is None:
+                return replace(outcome, reason=kept.note)
+        return replace(outcome, result=RunResult.KEPT)
+
+    def _keep(self, prepared: Prepared, artifact: Artifact, miss: Miss, *, is_first: bool) -> Hit | Built:
+        """Publish one kind of what was compiled; the first stands for all where several processes compile."""
+        if not is_first and self._layers.target is not None:
+            return publish(self._layers, self._layers.target, prepared, artifact, miss)
+        return build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S)
 
     def _tell(self, outcome: Intercepted) -> None:
         with self._lock:
@@ -216,17 +237,18 @@ class NVRTCServing:
             self._publishing.pop(key, None)
 
 
-def find_all(layers: Layers, call: Call, prepared: Prepared) -> tuple[list[Hit], bytes] | NoEntry:
-    """Sound entries of what comes out of a call, the first kind first, with what NVRTC said."""
-    found = find(layers, prepared)
-    if isinstance(found, NoEntry):
-        return found
-    log = build_log(layers, found) if found.head.has_log else ""
-    told = bool(log) or not found.head.has_log  # else what NVRTC said is gone, and may be asked for
-    if not told or not found.head.lowered_names.keys() >= set(call.name_expressions):
-        return NoEntry()
-    others = (find(layers, one) for one in _others(prepared))
-    hits = [found, *(one for one in others if isinstance(one, Hit))]
+def find_all(layers: Layers, call: Call, prepared: Prepared) -> tuple[list[Hit], bytes] | Lacking:
+    """Sound entries of all that comes out of a call, the first kind first, with what NVRTC said."""
+    hits = []
+    for kind in (prepared, *_others(prepared)):
+        found = find(layers, kind)
+        if isinstance(found, NoEntry):
+            return Lacking(kind, found)
+        hits.append(found)
+    log = build_log(layers, hits[0]) if hits[0].head.has_log else ""
+    told = bool(log) or not hits[0].head.has_log  # else what NVRTC said is gone, and may be asked for
+    if not told or not hits[0].head.lowered_names.keys() >= set(call.name_expressions):
+        return Lacking(prepared, NoEntry())
     return hits, log.encode(errors="surrogateescape")
 
 
@@ -239,10 +261,13 @@ def _outcome(prepared: Prepared, result: RunResult) -> Intercepted:
     return Intercepted(prepared.request.program.name, str(prepared.request.target), result)
 
 
+def _kind(prepared: Prepared) -> ArtifactKind:
+    return ArtifactKind(prepared.request.artifact_kind)
+
+
 def _others(prepared: Prepared) -> Iterator[Prepared]:
     """The same inputs for what else comes out of a compile."""
-    kind = ArtifactKind(prepared.request.artifact_kind)
-    return (of_kind(prepared, other) for other in _ALSO.get(kind, ()))
+    return (of_kind(prepared, other) for other in _ALSO.get(_kind(prepared), ()))
 
 
 def answer_fields(call: Call, hits: Sequence[Hit], log: bytes) -> Iterator[bytes]:
@@ -267,29 +292,34 @@ def _given(fields: Fields) -> _Given:
     return _Given(code, compile_ns, log, artifacts, names)
 
 
-def _artifact(one: _Compile, given: _Given, prepared: Prepared) -> Artifact | None:
-    """What is kept of one kind; None if NVRTC gave none."""
-    kind = ArtifactKind(prepared.request.artifact_kind)
-    payload, name = given.artifacts.get(kind.value), one.call.file_name
-    if payload is None:
-        return None
-    kept = name.to_keep(payload), name.to_keep(given.log)
+def _artifact(one: _Compile, given: _Given, kind: ArtifactKind, refusal: str | None) -> Artifact:
+    """What is kept of one kind."""
+    name = one.call.file_name
+    payload, log = name.to_keep(given.artifacts[kind.value]), name.to_keep(given.log)
     names = {key: os.fsdecode(name.to_keep(os.fsencode(value))) for key, value in given.names.items()}
-    log = kept[1].decode(errors="surrogateescape")
-    refusal = None
+    said = log.decode(errors="surrogateescape")
+    return Artifact(kind, payload, said, given.compile_ns, names, refusal=refusal)
+
+
+def _refusal(one: _Compile, given: _Given, prepared: Prepared) -> str | None:
+    """Why nothing of a compile is kept; None if all may be."""
+    name = one.call.file_name
+    told = (given.log, *given.artifacts.values(), *map(os.fsencode, given.names.values()))
     if one.begun_ns and not is_settled(prepared.closure, one.begun_ns - _YOUNG_NS):
-        refusal = "its headers were read while it was compiled, and some may have changed; the next run tells"
-    elif (*kept, names) != (payload, given.log, given.names) and not _is_of_name(one, prepared):
-        refusal = "what its file name has of this run may also come from its source"
-    elif len(log.encode(errors="surrogatepass")) > LOG_LIMIT:
-        refusal = "what the compiler said is longer than an entry keeps"
-    return Artifact(kind, kept[0], log, given.compile_ns, names, refusal=refusal)
+        return "its headers were read while it was compiled, and some may have changed; the next run tells"
+    if any(map(name.is_in_numbers, told)):
+        return "it holds its file name, which is another in each run, as numbers"
+    if name.is_in(told) and not _is_of_name(one, prepared):
+        return "what its file name has of this run may also come from its source"
+    if len(name.to_keep(given.log)) > LOG_LIMIT:
+        return "what the compiler said is longer than an entry keeps"
+    return None
 
 
 def _is_of_name(one: _Compile, prepared: Prepared) -> bool:
     """Whether what was made up in a file name is in no text that was read, so that it came from the name."""
     try:
-        return not one.call.file_name.is_elsewhere(_texts(one.call, prepared))
+        return not one.call.file_name.is_in(_texts(one.call, prepared))
     except OSError:
         return False
 

@@ -158,7 +158,7 @@ static int open_index(uint64_t *size, uint64_t *rows, char why[WHY_SIZE]) {
     if (fd >= 0 && !trusted)
         snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its folder, is not this user's or root's alone", folder,
                  name);
-    int sound = trusted && read_at(fd, header, HEADER, 0) && !memcmp(header, MAGIC, 8) && half_at(header + 8) == 1 &&
+    int sound = trusted && read_at(fd, header, HEADER, 0) && !memcmp(header, MAGIC, 8) && half_at(header + 8) == 2 &&
                 number_at(header + 16) == (uint64_t)status.st_size;
     *size = sound ? number_at(header + 16) : 0;
     *rows = sound ? half_at(header + 12) : 0;

@@ -2,8 +2,9 @@
 
    nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for what it needs, so that every
    function that is not here is found there. Programs keep the handles that NVRTC made. A compile that is
-   answered by the cache is not made; whatever is asked afterwards that the answer does not hold is asked of a
-   second program, compiled then. On any doubt the program gets what NVRTC says.
+   answered by the cache is not made, and the answer holds all that it gives. As with NVRTC each compile, even
+   one that fails, has a log and a PTX of its own; a cubin, LTO-IR, OptiX IR and lowered names stay until a
+   compile gives others. On any doubt the program gets what NVRTC says.
 
    Built once for each major version with NVRTC_MAJOR. Keeps no lock, because a fork could leave it held. */
 #define _GNU_SOURCE
@@ -25,7 +26,8 @@
 
 typedef struct _nvrtcProgram *nvrtcProgram;
 typedef int nvrtcResult;
-enum { SUCCESS = 0, INVALID_INPUT = 3, NO_NAME_EXPRESSIONS_AFTER_COMPILATION = 8, INTERNAL_ERROR = 11 };
+enum { SUCCESS = 0, INVALID_INPUT = 3, NO_NAMES_AFTER_COMPILATION = 8,
+       NO_NAMES_BEFORE_COMPILATION = 9, NAME_NOT_VALID = 10, INTERNAL_ERROR = 11 };
 
 /* The functions of NVRTC that are called here; a program that calls one which NVRTC lacks gets an error. */
 #define FUNCTIONS(each)                                                                                            \
@@ -58,29 +60,22 @@ __attribute__((constructor)) static void begin(void) {
 
 /* ---- what is remembered of a program ---- */
 
-enum kind { LOG, CUBIN, PTX, LTOIR, OPTIXIR, KINDS, NOT_KEPT = KINDS };
-static const char *const kind_names[KINDS] = {"log", "cubin", "ptx", "ltoir", "optixir"};
+enum kind { LOG, PTX, CUBIN, LTOIR, OPTIXIR, KINDS }; /* from CUBIN on they stay from one compile to the next */
+static const char *const kind_names[KINDS] = {"log", "ptx", "cubin", "ltoir", "optixir"};
 
 struct texts {
     char **at;
     size_t count;
 };
 
-struct slot;
-
 struct program {
     char *source, *name;
     struct texts headers, expressions; /* of headers each name is followed by its content */
     int followed;                      /* by a callback, which an answer of the cache would not call */
-    /* Of an answer of the cache, as long as it holds: */
-    int served;
-    struct texts options;
-    struct wire_reply answer;
-    struct wire_bytes artifacts[KINDS];
-    _Atomic(nvrtcProgram) compiled; /* the second program, once something was asked of it */
-    /* What a program may hold a lowered name of until it destroys its own: */
-    struct texts lowered; /* each expression is followed by its name; those of the answer are the last */
-    struct slot *past;    /* second programs of earlier answers */
+    int answered;                      /* whether any compile of it was */
+    struct wire_bytes artifacts[KINDS]; /* copies of what answers gave; NULL where NVRTC is to be asked */
+    struct texts lowered; /* each expression is followed by its name, which a program may hold; the latest last */
+    int names;            /* how many of these texts are the names that count; 0 where NVRTC is to be asked */
 };
 
 /* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that nobody waits. */
@@ -116,30 +111,16 @@ static void clear(struct texts *texts) {
     *texts = (struct texts){0};
 }
 
-/* Take back an answer of the cache. */
-static void forget_answer(struct program *program) {
-    nvrtcProgram compiled = atomic_exchange(&program->compiled, NULL);
-    struct slot *past = compiled ? malloc(sizeof *past) : NULL;
-    if (past) {
-        atomic_init(&past->handle, compiled);
-        past->next = program->past;
-        program->past = past;
+/* Ask NVRTC for some kinds again. */
+static void drop(struct program *program, int first, int end) {
+    for (int kind = first; kind < end; kind++) {
+        free((void *)program->artifacts[kind].at);
+        program->artifacts[kind] = (struct wire_bytes){NULL, 0};
     }
-    clear(&program->options);
-    wire_done(&program->answer);
-    memset(program->artifacts, 0, sizeof program->artifacts);
-    program->served = 0;
 }
 
 static void forget(struct program *program) {
-    forget_answer(program);
-    while (program->past) {
-        struct slot *past = program->past;
-        nvrtcProgram compiled = atomic_load(&past->handle);
-        program->past = past->next;
-        CALL(nvrtcDestroyProgram, &compiled);
-        free(past);
-    }
+    drop(program, LOG, KINDS);
     clear(&program->headers);
     clear(&program->expressions);
     clear(&program->lowered);
@@ -162,29 +143,6 @@ static void remember(nvrtcProgram handle, struct program *program) {
     slot->next = atomic_load(&slots);
     atomic_init(&slot->handle, handle);
     while (!atomic_compare_exchange_weak(&slots, &slot->next, slot)) continue;
-}
-
-/* The program that has been compiled in truth: NVRTC's own, or after an answer of the cache a second one. */
-static nvrtcProgram compiled(nvrtcProgram handle, struct program *program) {
-    if (!program || !program->served) return handle;
-    nvrtcProgram second = atomic_load(&program->compiled), first = NULL;
-    if (second) return second;
-    size_t count = program->headers.count / 2;
-    const char **texts = calloc(2 * count + 1, sizeof *texts);
-    for (size_t i = 0; texts && i < count; i++) {
-        texts[i] = program->headers.at[2 * i];
-        texts[count + i] = program->headers.at[2 * i + 1];
-    }
-    int made = texts && !CALL(nvrtcCreateProgram, &second, program->source, program->name, (int)count, texts + count,
-                              texts);
-    free(texts);
-    if (!made) return handle;
-    for (size_t i = 0; i < program->expressions.count; i++)
-        CALL(nvrtcAddNameExpression, second, program->expressions.at[i]);
-    CALL(nvrtcCompileProgram, second, (int)program->options.count, (const char *const *)program->options.at);
-    if (atomic_compare_exchange_strong(&program->compiled, &first, second)) return second;
-    CALL(nvrtcDestroyProgram, &second); /* another thread was faster */
-    return first;
 }
 
 /* ---- asking ---- */
@@ -237,16 +195,28 @@ static size_t number_of(struct wire_bytes field) {
     return strtoul(digits, NULL, 10);
 }
 
-/* Read an answer of the cache: 1, or 0 where it is not what a program of this kind is answered. */
-static int read_answer(struct program *program, struct wire_reply *reply) {
-    struct wire_bytes token, count, name, value;
+static int copy(struct wire_bytes *to, struct wire_bytes from, size_t more) {
+    char *bytes = calloc(1, from.size + more);
+    if (!bytes) return 0;
+    memcpy(bytes, from.at, from.size);
+    free((void *)to->at);
+    *to = (struct wire_bytes){bytes, from.size + more};
+    return 1;
+}
+
+/* Read an answer of the cache into copies and lowered names: 1, or 0 where it is not what such a program is
+   answered. A log comes without its NUL. */
+static int read_answer(struct program *program, struct wire_reply *reply, struct wire_bytes got[KINDS]) {
+    struct wire_bytes token, log, count, name, value;
     size_t before = program->lowered.count;
-    if (!wire_next(reply, &token) || !wire_next(reply, &program->artifacts[LOG]) || !wire_next(reply, &count)) return 0;
+    if (!wire_next(reply, &token) || !wire_next(reply, &log) || !wire_next(reply, &count)) return 0;
+    if (!copy(&got[LOG], log, 1) || !copy(&got[PTX], (struct wire_bytes){"", 0}, 1)) return 0;
     for (size_t left = number_of(count); left; left--) {
         if (!wire_next(reply, &name) || !wire_next(reply, &value)) return 0;
-        for (int kind = CUBIN; kind < KINDS; kind++)
-            if (name.size == strlen(kind_names[kind]) && !memcmp(name.at, kind_names[kind], name.size))
-                program->artifacts[kind] = value;
+        for (int kind = PTX; kind < KINDS; kind++)
+            if (name.size == strlen(kind_names[kind]) && !memcmp(name.at, kind_names[kind], name.size) &&
+                !copy(&got[kind], value, 0))
+                return 0;
     }
     if (!wire_next(reply, &count)) return 0;
     for (size_t left = number_of(count); left; left--) {
@@ -256,14 +226,22 @@ static int read_answer(struct program *program, struct wire_reply *reply) {
     return program->lowered.count == before + 2 * program->expressions.count && !wire_next(reply, &value);
 }
 
-static int serve(struct program *program, struct wire_reply *reply, int count, const char *const *options) {
-    int sound = read_answer(program, reply);
-    for (int i = 0; sound && i < count; i++) sound = add(&program->options, options[i], strlen(options[i]));
-    program->answer = *reply; /* which the artifacts lie in */
-    *reply = (struct wire_reply){.kind = WIRE_PASS};
-    program->served = sound;
-    if (!sound) forget_answer(program);
-    return sound;
+static int serve(struct program *program, struct wire_reply *reply) {
+    struct wire_bytes got[KINDS] = {{NULL, 0}};
+    size_t before = program->lowered.count;
+    int sound = read_answer(program, reply, got);
+    for (int kind = LOG; kind < KINDS; kind++) {
+        if (!sound) free((void *)got[kind].at);
+        if (!sound || !got[kind].at) continue;
+        drop(program, kind, kind + 1);
+        program->artifacts[kind] = got[kind];
+    }
+    while (!sound && program->lowered.count > before) free(program->lowered.at[--program->lowered.count]);
+    if (!sound) return 0;
+    program->answered = 1;
+    program->names = (int)(program->lowered.count - before);
+    wire_done(reply);
+    return 1;
 }
 
 /* What NVRTC gives of one kind, in memory of our own; empty where it gives nothing. */
@@ -295,9 +273,9 @@ static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes
     put(&request, wire_number(ns, digits[1]));
     put(&request, (struct wire_bytes){got[LOG].at, got[LOG].size ? got[LOG].size - 1 : 0}); /* without its NUL */
     size_t count = 0;
-    for (int kind = CUBIN; kind < KINDS; kind++) count += got[kind].size > 0;
+    for (int kind = PTX; kind < KINDS; kind++) count += got[kind].size > 0;
     put(&request, wire_number(count, digits[2]));
-    for (int kind = CUBIN; kind < KINDS; kind++) {
+    for (int kind = PTX; kind < KINDS; kind++) {
         if (!got[kind].size) continue;
         put(&request, wire_text(kind_names[kind]));
         put(&request, got[kind]);
@@ -348,7 +326,7 @@ EXPORTED nvrtcResult nvrtcDestroyProgram(nvrtcProgram *handle) {
 
 EXPORTED nvrtcResult nvrtcAddNameExpression(nvrtcProgram handle, const char *expression) {
     struct program *program = program_of(handle);
-    if (program && program->served && expression) return NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
+    if (program && program->answered && expression) return NO_NAMES_AFTER_COMPILATION;
     nvrtcResult result = CALL(nvrtcAddNameExpression, handle, expression);
     if (program && !result && !add(&program->expressions, expression, strlen(expression))) program->followed = 1;
     return result;
@@ -362,20 +340,33 @@ EXPORTED nvrtcResult nvrtcSetFlowCallback(nvrtcProgram handle, int (*callback)(v
 }
 #endif
 
+/* Have NVRTC compile: what it gives counts more than earlier answers. With PTX comes a cubin or nothing else. */
+static nvrtcResult compile(nvrtcProgram handle, struct program *program, int count, const char *const *options) {
+    nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
+    size_t ptx = 0, size = 0;
+    if (!program || !program->answered) return result;
+    drop(program, LOG, CUBIN);
+    if (result || CALL(nvrtcGetPTXSize, handle, &ptx)) return result;
+    program->names = 0;
+    if (ptx > 1 && !CALL(nvrtcGetCUBINSize, handle, &size) && size) drop(program, CUBIN, LTOIR);
+    if (ptx <= 1 && !CALL(nvrtcGetLTOIRSize, handle, &size) && size) drop(program, LTOIR, OPTIXIR);
+    if (ptx <= 1 && !CALL(nvrtcGetOptiXIRSize, handle, &size) && size) drop(program, OPTIXIR, KINDS);
+    return result;
+}
+
 EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char *const *options) {
     struct program *program = program_of(handle);
     struct wire_reply reply;
     struct wire_bytes token = {NULL, 0}, wanted = {NULL, 0};
     int sane = count >= 0 && (options || !count);
     for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
-    if (program) forget_answer(program);
     if (!program || program->followed || !sane || !ask(program, count, options, &reply))
-        return CALL(nvrtcCompileProgram, handle, count, options);
-    if (reply.kind == WIRE_HIT && serve(program, &reply, count, options)) return SUCCESS;
+        return compile(handle, program, count, options);
+    if (reply.kind == WIRE_HIT && serve(program, &reply)) return SUCCESS;
     if (wire_next(&reply, &token)) wire_next(&reply, &wanted);
-    struct stopwatch compile = begin_compile();
-    nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
-    uint64_t took = end_compile(&compile);
+    struct stopwatch timed = begin_compile();
+    nvrtcResult result = compile(handle, program, count, options);
+    uint64_t took = end_compile(&timed);
     if (token.size) tell(handle, program, token, reply.kind == WIRE_MISS && number_of(wanted), result, took);
     wire_done(&reply);
     return result;
@@ -383,38 +374,34 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
 
 EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expression, const char **lowered) {
     struct program *program = program_of(handle);
-    if (program && program->served && expression && lowered)
-        for (size_t left = program->expressions.count, i = program->lowered.count; left; left--) {
-            i -= 2;
-            if (strcmp(program->lowered.at[i], expression)) continue;
-            *lowered = program->lowered.at[i + 1];
-            return SUCCESS;
-        }
-    return CALL(nvrtcGetLoweredName, compiled(handle, program), expression, lowered);
+    for (int left = program && expression && lowered ? program->names : 0; left; left -= 2) {
+        char **pair = program->lowered.at + program->lowered.count - left;
+        if (strcmp(pair[0], expression)) continue;
+        *lowered = pair[1];
+        return SUCCESS;
+    }
+    nvrtcResult result = CALL(nvrtcGetLoweredName, handle, expression, lowered);
+    return result == NO_NAMES_BEFORE_COMPILATION && program && program->answered ? NAME_NOT_VALID : result;
 }
 
-/* What the cache's answer holds of a kind; NULL where NVRTC is to be asked for it. */
-static const struct wire_bytes *answer_of(const struct program *program, enum kind kind) {
-    if (!program || !program->served || kind == NOT_KEPT) return NULL;
-    return kind == LOG || program->artifacts[kind].size ? &program->artifacts[kind] : NULL;
+/* What an answer gave of a kind; NULL where NVRTC is to be asked. */
+static const struct wire_bytes *answer_of(nvrtcProgram handle, enum kind kind) {
+    const struct program *program = program_of(handle);
+    return program && program->artifacts[kind].at ? &program->artifacts[kind] : NULL;
 }
 
-/* A log is told without its NUL. */
 #define GETTER(name, kind)                                                                                         \
     EXPORTED nvrtcResult nvrtcGet##name##Size(nvrtcProgram handle, size_t *size) {                                 \
-        struct program *program = program_of(handle);                                                              \
-        const struct wire_bytes *answer = answer_of(program, kind);                                                \
-        if (!answer) return CALL(nvrtcGet##name##Size, compiled(handle, program), size);                           \
-        if (size) *size = answer->size + (kind == LOG);                                                            \
+        const struct wire_bytes *answer = answer_of(handle, kind);                                                 \
+        if (!answer) return CALL(nvrtcGet##name##Size, handle, size);                                              \
+        if (size) *size = answer->size;                                                                            \
         return size ? SUCCESS : INVALID_INPUT;                                                                     \
     }                                                                                                              \
     EXPORTED nvrtcResult nvrtcGet##name(nvrtcProgram handle, char *bytes) {                                        \
-        struct program *program = program_of(handle);                                                              \
-        const struct wire_bytes *answer = answer_of(program, kind);                                                \
-        if (!answer) return CALL(nvrtcGet##name, compiled(handle, program), bytes);                                \
+        const struct wire_bytes *answer = answer_of(handle, kind);                                                 \
+        if (!answer) return CALL(nvrtcGet##name, handle, bytes);                                                   \
         if (!bytes) return INVALID_INPUT;                                                                          \
         memcpy(bytes, answer->at, answer->size);                                                                   \
-        if (kind == LOG) bytes[answer->size] = 0;                                                                  \
         return SUCCESS;                                                                                            \
     }
 GETTER(ProgramLog, LOG)
@@ -423,5 +410,5 @@ GETTER(PTX, PTX)
 GETTER(LTOIR, LTOIR)
 GETTER(OptiXIR, OPTIXIR)
 #if NVRTC_MAJOR == 12
-GETTER(NVVM, NOT_KEPT)
+GETTER(NVVM, LTOIR) /* its older name */
 #endif

@@ -32,12 +32,15 @@ from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
 from gpucache.outcomes import Intercepted, Miss, RunResult, Verdict
 from gpucache.settings import Settings
+from gpucache.store import DirectoryStore
 from tests.intercept import nvrtc_program
 from tests.patience import PATIENCE_S
 from tests.unprivileged import needs_root
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.py")
 _SHOW = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
+
+_PTX = b".version 8.0\n.target sm_90\n.address_size 64\n\0"
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Run = Callable[..., tuple[str, list[dict[str, Any]]]]
@@ -258,10 +261,18 @@ class _Program:
         assert request.artifact_kind is ArtifactKind.CUBIN
         return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {})).payload
 
-    def tell(self, token: bytes, cubin: bytes, log: bytes = b"") -> Intercepted:
+    def tell(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Intercepted:
         """Report a compile; what becomes of it."""
-        fields = Fields((token, b"0", b"1000", log, b"1", b"cubin", cubin, b"0"))
-        reply = self.serving.handlers[Kind.COMPILED](fields)
+        artifacts = [part for part in ((b"cubin", cubin), (b"ptx", ptx)) if part[1]]
+        told = (
+            token,
+            b"0",
+            b"1000",
+            log,
+            b"%d" % len(artifacts),
+            *(one for part in artifacts for one in part),
+        )
+        reply = self.serving.handlers[Kind.COMPILED](Fields((*told, b"0")))
         assert reply.then is not None
         reply.then()
         return self.serving.finish()[-1]
@@ -285,7 +296,34 @@ def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
     cubin = program.compile()
     assert program.tell(token, cubin, b"said\xff\0twice").result is RunResult.KEPT
     again = _Program(tmp_path / "root", tmp_path)
-    assert again.ask() == (Kind.HIT, (b"", b"said\xff\0twice", b"1", b"cubin", cubin, b"0"))
+    artifacts = (b"2", b"cubin", cubin, b"ptx", _PTX)
+    assert again.ask() == (Kind.HIT, (b"", b"said\xff\0twice", *artifacts, b"0"))
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("gone", ["cubin", "ptx"])
+def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone: str) -> None:
+    """Where one entry of a compile is gone the next one is a miss that says so, and keeps all again."""
+    root = tmp_path / "root"
+    cubin = program.compile()
+    program.tell(program.ask()[1][0], cubin)
+    store = DirectoryStore(root, writable=True)
+    going = [one for one in store.scan() if one.head is not None and one.head.artifact_kind == gone]
+    assert len(list(store.remove_together(going, "--all"))) == 1
+    again = _Program(root, tmp_path)
+    kind, (token, wanted) = again.ask()
+    assert (kind, wanted) == (Kind.MISS, b"1")
+    outcome = again.tell(token, cubin)
+    assert (outcome.result, outcome.verdict) == (RunResult.KEPT, Verdict.EVICTED)
+    assert _Program(root, tmp_path).ask()[0] is Kind.HIT
+
+
+@pytest.mark.usefixtures("installed")
+def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_path: Path) -> None:
+    """What it lacks could not be told from what is gone."""
+    outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
+    assert (outcome.result, "did not give all" in outcome.reason) == (RunResult.LEFT, True)
+    assert not list((tmp_path / "root").rglob("*.gpc"))
 
 
 @pytest.mark.usefixtures("installed")
@@ -423,5 +461,5 @@ def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> Non
 def test_a_made_up_name_that_is_in_the_source_too() -> None:
     """What is found of it in the artifact may then be of the source."""
     name = read_name("/tmp/app_kernel01.cu", {})
-    assert name.is_elsewhere([b"void app_kernel01() {}"])
-    assert not name.is_elsewhere([b"void kernel01() {}"])
+    assert name.is_in([b"void app_kernel01() {}"])
+    assert not name.is_in([b"void kernel01() {}"])

@@ -95,6 +95,14 @@ static void get(FILE *out, const char *what, nvrtcProgram program, int (*size_of
     free(bytes);
 }
 
+static void get_all(FILE *out, nvrtcProgram program) {
+    get(out, "log", program, nvrtcGetProgramLogSize, nvrtcGetProgramLog);
+    get(out, "cubin", program, nvrtcGetCUBINSize, nvrtcGetCUBIN);
+    get(out, "ptx", program, nvrtcGetPTXSize, nvrtcGetPTX);
+    get(out, "ltoir", program, nvrtcGetLTOIRSize, nvrtcGetLTOIR);
+    get(out, "optixir", program, nvrtcGetOptiXIRSize, nvrtcGetOptiXIR);
+}
+
 static void compile(FILE *out, int number, int times) {
     const char *const *expressions = cases[number].expressions, *lowered = "", *first = "";
     nvrtcProgram program = NULL;
@@ -107,11 +115,7 @@ static void compile(FILE *out, int number, int times) {
     for (int i = 0; i < times; i++) {
         fprintf(out, " compile %d\n", nvrtcCompileProgram(program, count(cases[number].options), cases[number].options));
         fprintf(out, " late add %d %d\n", nvrtcAddNameExpression(program, "k<bool>"), nvrtcAddNameExpression(program, NULL));
-        get(out, "log", program, nvrtcGetProgramLogSize, nvrtcGetProgramLog);
-        get(out, "cubin", program, nvrtcGetCUBINSize, nvrtcGetCUBIN);
-        get(out, "ptx", program, nvrtcGetPTXSize, nvrtcGetPTX);
-        get(out, "ltoir", program, nvrtcGetLTOIRSize, nvrtcGetLTOIR);
-        get(out, "optixir", program, nvrtcGetOptiXIRSize, nvrtcGetOptiXIR);
+        get_all(out, program);
         for (int each = 0; each < count(expressions); each++) {
             int code = nvrtcGetLoweredName(program, expressions[each], &lowered);
             fprintf(out, " name %d %s\n", code, code ? "" : lowered);
@@ -145,6 +149,28 @@ static void in_threads(void) {
     for (int i = 0; i < THREADS; i++) free(texts[i]);
 }
 
+/* One handle that is compiled with other options each time, some of which fail. */
+static void change(void) {
+    static const char *const options[][3] = {
+        {"-arch=sm_90", "-DV=1"}, {"-arch=sm_90", "-DV=oops"}, {"--no-such-option"}, {"-arch=compute_90", "-DV=2"},
+        {"--no-such-option"}, {"-arch=sm_90", "-DV=3", "-dlto"}, {"-arch=sm_90", "-DV=4"}, {"-arch=sm_90", "-DV=oops"},
+        {"-arch=compute_90", "-DV=5", "--optix-ir"}, {"-arch=sm_90", "-DV=1"}, {"--no-such-option"},
+    };
+    nvrtcProgram program;
+    const char *lowered;
+    nvrtcCreateProgram(&program, "template <class T> __global__ void k(T *o) { int u; *o = V; }", "p.cu", 0, NULL, NULL);
+    nvrtcAddNameExpression(program, "k<int>");
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        int number = options[i][2] ? 3 : options[i][1] ? 2 : 1;
+        printf("compile %d\n", nvrtcCompileProgram(program, number, options[i]));
+        get_all(stdout, program);
+        int known = nvrtcGetLoweredName(program, "k<int>", &lowered);
+        printf(" names %d %s %d", known, known ? "" : lowered, nvrtcGetLoweredName(program, "k<bool>", &lowered));
+        printf(" %d\n", nvrtcAddNameExpression(program, "k<bool>"));
+    }
+    nvrtcDestroyProgram(&program);
+}
+
 static int never(void *payload, void *unused) { return *(int *)payload + 0 * (unused != NULL); }
 
 int main(int given, char **arguments) {
@@ -169,6 +195,8 @@ int main(int given, char **arguments) {
         printf("the child ended with %d\n", status);
     } else if (!strcmp(mode, "again")) {
         for (int i = 0; i < 3; i++) compile(stdout, i, 3);
+    } else if (!strcmp(mode, "change")) {
+        change();
     } else if (!strcmp(mode, "often")) { /* what is not answered is compiled, so one answer may cost more */
         static const int some[] = {0, 1, 6, 8};
         for (int i = 0; i < (int)(sizeof some / sizeof *some); i++) compile(stdout, some[i], OFTEN);

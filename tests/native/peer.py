@@ -171,7 +171,7 @@ class NVRTCKeeper:
     def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes | None:
         if kind == Kind.COMPILED:
             if fields[1] == b"0" and fields[0] in self._asked:
-                self.kept[self._asked[fields[0]]] = fields[3:]
+                self.kept[self._asked[fields[0]]] = self._own(fields)
             return frame(Kind.OK)
         key = fields[BEFORE_INPUTS:]
         if key in self.kept:
@@ -180,6 +180,16 @@ class NVRTCKeeper:
         token = b"%d" % next(self._tokens)
         self._asked[token] = key
         return frame(Kind.MISS, token, b"1")
+
+    def _own(self, fields: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """What came out of a compile, without the kinds that its handle still has of an earlier one."""
+        options = self._asked[fields[0]]
+        kinds = {b"ltoir"} if b"-dlto" in options else {b"optixir"} if b"--optix-ir" in options else set()
+        kinds = kinds or {b"ptx", *([] if b"-arch=compute_90" in options else [b"cubin"])}
+        log, count, *rest = fields[3:]
+        pairs = [(rest[2 * at], rest[2 * at + 1]) for at in range(int(count))]
+        told = [part for kind, data in pairs if kind in kinds for part in (kind, data)]
+        return (log, b"%d" % (len(told) // 2), *told, *rest[2 * int(count) :])
 
 
 def environment(peer: Peer, layer: Path, base: Mapping[str, str]) -> dict[str, str]:

@@ -72,7 +72,16 @@ def run(place: Path, library: Path) -> Run:
 
 
 @pytest.mark.parametrize(
-    "mode", ["plain", "fork", "again", "closed", "callback", pytest.param("threads", marks=pytest.mark.slow)]
+    "mode",
+    [
+        "plain",
+        "fork",
+        "again",
+        "change",
+        "closed",
+        "callback",
+        pytest.param("threads", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_undefined_or_leaked(run: Run, mode: str) -> None:
     """Bare, at a miss and at a hit the program says the same, and no sanitizer says anything."""
