@@ -43,3 +43,5 @@ class Closure:
     constant nothing can be found in the artifact."""
     tells_name: bool = field(default=False, compare=False)
     """The same of what the source is called, as far as that is not made up for each build."""
+    renames: bool = field(default=False, compare=False)
+    """Whether a text may have a name that is relative to the current directory, by a ``#line``."""

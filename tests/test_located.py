@@ -198,10 +198,16 @@ def test_line_information_binds_an_artifact_to_headers_that_code_came_from(
     assert (outcomes[0]["code"] == outcomes[1]["code"]) is (compilations == [1, 0])
 
 
-def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["source", "header"])
+def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path, where: str) -> None:
     """NVRTC makes a full path of the name in a ``#line``: not of the folder of whoever built it first."""
     source = '#line 1 "made/from.cu"\nextern "C" __global__ void show(int *out) { *out = 7; }'
-    job = {"source": source, "arguments": {"target": "sm_80", "options": "-lineinfo"}, "cwd": str(tmp_path)}
+    (tmp_path / "include").mkdir()
+    if where == "header":
+        (tmp_path / "include" / "show.h").write_text(source, encoding="ascii")
+        source = "#include <show.h>\n"
+    arguments = {"target": "sm_80", "options": "-lineinfo", "include_path": [str(tmp_path / "include")]}
+    job = {"source": source, "arguments": arguments, "cwd": str(tmp_path)}
     environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
     run_python(str(_PROCESS), "cuda", stdin=json.dumps([job]), env=environ)
     (entry,) = (tmp_path / "cache").glob("v1/entries/*/*.gpc")

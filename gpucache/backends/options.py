@@ -29,8 +29,8 @@ class Spelling:
     """Prefixes that have the value in the same token, the longest first."""
     apart: tuple[str, ...]
     """Tokens whose value is the next token."""
-    strips: bool = True
-    """Whether white space around the value does not belong to it."""
+    strips: bool = False
+    """Whether blanks around a value in the same token do not belong to it."""
 
 
 @dataclass(frozen=True, slots=True)

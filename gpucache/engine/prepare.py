@@ -103,6 +103,9 @@ def prepare(
     """
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation, memos) if known is None else known.closure
+    if request.asked is not None and compilation.lists_files and (closure.renames or known is not None):
+        inputs = compilation.inputs._replace(folder=request.cwd)
+        compilation = replace(compilation, inputs=inputs)  # NVRTC makes a full path of a relative name
     fields = key_fields(request, closure, compilation.inputs, None if known is None else known.source)
     return Prepared(request, compilation, closure, fields, cache_key(fields))
 

@@ -128,7 +128,11 @@ class _Walk:
         self._scans = scans
         self._headers = Headers(disk, limits)
         self._cwd = (disk.real(os.fsencode(cwd)),) if cwd is not None else ()
-        self._dirs = tuple(dict.fromkeys(place for name in dirs for place in self._placed(name)))
+        given = [place for name in dirs for place in self._placed(name)]
+        self._dirs = tuple(dict.fromkeys(given))
+        self._order = (
+            [] if len(given) == len(self._dirs) else [b"%d" % self._dirs.index(one) for one in given]
+        )
         for folder in self._dirs:
             disk.watch(folder)
         self._system = tuple(place for name in rule.system for place in self._placed(name))
@@ -150,7 +154,15 @@ class _Walk:
         resolution = self._edges.hexdigest()
         asked = None if self._disk.failed else tuple(self._disk.asked)
         return Closure(
-            includes, resolution, self.uncacheable, files, stamps, asked, self._tells_places, self._tells_name
+            includes,
+            resolution,
+            self.uncacheable,
+            files,
+            stamps,
+            asked,
+            self._tells_places,
+            self._tells_name,
+            any(file.text.renames for file in self._scanned if file.text),
         )
 
     def define(self, definitions: Sequence[str]) -> None:
@@ -342,10 +354,12 @@ class _Walk:
 
     def _resolve(self, includer: File, mention: Mention) -> None:
         every = mention.every or self._rule.every
+        if mention.every:  # NVRTC finds the next one in a directory that is given again
+            self._frame(*self._order)
         found = (
             file
             for place in self._places(includer, mention, every=every)
-            if (file := self._headers.at(place, mention.name)) and not (mention.every and file is includer)
+            if (file := self._headers.at(place, mention.name))
         )
         matches: list[File | None] = [*dict.fromkeys(found)] if every else [next(found, None)]
         for file in matches or [None]:

@@ -142,6 +142,7 @@ def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str)
         "files": closure.files,
         "tells_places": closure.tells_places,
         "tells_name": closure.tells_name,
+        "renames": closure.renames,
     }
     memos.remember(name, json.dumps(values, separators=(",", ":")).encode("ascii"))
 
@@ -163,4 +164,5 @@ def _closure(values: Mapping[str, object], disk: Disk) -> Closure:
         tuple(disk.asked),
         values["tells_places"] is True,
         values["tells_name"] is True,
+        values["renames"] is True,
     )

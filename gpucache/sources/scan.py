@@ -66,6 +66,8 @@ class Scan:
     """Other words that a macro can see and that may be part of such a name."""
     assembled: str | None
     """An assembler directive that reads a file whose name cannot be found in the text."""
+    renames: bool
+    """Whether a ``#line`` may call the text that follows it after another file."""
 
 
 _BLANK = rb"[ \t\v\f\0\r]"
@@ -111,6 +113,7 @@ _DIRECTIVE = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*"
     rb"(include(?:_next)?|import|embed|if|elif|define)\b" + _BLANK + rb"*([^\n]*)"
 )
+_LINE = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:line\b|\d)")
 # No macro sees these: directives with a literal header, and messages. Definitions with ## are read by
 # read_pastes.
 _UNSEEN = re.compile(
@@ -181,6 +184,7 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         frozenset(found.path_macros),
         frozenset(found.parts),
         read[1].decode() if b"asm" in data and (read := _ASSEMBLED.search(data)) else None,
+        found.renames,
     )
 
 
@@ -263,6 +267,7 @@ class _Found:
         self.probe_macros: set[bytes] = set()
         self.conditions: list[bytes] = []
         self.definitions: list[bytes] = []
+        self.renames = False
 
     def add(self, text: bytes) -> None:
         for kind, operand in _DIRECTIVE.findall(text):
@@ -272,6 +277,7 @@ class _Found:
                 self._condition(operand)
             elif operand:
                 self._include(kind, operand)
+        self.renames = self.renames or _LINE.search(text) is not None
         code = _UNSEEN.sub(b"", text)
         if b"__has_" in code:
             for use in uses(code, _PROBES):

@@ -92,6 +92,7 @@ def encode(found: Scan) -> bytes:
             sorted(map(_text, found.path_macros)),
             sorted(map(_text, found.parts)),
             found.assembled,
+            found.renames,
         ],
         separators=(",", ":"),
     ).encode("ascii")
@@ -100,9 +101,10 @@ def encode(found: Scan) -> bytes:
 def decode(line: bytes) -> Scan | None:
     """The scan of a line; None if it is none."""
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
-        mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, assembled = (
+        mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, *rest = (
             json.loads(line)
         )
+        assembled, renames = rest
         return Scan(
             tuple(Mention(_bytes(name), *flags) for name, *flags in mentions),
             tuple(map(_bytes, asked)),
@@ -117,6 +119,7 @@ def decode(line: bytes) -> Scan | None:
             frozenset(map(_bytes, paths)),
             frozenset(map(_bytes, parts)),
             assembled,
+            renames,
         )
     return None
 

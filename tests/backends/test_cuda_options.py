@@ -63,7 +63,10 @@ def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) 
 
 @pytest.mark.parametrize(
     "option",
-    ["-std c++17", "-std= c++17", "--define-macro X=1", "-include a.h", "-maxrregcount 32", "-Xptxas -v"],
+    [
+        *("-std c++17", "--define-macro X=1", "-include a.h", "-maxrregcount 32", "-Xptxas -v"),
+        *("-std= c++17", "-ftz= true", "-rdc= true", "-maxrregcount= 32", "-include= a.h"),
+    ],
 )
 def test_a_spelling_that_nvrtc_refuses_reaches_it(option: str) -> None:
     """One word that NVRTC does not take is not made into what it takes."""
@@ -158,9 +161,10 @@ def test_an_include_directory_reaches_the_compiler_as_given() -> None:
 
 
 def test_include_directories_are_searched_in_order() -> None:
-    """Options come before directories given apart, each once at its first place."""
+    """Options come before directories given apart; one that is given again reaches NVRTC again."""
     found = _plan("-Ib", "-Ia", "-I/src/b", include_dirs=("c", "a"))
-    assert found.include_dirs == found.inputs.locations == ("/src/b", "/src/a", "/src/c")
+    assert found.include_dirs == ("/src/b", "/src/a", "/src/b", "/src/c", "/src/a")
+    assert [word for word in found.command if word[:2] == "-I"] == [f"-I{one}" for one in found.include_dirs]
 
 
 def test_forced_includes_are_options_and_headers() -> None:

@@ -86,7 +86,7 @@ def test_what_a_hit_could_not_stand_for_is_refused(option: str) -> None:
 
 def test_an_architecture_that_is_none_is_refused() -> None:
     """What NVRTC would refuse, or understand in its own way, is left to it."""
-    for options in (("-arch=native",), ("-arch=90",)):
+    for options in (("-arch=native",), ("-arch=90",), ("-arch= sm_80",)):
         with pytest.raises(OptionError):
             _request(options=options)
 
@@ -255,6 +255,24 @@ def test_line_information_of_a_relative_name_is_tied_to_the_current_directory(
     assert _prepared(first).located_key != _prepared(second).located_key
 
 
+@pytest.mark.usefixtures("installed")
+def test_line_information_of_a_header_that_is_renamed_is_tied_to_the_current_directory(
+    tmp_path: Path,
+) -> None:
+    """A ``#line`` with a relative name counts in a header on disk too, however it is written."""
+    (tmp_path / "other").mkdir()
+    header = b'#/**/li\\\nne 1 "place/other.h"\n__device__ int more(int *out) { return out[1] * 3; }\n'
+    (tmp_path / "more.h").write_bytes(header)
+    source = b'#include "more.h"\nextern "C" __global__ void show(int *out) { *out = more(out); }'
+    options = ("-arch=sm_90", "-lineinfo", f"-I{tmp_path}")
+    first, second = (
+        _request(source, "/elsewhere/show.cu", options, cwd=str(cwd))
+        for cwd in (tmp_path, tmp_path / "other")
+    )
+    assert _compile(first).payload != _compile(second).payload
+    assert _prepared(first).located_key != _prepared(second).located_key
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
@@ -343,6 +361,27 @@ def test_a_macro_of_a_header_in_memory_counts_in_other_texts(
         found.append((prepared.located_key if located else prepared.key, payload))
     assert found[0][1] != found[1][1]
     assert found[0][0] != found[1][0]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_directory_that_is_given_twice_counts_for_include_next(tmp_path: Path) -> None:
+    """NVRTC finds a header in it again, which changes what comes out, and the key."""
+    for name, text in (
+        ("a", "#ifdef ONE\n#undef ONE\n#define VALUE 2\n#else\n#define ONE\n#endif\n"),
+        ("b", "#ifndef SEEN\n#define SEEN\n"),
+        ("c", "#ifndef VALUE\n#define VALUE 1\n#endif\n"),
+    ):
+        (tmp_path / name).mkdir()
+        following = "" if name == "c" else "#include_next <value.h>\n"
+        ending = "#endif\n" if name == "b" else ""
+        (tmp_path / name / "value.h").write_text(text + following + ending)
+    source = _VALUE.replace(b'"value.h"', b"<value.h>")
+    requests = [
+        _request(source, options=("-arch=sm_90", *(f"-I{tmp_path / name}" for name in names)))
+        for names in ("abc", "abac")
+    ]
+    assert len({_compile(request).payload for request in requests}) == 2
+    assert len({_prepared(request).key for request in requests}) == 2
 
 
 @pytest.mark.usefixtures("installed")

@@ -360,6 +360,22 @@ def test_a_debug_build_leaves_the_directory_of_the_process(tmp_path: Path, monke
     assert here not in artifact.payload
 
 
+@pytest.mark.parametrize(("renamed", "kept"), [("", True), ('#line 1 "place.cu"\n', False)])
+def test_line_information_is_kept_in_a_sandbox_unless_it_holds_the_directory(
+    tmp_path: Path, monkeypatch: Any, renamed: str, kept: bool
+) -> None:
+    """Where a thread can have no directory of its own, only a relative name brings the process's in."""
+    source = renamed + 'extern "C" __global__ void show(int *out) { *out = 7; }'
+    target = Target.parse("cuda:sm_80")
+    program = Program("show", Language.CUDA_CPP, source.encode())
+    request = BuildRequest(program, target, ("-lineinfo",), artifact_kind=ArtifactKind.CUBIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nvrtc, "_compile_in", lambda *_: None)
+    artifact = BACKEND.compile(request, BACKEND.plan(request, BACKEND.toolchain(target), {}))
+    assert (artifact.refusal is None) is kept
+    assert (os.fsencode(tmp_path) in artifact.payload) is not kept
+
+
 def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where NVRTC does not load the error says what to install."""
 

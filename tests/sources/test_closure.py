@@ -96,6 +96,16 @@ def test_equal_contents_reached_differently_differ(tree: Tree) -> None:
     assert first.resolution != second.resolution
 
 
+def test_a_directory_given_twice_counts_where_the_next_header_is_asked_for(tree: Tree) -> None:
+    """A compiler may find the includer itself as the next one; any other include finds the same."""
+    root = tree(
+        {"a/x.h": b"#include_next <x.h>", "b/x.h": b"#include_next <x.h>", "a/y.h": b"", "b/y.h": b""}
+    )
+    orders = (("a", "b"), ("a", "b", "a"), ("a", "a", "b"))
+    assert len({_closure(b"#include <x.h>", root, *order).resolution for order in orders}) == 3
+    assert len({_closure(b"#include <y.h>", root, *order).resolution for order in orders}) == 1
+
+
 def test_a_linked_header_differs_from_a_copy(tree: Tree) -> None:
     """``#pragma once`` tells one file under two names from two files, so the closure does."""
     source, once = b"#include <x.h>\n#include <y.h>", b"#pragma once\n"

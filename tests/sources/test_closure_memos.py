@@ -474,16 +474,16 @@ def test_a_closure_with_build_options_is_settled_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["link", "folder"])
 def test_a_closure_is_not_settled_where_the_way_to_it_is_younger(tmp_path: Path, kind: str) -> None:
     """A link above the headers that was made anew, or a folder that was moved: it may have led elsewhere."""
-    (tmp_path / "real/include").mkdir(parents=True)
-    (tmp_path / "real/include/a.h").touch()
+    (tmp_path / "real/deep/include").mkdir(parents=True)
+    (tmp_path / "real/deep/include/a.h").touch()
     way = tmp_path / "way"
     if kind == "link":
         way.symlink_to("real")
     else:
         (tmp_path / "real").rename(way)
     rule = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,))
-    closure = read_closure(b"#include <a.h>", rule=rule, include_dirs=[str(way / "include")], cwd=None)
-    headers = (way / "include/a.h", way / "include")
+    closure = read_closure(b"#include <a.h>", rule=rule, include_dirs=[str(way / "deep/include")], cwd=None)
+    headers = (way / "deep/include/a.h", way / "deep/include", way / "deep")
     while way.lstat().st_ctime_ns <= max(path.stat().st_ctime_ns for path in headers):
         way.rename(tmp_path / "aside")
         (tmp_path / "aside").rename(way)

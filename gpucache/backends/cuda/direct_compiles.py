@@ -19,7 +19,6 @@ from gpucache.backends.cuda.options import (
     DEBUG,
     LINKED,
     NOT_BESIDE,
-    RENAMED,
     RULE,
     RULE_NOT_BESIDE,
     SAME,
@@ -136,7 +135,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         refuse_side_effects((option,))
         options.append(option)
         written += tokens
-    spelled = tuple(dict.fromkeys((*dirs, *request.include_dirs)))
+    spelled = (*dirs, *request.include_dirs)
     if not any(option.startswith("-arch=") for option in options):
         options.insert(0, f"-arch={request.target.name}")
     enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
@@ -148,10 +147,8 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             "its debug information tells of a file that is another in each run, so it is not kept"
         )
     # Line information holds full paths; debug information and what is enciphered the directory in any case.
-    texts = (request.program.source, *(text for _, text in asked.headers))
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
-    relative = not all(map(os.path.isabs, names)) or any(map(RENAMED.search, texts))
-    tells_folder = hidden or (lined and relative)
+    tells_folder = hidden or (lined and not all(map(os.path.isabs, names)))
     rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
     return Compilation(
         inputs=KeyInputs(
@@ -163,7 +160,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             folder=request.cwd if tells_folder else "",
         ),
         rule=replace(rule, home=os.path.dirname(os.path.join(request.cwd, asked.file_name))),
-        include_dirs=tuple(dict.fromkeys(absolute(directory, request.cwd) for directory in spelled)),
+        include_dirs=tuple(absolute(directory, request.cwd) for directory in spelled),
         command=(*(f"-I{directory}" for directory in spelled), *written),
         options=tuple(written),
         forced_includes=tuple(forced),

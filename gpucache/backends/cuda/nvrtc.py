@@ -165,7 +165,7 @@ def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact
 
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
-    if not (compilation.holds_paths or request.asked):
+    if not (compilation.holds_paths or compilation.lists_files or request.asked):
         return _compile(request, compilation.command)
     folder = request.cwd if request.asked else "/"
     try:
@@ -173,7 +173,21 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
             artifact = thread.submit(_compile_in, folder, request, compilation.command).result()
     except RuntimeError:  # a program that is ending starts no more threads
         artifact = None
-    return artifact or _compile(request, compilation.command)._replace(refusal=_IN_A_DIRECTORY)
+    if artifact is not None:
+        return artifact
+    artifact = _compile(request, compilation.command)
+    # Line information has the current directory for a file that a ``#line`` gives a relative name.
+    told = request.artifact_kind is ArtifactKind.LTOIR or _here() in artifact.payload
+    lost = compilation.holds_paths or request.asked or told
+    return artifact._replace(refusal=_IN_A_DIRECTORY) if lost else artifact
+
+
+def _here() -> bytes:
+    """The current directory; empty if it is gone, and what no artifact holds if it is the root."""
+    try:
+        return os.getcwdb().rstrip(b"/") or b"\0/\0"  # noqa: PTH109 - as NVRTC spells it
+    except OSError:
+        return b""
 
 
 def _compile_in(folder: str, request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:

@@ -21,11 +21,11 @@ NVRTC also looks for quoted includes beside this file, so the folder is one that
 """
 
 SPELLINGS = (
-    Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D")),
-    Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U")),
-    Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I")),
+    Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D"), strips=True),
+    Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U"), strips=True),
+    Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I"), strips=True),
     Spelling("-include", ("--pre-include=", "-include="), ("--pre-include", "-include")),
-    Spelling("-std=", ("--std=", "-std="), (), strips=False),
+    Spelling("-std=", ("--std=", "-std="), ()),
     Spelling("-arch=", ("--gpu-architecture=", "-arch="), ("--gpu-architecture", "-arch")),
     Spelling("-maxrregcount=", ("--maxrregcount=", "-maxrregcount="), ("--maxrregcount", "-maxrregcount")),
     Spelling("-Xptxas=", ("--ptxas-options=", "-Xptxas="), ("--ptxas-options", "-Xptxas")),
@@ -60,8 +60,6 @@ _OPTIX = re.compile(r"--?optix-ir")
 _PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
 DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
 LINKED = re.compile(r"-dlto|-rdc=true")
-RENAMED = re.compile(rb"(?:#|%:|\?\?=)\s*(?:line\b|\d)")
-"""A directive that calls a text after another file; what only looks like one costs no more than a hit."""
 # The current directory is searched for "name" only where the program's own name lies in it.
 RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
@@ -99,7 +97,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             options.append(_allowed(name, value))
         written += tokens
     dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
-    include_dirs = tuple(dict.fromkeys(dirs))
+    include_dirs = tuple(dirs)  # for #include_next NVRTC searches one that is given twice twice
     if request.artifact_kind is ArtifactKind.LTOIR:
         options.append("-dlto")
         written.append("-dlto")
@@ -122,9 +120,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         options=tuple(written),
         forced_includes=tuple(forced),
-        # Of a relative name NVRTC makes a full path in line information.
-        holds_paths=any(DEBUG.fullmatch(option) for option in options)
-        or ("-lineinfo" in options and RENAMED.search(request.program.source) is not None),
+        holds_paths=any(DEBUG.fullmatch(option) for option in options),
         lists_files="-lineinfo" in options,
         linked_later=any(LINKED.fullmatch(option) for option in options),
     )

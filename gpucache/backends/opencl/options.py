@@ -29,8 +29,8 @@ _ADDED_OPTIONS = {
 }
 
 _SPELLINGS = (
-    Spelling("-D", ("-D",), ("-D",)),
-    Spelling("-I", ("-I",), ("-I",)),
+    Spelling("-D", ("-D",), ("-D",), strips=True),
+    Spelling("-I", ("-I",), ("-I",), strips=True),
 )
 # Some compilers take this as another spelling of -I; PoCL and Intel's refuse it.
 _SLASH_I = re.compile("/I.*", re.DOTALL)
