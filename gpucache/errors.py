@@ -77,6 +77,10 @@ class SourceError(UsageError):
     """A source, folder or include that cannot be read."""
 
 
+class UnreadSourceError(SourceError):
+    """A source or a pattern of sources that is too large; other programs can be read all the same."""
+
+
 class OptionError(UsageError):
     """A build option with side effects, or one that cannot be keyed."""
 

@@ -4,17 +4,19 @@ Owns the manifest's grammar: ``FIELDS`` names every field, and the manual page i
 manifest and the sources it names; knows nothing of devices.
 """
 
+import fnmatch
 import glob
 import itertools
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpucache.errors import ManifestError
+from gpucache.errors import ManifestError, UnreadSourceError
 from gpucache.model import Checks, Language, Program
 from gpucache.sources import load_program
 
@@ -22,7 +24,9 @@ LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
 _PATHS = ("include", "headers")
-_MAX_FOLDERS = 20_000
+_MAX_ENTRIES = 200_000
+"""How many files and folders are looked at for one pattern."""
+_MAX_PARTS = 100
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 
 
@@ -130,6 +134,8 @@ class ProgramSpec(NamedTuple):
     checks: Checks = Checks.NONE
     directory: str = "/"
     """What relative names in options are meant from: the manifest's folder, or the current directory."""
+    problem: str = ""
+    """Why its source was not read, so that it cannot be built."""
 
     def variant(self, defines: Sequence[tuple[str, str]]) -> str:
         """What tells a build with some defines from the program's others, such as ``N=4, checks=async``."""
@@ -139,6 +145,14 @@ class ProgramSpec(NamedTuple):
 
     def _varies(self, name: str) -> bool:
         return len({dict(variant).get(name) for variant in self.variants}) > 1
+
+
+def program_at(path: Path, name: str, language: Language) -> ProgramSpec:
+    """A program in a file, with its problem if that is too large; raises SourceError."""
+    try:
+        return ProgramSpec(load_program(path, name, language))
+    except UnreadSourceError as error:
+        return ProgramSpec(Program(name, language, b"", path), problem=error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +222,12 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
 
 def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
     _refuse_unknown(table, _OWN)
-    paths = _sources(table)
+    try:
+        paths = _sources(table)
+    except UnreadSourceError as error:
+        pattern = Path(table.values["source"])
+        program = Program(str(pattern), LANGUAGES.get(pattern.suffix, Language.OPENCL_C), b"")
+        return [ProgramSpec(program, targets=_targets(table, defaults), problem=error.message)]
     name = table.values.get("name")
     if name is not None and not _is_text(name):
         raise table.wrong("name", "a name is text")
@@ -219,12 +238,11 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
     folder = table.path.parent.absolute()
     defines = {**_defines(defaults), **_defines(table)}
     return [
-        ProgramSpec(
-            program=load_program(path, name or _relative(path, folder), _language(table, path)),
+        program_at(path, name or _relative(path, folder), _language(table, path))._replace(
             options=(*_texts(defaults, "options"), *_texts(table, "options")),
             include_dirs=_folders(path, table, defaults, folder),
             variants=_matrix(table, defines),
-            targets=_texts(table, "targets") or _texts(defaults, "targets"),
+            targets=_targets(table, defaults),
             local_sizes=_sizes(table) or _sizes(defaults),
             name_expressions=_texts(table, "name_expressions"),
             directory=str(folder),
@@ -235,6 +253,10 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
         )
         for path in paths
     ]
+
+
+def _targets(table: _Table, defaults: _Table) -> tuple[str, ...]:
+    return _texts(table, "targets") or _texts(defaults, "targets")
 
 
 def _read(path: Path) -> str:
@@ -268,28 +290,56 @@ def _sources(table: _Table) -> list[Path]:
     folder = table.path.parent.absolute()
     if not glob.has_magic(source):
         return [folder / source]
-    matches = {folder / name for name in _matches(table, folder, source, itertools.count())}
-    found = sorted(match for match in matches if os.path.isfile(match))  # noqa: PTH113 - never raises
+    anchor = Path(source).anchor
+    parts = [part for part in source[len(anchor) :].replace(os.sep, "/").split("/") if part not in ("", ".")]
+    parts = [one for one, run in itertools.groupby(parts) for _ in (("",) if one == "**" else run)]
+    if len(parts) > _MAX_PARTS:
+        raise table.wrong("source", f"a pattern has at most {_MAX_PARTS} parts")
+    matches = set(_matches(table, anchor or str(folder), parts, itertools.count()))
+    found = sorted(Path(match) for match in matches if os.path.isfile(match))  # noqa: PTH113 - never raises
     if not found:
         raise table.wrong("source", f"no file fits {source!r} below {folder}")
     return found
 
 
-def _matches(table: _Table, folder: Path, pattern: str, seen: Iterator[int]) -> Iterator[str]:
-    """What fits a pattern, absolute or meant from a folder; ``seen`` counts what ``**`` stood for."""
-    pattern += "/*" * (pattern == "**" or pattern.endswith("/**"))
-    above, deep, rest = pattern.partition("**/")
-    if not deep or (above and not above.endswith("/")):
-        yield from glob.iglob(pattern, root_dir=folder)  # noqa: PTH207 - a pattern may be absolute
+def _matches(table: _Table, folder: str, parts: Sequence[str], seen: Iterator[int]) -> Iterator[str]:
+    """The paths below a folder that fit the parts of a pattern; ``**`` follows no link.
+
+    ``seen`` counts the entries of folders. Raises UnreadSourceError if there are too many.
+    """
+    if not parts:
+        yield folder
         return
-    below = glob.iglob(f"{above}**/", root_dir=folder, recursive=True)  # noqa: PTH207
-    for place in itertools.chain([above], map(glob.escape, below)):
-        if next(seen) >= _MAX_FOLDERS:
-            raise table.wrong(
-                "source",
-                f"** stands for more than {_MAX_FOLDERS:,} folders here; name the one that holds the sources",
-            )
-        yield from _matches(table, folder, place + rest, seen)
+    first, rest = parts[0], parts[1:]
+    if not glob.has_magic(first):
+        if os.path.lexists(path := os.path.join(folder, first)):  # noqa: PTH118 - of text, as are entries
+            yield from _matches(table, path, rest, seen)
+        return
+    if first != "**":
+        for entry in _listed(table, folder, seen):
+            if fnmatch.fnmatch(entry.name, first) and entry.name.startswith(".") <= first.startswith("."):
+                yield from _matches(table, entry.path, rest, seen)
+        return
+    folders = [folder]
+    while folders:
+        at = folders.pop()
+        yield from _matches(table, at, rest or ["*"], seen)
+        below = _listed(table, at, seen)
+        folders += [
+            one.path for one in below if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")
+        ]
+
+
+def _listed(table: _Table, folder: str, seen: Iterator[int]) -> list[os.DirEntry[str]]:
+    """The entries of a folder; none of one that cannot be listed."""
+    entries = []
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in found:
+            if next(seen) >= _MAX_ENTRIES:
+                why = f"more than {_MAX_ENTRIES:,} files and folders may fit; name the folder of the sources"
+                raise UnreadSourceError(str(table.wrong("source", why)))
+            entries.append(entry)
+    return entries
 
 
 def _language(table: _Table, path: Path) -> Language:

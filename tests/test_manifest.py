@@ -157,6 +157,8 @@ def test_variants_are_every_combination(read: Read) -> None:
         ("k/*.cl", ["k/c.cl"]),
         ("**/*.cl", ["a.cl", "b.cl", "k/c.cl", "k/deep/f.cl"]),
         ("k/**/**/*.cl", ["k/c.cl", "k/deep/f.cl"]),
+        ("k/**/f.cl", ["k/deep/f.cl"]),
+        ("./k//../k/*p/?.cl", ["k/../k/deep/f.cl"]),
         ("[ab].cl", ["a.cl", "b.cl"]),
     ],
 )
@@ -294,10 +296,26 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
 
 
 def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that goes through more folders than any project has is refused with the remedy."""
-    monkeypatch.setattr("gpucache.manifest._MAX_FOLDERS", 2)
-    with pytest.raises(ManifestError, match=r"more than 2 folders here; name the one that holds the sources"):
-        read('[[program]]\nsource = "**/*.cl"')
+    """A pattern that more files and folders may fit than any project has costs its own program alone."""
+    monkeypatch.setattr("gpucache.manifest._MAX_ENTRIES", 2)
+    for pattern in ("**/*.cl", "*/*.cl", "k/**"):
+        far, near = read(f'[[program]]\nsource = "{pattern}"\n[[program]]\nsource = "a.cl"')
+        assert far.program.name == pattern and not near.problem
+        assert far.problem.endswith("more than 2 files and folders may fit; name the folder of the sources")
+        assert "line 2, field 'source'" in far.problem
+
+
+def test_a_pattern_follows_no_circle_of_links(read: Read, folder: Path) -> None:
+    """A folder is gone through once, and not again by a link in it that leads to itself."""
+    (folder / "k" / "deep" / "round").symlink_to(folder, target_is_directory=True)
+    names = [spec.program.name for spec in read('[[program]]\nsource = "**/*.cl"')]
+    assert names == ["a.cl", "b.cl", "k/c.cl", "k/deep/f.cl"]
+
+
+def test_a_deep_pattern_is_refused(read: Read) -> None:
+    """Each part takes a call of Python."""
+    with pytest.raises(ManifestError, match="at most 100 parts"):
+        read(f'[[program]]\nsource = "{"k/../" * 2000}*.cl"')
 
 
 @pytest.mark.parametrize("mistake", _MISTAKES)

@@ -66,8 +66,8 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
 
 
 def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
-    from gpucache.manifest import LANGUAGES, ProgramSpec
-    from gpucache.sources import discover, load_program
+    from gpucache.manifest import LANGUAGES, program_at
+    from gpucache.sources import discover
 
     specs = []
     taken: set[str] = set()
@@ -80,9 +80,9 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
             name = path.as_posix() if name in taken else name  # two files are two programs
             taken.add(name)
-            program = load_program(path.absolute(), name, LANGUAGES[path.suffix])
+            spec = program_at(path.absolute(), name, LANGUAGES[path.suffix])
             own = str(path.absolute().parent)
-            specs.append(ProgramSpec(program=program, include_dirs=(own,), directory=os.getcwd()))  # noqa: PTH109
+            specs.append(spec._replace(include_dirs=(own,), directory=os.getcwd()))  # noqa: PTH109
     return specs
 
 

@@ -136,8 +136,10 @@ def _remove(place: str) -> None:
             os.unlink(path)
         except OSError:
             import shutil  # most folders hold files alone
+            from contextlib import suppress
 
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(RecursionError):  # a thousand folders in each other
+                shutil.rmtree(path, ignore_errors=True)
     try:
         os.unlink(mark)
     except OSError:

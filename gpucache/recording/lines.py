@@ -36,6 +36,8 @@ _FOUND = re.compile("[0-9a-f]{64}( in memory)?")
 _BACKENDS = {Language.OPENCL_C: "opencl", Language.CUDA_CPP: "cuda"}
 _NUMBER_CAP = 1 << 63
 _NAME_CAP = 255
+_DEPTH_CAP = 256
+"""Folders of a path: making and removing them takes a call of Python for each."""
 
 T = TypeVar("T")
 
@@ -221,6 +223,8 @@ def _path(value: object) -> str:
     """A path that stays below the folder it is meant from."""
     path = _text(value, 4096)
     parts = path.split("/")
+    if len(parts) > _DEPTH_CAP:
+        raise DamagedLineError(f"the path {path[:80]!r} has more than {_DEPTH_CAP} folders")
     if any(part in ("", ".", "..") or len(part) > _NAME_CAP for part in parts):
         raise DamagedLineError(f"the path {path[:80]!r} leads elsewhere")
     return path

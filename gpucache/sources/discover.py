@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpucache.errors import SourceError
+from gpucache.errors import SourceError, UnreadSourceError
 from gpucache.model import Language, Program
 from gpucache.units import format_size
 
@@ -13,7 +13,7 @@ _LARGEST_BYTES = 64 * 1024**2
 
 
 def load_program(path: Path, name: str, language: Language) -> Program:
-    """Read one source; raises SourceError if it is missing, unreadable, no file, or over 64 MiB."""
+    """Read one source; raises SourceError, and UnreadSourceError if it is over 64 MiB."""
     try:
         if path.is_dir():
             raise SourceError(f"{str(path)!r} is a folder; name a source file in it")
@@ -28,7 +28,7 @@ def load_program(path: Path, name: str, language: Language) -> Program:
             f"the source {str(path)!r} cannot be read ({_reason(error)}); check its path and permissions"
         ) from None
     if len(source) > _LARGEST_BYTES:
-        raise SourceError(
+        raise UnreadSourceError(
             f"the source {str(path)!r} is larger than {format_size(_LARGEST_BYTES)}; "
             "check that it is a program, or split it"
         )

@@ -308,3 +308,15 @@ def test_an_entry_has_one_size_everywhere(run: Run, cache: Path, mixed: Filled) 
 def _sizes(document: Any) -> dict[str, int]:
     outcomes = (one for one in document["outcomes"] if one["size_bytes"] is not None)
     return {one["key"]: one["size_bytes"] for one in outcomes}
+
+
+def test_a_source_that_is_too_large_fails_alone(run: Run, write: Write, nvrtc: str) -> None:
+    """A file of more than 64 MiB is no program, and what stands beside it is built."""
+    folder = write({"vector.cu": VECTOR, "large.cu": ""})
+    os.truncate(folder / "large.cu", (64 << 20) + 1)
+    answer = run("--json", "warm", str(folder), "--target", nvrtc)
+    assert answer.code == 3
+    assert _results(answer) == {("large.cu", nvrtc): "failed", ("vector.cu", nvrtc): "built"}
+    reasons = [row["reason"] for row in answer.document["outcomes"] if row["result"] == "failed"]
+    assert "is larger than 64.0 MiB" in reasons[0]
+    assert run("--json", "warm", "--check", str(folder), "--target", nvrtc).code == 3

@@ -101,6 +101,17 @@ def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pyte
     assert not list(parent.iterdir())
 
 
+def test_a_folder_of_a_thousand_folders_is_left(parent: Path) -> None:
+    """A program may make them; that they cannot be removed stops nobody."""
+    make = f"cd {parent}/gpucache-test-* && for i in $(seq 1500); do mkdir a && cd -P a; done"
+    with scratch("test", str(parent)) as place:
+        subprocess.run(["sh", "-c", make], check=True)
+    try:
+        assert (place / MARK).exists()
+    finally:
+        subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
 _STRUCK = """
 import os, shutil, signal
 from gpucache.host.scratch import scratch

@@ -232,3 +232,15 @@ def test_two_recordings_are_one(folder: Path) -> None:
     """Reading is the same whoever wrote first."""
     found: RecordingFolder = read_recording(folder)
     assert found.recording.union(found.recording) == found.recording
+
+
+def test_a_path_of_a_thousand_folders_costs_its_own_line(folder: Path, tmp_path: Path) -> None:
+    """Its headers could not be laid out; the other builds are."""
+    header = replace(BUILD.headers[0], path=f"0/{'a/' * 1000}x.h")
+    deep = replace(BUILD, headers=(header,), folders=("0/" + "a/" * 999 + "a",))
+    assert "more than 256 folders" in Writer(folder).build(deep, SEEN, CONTENTS)
+    with lines_of(folder).open("ab") as file:
+        file.write(lines.build_line(deep, SEEN))
+    found = read_recording(folder)
+    assert [(one.line, "more than 256 folders" in one.why) for one in found.damage] == [(2, True)]
+    assert [one.problem for one in replay(found, tmp_path / "place")] == [""]

@@ -49,6 +49,8 @@ class WarmItem:
     """What its recording says of source and headers; None if there is none by the same rules."""
     moved: bool = False
     """Whether it was recorded elsewhere, so that an artifact which holds places would hit nobody."""
+    unread: bool = False
+    """Whether it cannot be tried as its source was not read, which is a failure."""
     absent: bool = False
     """Whether its source is not here: it can be looked up, and not be built."""
 
@@ -291,6 +293,14 @@ def _item(
 ) -> WarmItem:
     if device.target is None or device.toolchain is None:
         return WarmItem(spec.program.name, device.name, skipped=device.detail)
+    if spec.problem:
+        return WarmItem(
+            spec.program.name,
+            str(device.target),
+            spec.variant(defines),
+            skipped=spec.problem,
+            unread=True,
+        )
     written = tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in defines)
     variant = spec.variant(defines)
     request = BuildRequest(

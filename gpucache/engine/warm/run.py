@@ -70,7 +70,8 @@ def _without_compiling(
 ) -> WarmOutcome | Prepared:
     """The outcome of an item that needs no compiling; else the item prepared for it."""
     if item.request is None or item.toolchain is None:
-        return item.outcome(WarmResult.SKIPPED, reason=item.skipped)
+        result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
+        return item.outcome(result, reason=item.skipped)
     try:
         backend, memos = backends[item.request.target.backend], replace(layers, read_only=check)
         known = item.known if item.absent else None
