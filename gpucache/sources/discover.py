@@ -49,7 +49,12 @@ def discover(paths: Sequence[Path]) -> list[Path]:
                 raise SourceError(f"there is no source {str(path)!r}; check its path")
             found[path] = None
             continue
-        below = sorted(_below(path))
+        try:
+            below = sorted(_below(path))
+        except RecursionError:
+            raise SourceError(
+                f"the folder {str(path)!r} is too deep; name the folder of its sources"
+            ) from None
         if not below:
             raise SourceError(
                 f"the folder {str(path)!r} holds no sources; name a folder with {' or '.join(SUFFIXES)} files"

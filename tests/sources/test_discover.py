@@ -1,6 +1,7 @@
 """Programs found and read on disk."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def test_a_source_over_the_limit_is_refused(tree: Tree) -> None:
     os.truncate(path, 64 * 1024**2 + 1)
     with pytest.raises(SourceError, match=r"larger than 64\.0 MiB"):
         load_program(path, "x", Language.OPENCL_C)
+
+
+def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
+    """It cannot be walked, which is one sentence."""
+    root = tree({})
+    make = 'cd "$0" && for i in $(seq 1500); do mkdir a && cd -P a; done'
+    subprocess.run(["sh", "-c", make, str(root)], check=True)
+    try:
+        with pytest.raises(SourceError, match=r"is too deep|holds no sources"):
+            discover([root])
+    finally:
+        subprocess.run(["rm", "-rf", str(root)], check=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
