@@ -54,7 +54,7 @@ class FilesFormat(Format[Files]):
 
     def items(self, prefix: str) -> Iterator[Files]:
         """What the layout names."""
-        return self.layout.items(self.root, prefix)
+        return self.layout.items(self.root, prefix, self.not_read)
 
     def bars(self, item: Files) -> Problem | None:
         """A link, a pipe or such in the place of a file."""

@@ -5,9 +5,10 @@ changed, whose it is not or is locked, what a repair marks, and the answer to a 
 is made of is its format's to say (``gpucache.caches.format``). Must not know any system.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Generic, cast
 
@@ -27,7 +28,7 @@ from gpucache.caches.format import (
     Whole,
 )
 from gpucache.caches.interface import Wanted
-from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.outcomes import (
     CacheEntry,
@@ -60,11 +61,14 @@ class ForeignCache(Generic[T]):
         self._shows_uses = places.shows_uses(made.root)
         self._shown: bool | None = None
         self._limits: tuple[str, ...] | None = None
+        self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
         """Where it lives, and what is wrong with the place and the limits there."""
         if self._limits is None:
-            self._limits = tuple(self._format.limits())
+            self._limits = ()
+            with self._apart():
+                self._limits = tuple(self._format.limits())
         found = self._format.location
         return found._replace(problems=(*found.problems, *self._limits))
 
@@ -75,6 +79,10 @@ class ForeignCache(Generic[T]):
     def find(self, prefix: str) -> list[CacheEntry]:
         """Entries whose key begins with some digits."""
         return list(self._scan(prefix))
+
+    def unread(self) -> Sequence[str]:
+        """Why not all of it could be looked at or worked on so far, a sentence each."""
+        return (*self._failed, *self._format.closed_folders.values())
 
     def report(self, entry: CacheEntry) -> EntryReport:
         """What it stores about itself, and what its payload is; raises FormatError."""
@@ -120,27 +128,25 @@ class ForeignCache(Generic[T]):
         except OSError as error:
             note = f"{entry.key[:12]} cannot be read ({error.strerror})"
             return Checked(entry.key, notes=(note,), counts=False)
+        except Exception as error:
+            return Checked(entry.key, unchecked=self._failure(error))
         return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), notes)
 
     def leftovers(self) -> Iterator[Checked]:
         """What belongs to no entry, and what is wrong with the cache as a whole."""
-        made = self._format
-        if why := made.closed():
-            yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
-            return
-        if made.is_foreign():
-            detail = f"{self._root} is no cache of {made.owner}, so nothing in it is looked at"
-            foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
-            yield made.told(self._root, foreign)
-            return
-        try:
-            yield from made.beside()
-            if isinstance(made, Whole):
-                yield from made.whole()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise self._unusable(error) from error
+        with self._apart():
+            made = self._format
+            if why := made.closed():
+                self._failed[why] = None
+                yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
+            elif made.is_foreign():
+                detail = f"{self._root} is no cache of {made.owner}, so nothing in it is looked at"
+                foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
+                yield made.told(self._root, foreign)
+            else:
+                yield from made.beside()
+                if isinstance(made, Whole):
+                    yield from made.whole()
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
         """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
@@ -155,13 +161,25 @@ class ForeignCache(Generic[T]):
             return Kept(str(held))
         except OSError as error:
             return Kept.by(error, self._root)
+        except Exception as error:
+            return Kept(self._failure(error))
 
     def finish_removals(self) -> Sequence[str]:
         """Do what the owner's rules ask for after removals."""
-        return self._format.finish_removals()
+        try:
+            return self._format.finish_removals()
+        except Exception as error:
+            self._failure(error)
+            return ()
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Take what is wrong out of the way, so that the owner makes it anew; what is gone is marked."""
+        try:
+            return self._repaired(checked, entry)
+        except Exception as error:
+            return checked.unmended(self._failure(error), frozenset(FindingKind))
+
+    def _repaired(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         if entry is None:
             return checked if self._format.is_foreign() else self._format.clear(checked)
         item = self._item(entry)
@@ -195,18 +213,17 @@ class ForeignCache(Generic[T]):
             yield Reach(self.name, "a program", Verdict.OPAQUE_KEY, made.opaque)
 
     def _scan(self, prefix: str) -> Iterator[CacheEntry]:
-        if self._format.is_foreign():
-            return
-        try:
+        with self._apart():
+            if why := self._format.closed():
+                self._failed[why] = None
+                return
+            if self._format.is_foreign():
+                return
             for item in self._format.items(prefix):
                 entry, shows = self._looked(item)
                 if entry is not None:
                     own = entry.stays or shows is not False or self._is_shown()
                     yield entry if own else entry._replace(stays=self._unproven())
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return  # the last is told by leftovers
-        except OSError as error:
-            raise self._unusable(error) from error
 
     def _looked(self, item: T) -> tuple[CacheEntry | None, bool | None]:
         """An entry as a scan shows it, None for none; and whether it shows whose it is, None where unread."""
@@ -328,10 +345,31 @@ class ForeignCache(Generic[T]):
             raise TypeError("an entry of another cache")
         return cast("T", found)
 
-    def _unusable(self, error: OSError) -> CacheUnusableError:
-        return CacheUnusableError(
-            f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
-        )
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What fails within costs this cache alone, and is told by ``unread``; what is gone is no failure."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except UsageError:
+            raise
+        except Exception as error:
+            self._failure(error)
+
+    def _failure(self, error: Exception) -> str:
+        """Keep why something failed; the same, a sentence."""
+        if isinstance(error, GpucacheError):
+            told = str(error)
+        elif isinstance(error, OSError):
+            told = f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
+        elif os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
+            raise error
+        else:
+            what = f"{self.name} in {self._root} failed: unexpected {type(error).__name__}: {error}"
+            told = f"{what}; run it again with GPUCACHE_LOG=debug and report what it prints"
+        self._failed[told] = None
+        return told
 
 
 class _TogetherCache(ForeignCache[T]):
@@ -339,12 +377,15 @@ class _TogetherCache(ForeignCache[T]):
 
     together = 500  # whose lock or commit programs of the owner wait for
 
-    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:  # noqa: ARG002
+    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
         """What ``remove`` does, of several entries: what became of each, in their order."""
         assert isinstance(self._format, Together)
         every = list(entries)
         going = [self._item(one) for one in every if not one.stays]
-        done = iter(self._format.remove_together(going) if going else ())
+        try:
+            done = iter(self._format.remove_together(going) if going else ())
+        except Exception:  # of one, or of each: then each says why it stays
+            return [self.remove(one, why) for one in every]
         return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
 
 

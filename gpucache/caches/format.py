@@ -220,6 +220,8 @@ class Format(Places, ABC, Generic[T]):
         self.location = location
         self.root = Path(location.root)
         self.now_ns = clock
+        self.closed_folders: dict[Path, str] = {}
+        """Of the folders of entries that could not be read so far why not, a sentence each."""
 
     # What is asked without a cache.
 
@@ -247,6 +249,11 @@ class Format(Places, ABC, Generic[T]):
     def limits(self) -> Iterator[str]:
         """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
         yield from ()
+
+    def not_read(self, path: Path, error: OSError) -> None:
+        """Keep that a folder of entries could not be read, for those who count what is in the cache."""
+        why = f"{path} cannot be read ({error.strerror}), so what it holds is not known; mend its rights"
+        self.closed_folders[path] = why
 
     # Entries.
 

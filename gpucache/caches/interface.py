@@ -20,7 +20,10 @@ Wanted = Mapping[str, tuple[bytes, ...]]
 
 
 class Cache(Protocol):
-    """One cache on disk. A cache that does not exist yet has no entries and raises nothing."""
+    """One cache on disk. A cache that does not exist yet has no entries and raises nothing.
+
+    A cache of others raises UsageError and FormatError alone: whatever else fails is told by ``unread``.
+    """
 
     @property
     def name(self) -> str:
@@ -37,6 +40,10 @@ class Cache(Protocol):
 
     def find(self, prefix: str) -> list[CacheEntry]:
         """Entries whose key begins with some hex digits."""
+        ...
+
+    def unread(self) -> Sequence[str]:
+        """Why not all of it could be looked at or worked on so far, a sentence each."""
         ...
 
     def report(self, entry: CacheEntry) -> EntryReport:
@@ -118,10 +125,6 @@ class Rebuildable(Cache, Protocol):
 
     def artifact(self, entry: CacheEntry) -> Artifact:
         """What an entry holds, fully checked; raises FormatError when it is not sound."""
-        ...
-
-    def unread(self) -> Sequence[str]:
-        """Folders of entries that scans could not list so far, a sentence each."""
         ...
 
     def beside_bytes(self) -> int:

@@ -30,6 +30,9 @@ _COPY = re.compile(
 )
 
 
+def _passed(_: Path, __: OSError) -> None: ...
+
+
 def is_copy(name: str) -> bool:
     """Whether file managers or editors gave a name to the copy of a file, which no owner's program reads."""
     return _COPY.fullmatch(name) is not None
@@ -61,15 +64,19 @@ class Layout:
     key: Callable[[Sequence[str]], str] | None = None
     """The key of the groups of a pattern where it is not simply one behind the other."""
 
-    def items(self, root: Path, prefix: str = "") -> Iterator[Files]:
+    def items(
+        self, root: Path, prefix: str = "", closed: Callable[[Path, OSError], object] = _passed
+    ) -> Iterator[Files]:
         """Every entry whose key begins with some digits, in the order of names in each folder.
 
-        Raises OSError where the root does not read; folders in it that do not are told by ``beside``.
+        Raises OSError where the root does not read; folders in it that do not are passed to ``closed``.
         """
         with files.open_folder(root) as folder:
             for node in self._walk(folder, root, (), self._start, prefix):
                 if isinstance(node, Files):
                     yield node
+                elif node.error is not None:
+                    closed(root.joinpath(*node.parts), node.error)
 
     def beside(self, root: Path) -> Iterator["Node"]:
         """Everything else, with the folders that are walked; raises OSError where the root does not read."""
@@ -162,8 +169,7 @@ class Layout:
         except FileNotFoundError:
             return
         except OSError as error:
-            if prefix is None:
-                yield from _node(Role.CLOSED, folder, parts, error=error)
+            yield from _node(Role.CLOSED, folder, parts, error=error)
 
     def _sort(
         self, found: "os.DirEntry[str]", steps: "list[_Step]", above: tuple[str, ...], prefix: str

@@ -53,6 +53,8 @@ class OpaqueFormat(FilesFormat):
         """Every file but links and empty ones, which several owners leave as locks or at each start."""
         with files.open_folder(self.root) as folder:
             for path, status, _why in files.below(folder):
+                if status is None:
+                    self.closed_folders[self.root / path] = f"{self.root / path} was not looked into: {_why}"
                 kept = status is not None and stat.S_ISREG(status.st_mode) and status.st_size
                 if status is None or not kept or re.fullmatch(self.rewritten, path):
                     continue

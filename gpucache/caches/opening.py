@@ -100,6 +100,10 @@ class Unusable:
         """Nothing that can be seen."""
         return []
 
+    def unread(self) -> Sequence[str]:
+        """Why it cannot be opened."""
+        return (self._reason,)
+
     def report(self, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - the protocol's
         """Refused."""
         raise CacheUnusableError(self._reason)

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.errors import UsageError
+from gpucache.errors import CacheUnusableError, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -117,7 +117,14 @@ def _place(text: str) -> Path:
     except OSError:
         raise UsageError("the current folder is gone; go to another one") from None
     if not is_there(path):
-        raise UsageError(f"nothing is at {text}, or it may not be looked at; check the path")
+        try:
+            path.lstat()
+        except PermissionError:
+            detail = f"{text} may not be looked at by this user; mend the rights of the folders above it"
+            raise CacheUnusableError(detail) from None
+        except (OSError, ValueError):
+            pass
+        raise UsageError(f"nothing is at {text}; check the path")
     return path
 
 

@@ -36,7 +36,11 @@ def show_states(opened: Opened) -> None:
     rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    given().document("inspect", (), {**(ours.document(ours.state) if ours else {}), "caches": states})
+    given().document(
+        "inspect",
+        (),
+        {**(ours.document(ours.state) if ours else {}), "caches": states, "unread": opened.unread},
+    )
     given().show(text.state(ours.state) if ours else [])
     for one in states:
         if one.location.cache == OWN:
@@ -72,6 +76,7 @@ def show_everything() -> None:
     sums = {
         "total_bytes": sum(one.size_bytes for one in (its, *states)),
         "total_stale_bytes": sum(one.stale.size_bytes for one in (its, *states) if one.stale),
+        "unread": opened.unread,
     }
     given().document("inspect", (), {**ours.document(its), "caches": states, **sums})
     given().show(text.state(its))

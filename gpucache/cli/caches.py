@@ -46,6 +46,11 @@ class Opened(NamedTuple):
         """The root that has the records: the user's own, or else the first system root."""
         return next(iter(self.owns), None)
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Why not all of the caches could be looked at or worked on so far, a sentence each."""
+        return tuple(dict.fromkeys(sentence for cache in self.caches for sentence in cache.unread()))
+
     def select(
         self, words: "Sequence[str]", targets: "Sequence[str]" = ()
     ) -> "list[tuple[Cache, Iterable[CacheEntry]]]":
@@ -64,12 +69,10 @@ class Opened(NamedTuple):
 
 
 def finish(opened: Opened, code: int) -> None:
-    """End a verb. Folders of our own entries that could not be listed are told, and make exit 0 exit 5."""
-
-    unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
-    for sentence in unread:
+    """End a verb. What could not be read of a cache is told, and makes any exit code 5."""
+    for sentence in opened.unread:
         complain(f"gpucache: {sentence}; entries in it are not counted")
-    leave(ExitCode.CACHE_UNUSABLE if unread and code == ExitCode.DONE else code)
+    leave(ExitCode.CACHE_UNUSABLE if opened.unread else code)
 
 
 @contextmanager
@@ -78,10 +81,9 @@ def found_or_unread(opened: Opened) -> Iterator[None]:
     try:
         yield
     except UsageError:
-        unread = [sentence for own in opened.owns for sentence in own.cache.unread()]
-        if not unread:
+        if not opened.unread:
             raise
-        raise CacheUnusableError(f"{'; '.join(unread)}; what was named may be in it") from None
+        raise CacheUnusableError(f"{'; '.join(opened.unread)}; what was named may be in it") from None
 
 
 class CacheName(Name):
@@ -166,7 +168,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     if name == OWN:
         return _ours(settings, systems=systems)
     if name == ALL:
-        ours = _ours(settings, systems=systems)
+        ours = _ours_apart(settings, systems=systems)
         return ours._replace(caches=(*ours.caches, *open_others()))
     if name is None and place is not None:
         return _foreign(settings, _system_at(place), place)
@@ -200,6 +202,21 @@ def _ours(settings: "Settings", *, systems: bool) -> Opened:
     if settings.root is not None or not owns:
         owns.insert(0, OwnOpened(open_cache(settings), open_store(settings)))
     return Opened(settings, tuple(own.cache for own in owns), tuple(owns))
+
+
+def _ours_apart(settings: "Settings", *, systems: bool) -> Opened:
+    """The same; where it cannot be used what says why in its place, so that it does not hide the others."""
+    from gpucache.caches.opening import Unusable
+    from gpucache.outcomes import Location
+
+    try:
+        ours = _ours(settings, systems=systems)
+        for cache in ours.caches:
+            next(iter(cache.scan()), None)
+    except CacheUnusableError as error:
+        place = Location(OWN, str(settings.root or ""), settings.root_origin, enabled=True)
+        return Opened(settings, (Unusable(place, str(error)),))
+    return ours
 
 
 def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:

@@ -142,6 +142,7 @@ def _run(
         rule = ALL if one.cache in emptied and not one.cache.unread() else ""
         said += [told for told in [one.cache.sweep(_max_size(asked, one.cache), rule)] if told]
     summary.left = tuple(_left(plans)) if asked.everything else ()
+    summary.unread = opened.unread
 
 
 def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
@@ -156,6 +157,7 @@ def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
         for own, (_, plan) in zip(owns, plans, strict=True):
             yield from own.of(foresee(plan, own.keep))
             total.include(own)
+        total.unread = opened.unread
 
     outcomes = foreseen()
     told = tables.Evictions(whole=given().whole)

@@ -176,7 +176,7 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
         return
     found = _found(opened, what, targets)
     sizes = [entry.size_bytes for _, entry in found]
-    summary = {"entries": len(sizes), "size_bytes": sum(sizes)}
+    summary = {"entries": len(sizes), "size_bytes": sum(sizes), "unread": opened.unread}
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
@@ -193,13 +193,15 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     from gpucache.render import inspect as text
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
-    summary = {"entries": 0, "size_bytes": 0}
+    summary: dict[str, object] = {}
 
     def counted() -> "Iterator[CacheEntry]":
+        entries = size_bytes = 0
         for _, entry in every:
-            summary["entries"] += 1
-            summary["size_bytes"] += entry.size_bytes
+            entries += 1
+            size_bytes += entry.size_bytes
             yield entry
+        summary.update(entries=entries, size_bytes=size_bytes, unread=opened.unread)
 
     given().document("inspect", counted(), summary)
     named = ((_name(opened, cache), entry) for cache, entry in every)

@@ -54,7 +54,7 @@ def verify(
                 told.append(outcome)
             yield outcome
 
-    summary = summarise_verify(noted())
+    summary = summarise_verify(noted())._replace(unread=opened.unread)
     findings = [finding for outcome in told for finding in outcome.findings]
     given().document("verify", findings, summary)
     given().show(tables.verify(told, summary, whole=given().whole))

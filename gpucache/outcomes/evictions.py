@@ -77,6 +77,8 @@ class EvictSummary:
     kept_bytes: int = 0
     left: tuple[str, ...] = ()
     """What ``--all`` leaves besides entries, a sentence each."""
+    unread: tuple[str, ...] = ()
+    """Why not all of the caches could be looked at or worked on, a sentence each."""
     chosen: int = 0
     """How many entries a rule chose."""
     stay: int = 0

@@ -112,6 +112,8 @@ class VerifySummary(NamedTuple):
     """What was tried and could not be told."""
     unchecked: tuple[Note, ...]
     """What could not be checked at all, and why."""
+    unread: tuple[str, ...] = ()
+    """Why not all of the caches could be looked at or worked on, a sentence each."""
 
     def exit_code(self, *, strict: bool) -> ExitCode:
         """3 for anything wrong that was not repaired, with strict for any finding; else 4 if unchecked."""

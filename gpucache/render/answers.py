@@ -43,12 +43,14 @@ class Answered:
     summary: tuple[Key, ...]
 
 
+_UNREAD = Key("unread", "list of text", "Why not all of the caches could be read, a sentence each; exit 5.")
 _FREED = (
     Key("removed", "number", "Entries that are gone."),
     Key("freed_bytes", "number", "What that freed."),
     Key("kept", "number", "Entries that stay."),
     Key("kept_bytes", "number", "What they take."),
     Key("left", "list of text", "What --all leaves in the caches besides entries, a sentence each."),
+    _UNREAD,
 )
 _FORESEEN = (
     Key("would_remove", "number", "Entries that would go."),
@@ -58,6 +60,7 @@ _FORESEEN = (
 _FOUND = (
     Key("entries", "number", "How many there are."),
     Key("size_bytes", "number", "What they take together."),
+    _UNREAD,
 )
 _WARMED = (
     *(
@@ -85,6 +88,7 @@ _VERIFIED = (
     Key("repaired", "number", "Those that --repair mended."),
     Key("notes", "list of note", "What was tried and could not be told."),
     Key("unchecked", "list of note", "What could not be checked, for a reason outside of it."),
+    _UNREAD,
 )
 _RECORDED = (
     Key("builds", "number", "How many there are."),
@@ -166,13 +170,14 @@ ANSWERS = (
             Key("caches", "list of state", "The caches of others."),
             Key("total_bytes", "number", "Bytes of all of these."),
             Key("total_stale_bytes", "number", "Those of them that nobody here reads again."),
+            _UNREAD,
         ),
     ),
     Answered(
         "inspect --cache NAME",
         "",
         "The caches of others.",
-        (Key("caches", "list of state", "The caches that were named."),),
+        (Key("caches", "list of state", "The caches that were named."), _UNREAD),
     ),
     Answered("inspect --list", "entry", "Every entry.", _FOUND),
     Answered("inspect WHAT", "whole entry", "The entries that are named; a damaged one as entry.", _FOUND),

@@ -203,9 +203,14 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
     gap = "\n" if said else ""
     yield plain(
         f"{gap}{summary.checked} checked, {summary.sound} sound, "
-        f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}",
+        f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}{_unread(summary.unread)}",
         "bold",
     )
+
+
+def _unread(sentences: Sequence[str]) -> str:
+    """How much of the caches the sums leave out."""
+    return f", {format_count(len(sentences), 'place')} not read" if sentences else ""
 
 
 def _mended(finding: Finding) -> str:
@@ -250,7 +255,8 @@ class Evictions:
         yield plain(
             f"\n{format_count(foreseen.would_remove, 'entry', 'entries')} would go, "
             f"freeing {format_size(foreseen.would_free_bytes)}; "
-            f"{foreseen.kept - foreseen.would_remove} would stay ({format_size(stay_bytes)})",
+            f"{foreseen.kept - foreseen.would_remove} would stay ({format_size(stay_bytes)})"
+            f"{_unread(foreseen.unread)}",
             "bold",
         )
 
@@ -264,7 +270,7 @@ class Evictions:
         removed = format_count(summary.removed, "entry", "entries")
         yield plain(
             f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
-            f"{summary.kept} stay ({format_size(summary.kept_bytes)})",
+            f"{summary.kept} stay ({format_size(summary.kept_bytes)}){_unread(summary.unread)}",
             "bold",
         )
 

@@ -131,6 +131,7 @@ def test_the_size_of_the_settings_is_applied(
         "kept": 0,
         "kept_bytes": 0,
         "left": [],
+        "unread": [],
     }
 
 

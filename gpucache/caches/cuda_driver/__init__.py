@@ -113,7 +113,14 @@ class CudaDriver(Format[Survey]):
 
     def items(self, prefix: str) -> Iterator[Survey]:
         """The whole cache; none where it holds no files."""
-        if KEY.startswith(prefix) and (found := self._survey()).files:
+        if not KEY.startswith(prefix):
+            return
+        found = self._survey()
+        if found.unread.count:
+            self.closed_folders[self.root] = (
+                f"in {self.root} {found.unread} could not be read; mend their rights"
+            )
+        if found.files:
             yield found
 
     def look(self, item: Survey) -> Look:

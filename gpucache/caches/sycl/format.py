@@ -116,7 +116,11 @@ class Sycl(SyclPlaces, Format[Numbered]):
         digits, _, number = prefix.partition("-")
         if self._foreign:
             return
-        for group in tree.groups(self.root):
+        for group in tree.walk(self.root):
+            if isinstance(group, tree.Stray):
+                if group.error is not None:
+                    self.not_read(self.root.joinpath(*group.parts), group.error)
+                continue
             if not group.hex.startswith(digits):
                 continue
             for slot, path, seen in fields.scan_group(self.root, group):

@@ -28,6 +28,8 @@ class Stray:
     parts: tuple[str, ...]
     kind: FindingKind
     detail: str
+    error: OSError | None = None
+    """Why the folder that it is could not be read."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Ite
     except FileNotFoundError:
         return  # removed meanwhile
     except OSError as error:
-        yield Stray(own, FindingKind.UNTRUSTED, f"it cannot be read ({error.strerror}); chmod u+rx it")
+        detail = f"it cannot be read ({error.strerror}); chmod u+rx it"
+        yield Stray(own, FindingKind.UNTRUSTED, detail, error)
 
 
 _STEADY_NS = 2_000_000_000

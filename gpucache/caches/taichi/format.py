@@ -168,7 +168,7 @@ class Taichi(FilesFormat):
 
     def _drop(self, names: set[str]) -> None:
         """Take rows out of the index, whose lock is held."""
-        with suppress(FormatError), open_folder(self.root) as folder:
+        with suppress(FormatError, FileNotFoundError), open_folder(self.root) as folder:
             index = Index.read(read(folder, _INDEX, LARGEST_BYTES))
             if names.isdisjoint(index.rows):
                 return

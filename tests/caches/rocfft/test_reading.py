@@ -13,7 +13,7 @@ import pytest
 from gpucache.caches import databases
 from gpucache.caches.rocfft import SYSTEM
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.errors import FormatError
 from gpucache.outcomes import Location
 from tests.caches.rocfft.build import (
     HIP,
@@ -212,16 +212,16 @@ def test_a_copy_of_a_changing_database_is_taken_again(
         if changes == 1:
             assert [entry.target for entry in opened(tmp_path / "c.db").scan()] == ["hip:gfx942"]
         else:
-            with pytest.raises(CacheUnusableError, match="changes while"):
-                list(opened(tmp_path / "c.db").scan())
+            cache = opened(tmp_path / "c.db")
+            assert not list(cache.scan()) and "changes while" in cache.unread()[0]
 
 
 def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that makes the copy larger than allowed is refused before anything is copied."""
     path = dead_wal(tmp_path / "c.db", ROWS)
     monkeypatch.setattr(databases, "COPY_LIMIT_BYTES", 1000)
-    with pytest.raises(CacheUnusableError, match="only be read from a copy"):
-        list(opened(path).scan())
+    cache = opened(path)
+    assert not list(cache.scan()) and "only be read from a copy" in cache.unread()[0]
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -283,8 +283,8 @@ def test_a_locked_database_is_not_said_to_be_damaged(tmp_path: Path, monkeypatch
     path = database(tmp_path / "c.db", ROWS)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(CacheUnusableError, match="locked"):
-            list(opened(path).scan())
+        cache = opened(path)
+        assert not list(cache.scan()) and "locked" in cache.unread()[0]
 
 
 def test_a_log_of_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
