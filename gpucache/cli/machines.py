@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpucache.model import Device, Toolchain
     from gpucache.outcomes import CacheEntry
     from gpucache.probe.profile import Profile
+    from gpucache.probe.remembered import Memory
 
 
 class Machine(NamedTuple):
@@ -54,14 +55,30 @@ def machine_for(
     profile: Path | None = None,
     entries: "Iterable[CacheEntry]" = (),
     meanwhile: Callable[[], object] = lambda: None,
+    memory: "Memory | None" = None,
 ) -> Machine:
-    """The machine to build programs for, or entries again; no driver of this one is asked without need."""
+    """The machine to build programs for, or entries again; no driver of this one is asked without need.
+
+    With a ``memory`` of what probes found, none is asked for targets that are named in full and known there.
+    """
     from gpucache.assembly import backends
     from gpucache.engine.warm.plan import needed_backends
 
     known = backends()
     named = {entry.target.partition(":")[0] for entry in entries} & known.keys()
-    return machine(profile, sorted({*needed_backends(specs, targets, known), *named}), meanwhile, targets)
+    needed = sorted({*needed_backends(specs, targets, known), *named})
+    if profile is not None or memory is None:
+        return machine(profile, needed, meanwhile, targets)
+    from gpucache.probe.remembered import recalled, remember
+
+    devices = [device for backend in needed for device in recalled(memory, backend)]
+    asked = {target for spec in specs for target in targets or spec.targets or [""]}
+    if asked <= {str(device.target) for device in devices}:
+        return Machine(tuple(devices), os.environ)
+    found = machine(None, needed, meanwhile, targets)
+    for backend in needed:
+        remember(memory, backend, [device for device in found.devices if device.backend == backend])
+    return found
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":

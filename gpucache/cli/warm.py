@@ -182,10 +182,11 @@ def _warm_programs(
     from gpucache.units import format_list
 
     _require_root(run.settings, shared=run.shared, check=run.check)
-    here = machine_for(specs, targets, profile, meanwhile=lambda: [*map(import_module, _FOR_A_RUN)])
+    store = open_store(run.settings, shared=run.shared)
+    here = machine_for(specs, targets, profile, (), lambda: [*map(import_module, _FOR_A_RUN)], store)
     items = plan(specs, targets, here.devices)
     if not run.check and any(item.request is not None for item in items):
-        open_store(run.settings, shared=run.shared).prepare()
+        store.prepare()
     if given().verbose:
         folders = dict.fromkeys(f"-I {folder}" for spec in specs for folder in spec.include_dirs)
         searched = format_list(list(folders), 4)

@@ -78,6 +78,17 @@ def test_a_second_run_hits_and_starts_no_worker(
     assert (answer.code, row["result"]) == (0, "hit")
 
 
+def test_a_second_run_asks_no_driver(
+    run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first run was told of a target that is named counts while its compiler is the same."""
+    source = write({"k.cu": VECTOR}) / "k.cu"
+    assert run("warm", source, "--target", nvrtc).code == 0
+    monkeypatch.setattr("gpucache.probe.ask", lambda *_, **__: pytest.fail("a driver was asked"))
+    answer = run("--json", "warm", source, "--target", nvrtc)
+    assert list(_results(answer).values()) == ["hit"]
+
+
 def test_a_hit_survives_a_move_of_the_tree(
     run: Run, cache: Path, mixed: Filled, tmp_path: Path, pocl: str, no_workers: None
 ) -> None:

@@ -167,7 +167,14 @@ def _gpu(target: Target, name: str, version: str) -> Device:
     except GpucacheError as error:
         return Device(target, "cuda", name, version, available=False, detail=str(error))
     return Device(
-        target, "cuda", name, version, available=True, detail=f"GPU, CUDA {version}", toolchain=toolchain
+        target,
+        "cuda",
+        name,
+        version,
+        available=True,
+        detail=f"GPU, CUDA {version}",
+        toolchain=toolchain,
+        files=_files(),
     )
 
 
@@ -184,10 +191,15 @@ def _architectures() -> list[Device]:
             detail=detail,
             toolchain=nvrtc.toolchain(Target("cuda", f"{kind}_{number}")),
             present=False,
+            files=_files(),
         )
         for kind, word in (("sm", "architecture"), ("compute", "PTX for"))
         for number in nvrtc.architectures()
     ]
+
+
+def _files() -> tuple[str, ...]:
+    return tuple(map(str, nvrtc.installation().files))
 
 
 def _broken(name: str, detail: str) -> Device:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
@@ -26,9 +27,11 @@ from gpucache.model import (
     Toolchain,
 )
 from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
-from gpucache.recording.builds import RecordedBuild
-from gpucache.recording.replay import Replayed
 from gpucache.store.interface import MissedRequest
+
+if TYPE_CHECKING:
+    from gpucache.recording.builds import RecordedBuild
+    from gpucache.recording.replay import Replayed
 
 Backends = Mapping[str, Backend]
 Named = tuple[str, str, str]
@@ -135,7 +138,7 @@ def plan_missed(
 
 
 def plan_recorded(
-    replayed: Iterable[Replayed],
+    replayed: "Iterable[Replayed]",
     devices: Sequence[Device],
     targets: Sequence[str],
     backends: Backends,
@@ -157,7 +160,7 @@ def plan_recorded(
 
 
 def _replayed_items(
-    one: Replayed,
+    one: "Replayed",
     devices: Sequence[Device],
     selected: Sequence[Device],
     backends: Backends,
@@ -185,7 +188,7 @@ def _why_absent(backend: str, devices: Sequence[Device]) -> str:
     return "its device is not here; name one of this machine with --target"
 
 
-def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device | None:
+def _recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device | None:
     """The device that a build was recorded for, with any driver; None if it is not here."""
     known = {label: value for label, value in build.toolchain if label in build.identity}
     with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
@@ -200,7 +203,7 @@ def _recorded_device(build: RecordedBuild, devices: Sequence[Device]) -> Device 
     return min(alike, key=lambda one: (not one.available, str(one.target) != build.target), default=None)
 
 
-def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
+def _replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
     build = one.build
     if device.target is None or device.toolchain is None or not device.available:
         return WarmItem(build.program, build.target, build.short, skipped=device.detail)
@@ -231,7 +234,7 @@ def _replayed_item(one: Replayed, device: Device, backend: Backend, environ: Map
     )
 
 
-def _as_asked(request: BuildRequest, one: Replayed) -> BuildRequest:
+def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
     """A request as a program makes it that calls its compiler itself, for the target of this one."""
     build, target = one.build, request.target
     before = Target.parse(build.target).name

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpucache.closures import Closure
-from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import note_process
 from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
@@ -83,6 +82,8 @@ def _without_compiling(
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return item.hit(prepared, found)
+    from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
+
     poisoned = not retry_poisoned and is_poisoned(layers, prepared, timeout_s)
     if item.absent and not check:
         return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)

@@ -6,13 +6,10 @@ from functools import partial
 
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
-from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
-from gpucache.engine.uncovered_files import uncovered
 from gpucache.engine.warm.plan import Job
-from gpucache.engine.workers.opened_files import OPENED_FILES
 from gpucache.model import Artifact
 from gpucache.outcomes import Built, Hit
 
@@ -25,6 +22,8 @@ def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):
         return found
+    from gpucache.engine.explain import explain  # this module is imported for hits as well
+
     miss = explain(layers, prepared, found)
     if found.incomplete is not None:
         sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
@@ -36,6 +35,9 @@ def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
 
 def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
     """Compile, and name the files that were read and that the key does not cover, if opens can be seen."""
+    from gpucache.engine.uncovered_files import uncovered
+    from gpucache.engine.workers.opened_files import OPENED_FILES
+
     compile_ = partial(backend.compile, prepared.request, prepared.compilation)
     artifact, opened = OPENED_FILES.watch(compile_)
     if opened is None:

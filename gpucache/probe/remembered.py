@@ -1,0 +1,77 @@
+"""What a probe found, for the next process: a probe takes as long as a small program's start.
+
+A memory counts only where the loader is told the same, and every file and folder that decides which drivers
+are found, or is one, is as it was. Rows of drivers whose files are not known are not kept. Must not know who
+keeps the memory, nor load a GPU stack.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from gpucache import __version__
+from gpucache.errors import TargetError
+from gpucache.keys import digest
+from gpucache.model import Device
+from gpucache.probe.codec import device_from_json, device_to_json
+
+EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
+"""Read from the current directory by Intel's runtime when it is loaded."""
+_VENDORS = "/etc/OpenCL/vendors"
+"""Where a loader of OpenCL looks for drivers that is told nothing."""
+_OF_A_LOADER = re.compile(
+    r"OCL_ICD_.*|OPENCL_VENDOR_PATH|LD_LIBRARY_PATH|LD_PRELOAD|\w+_DEVICES|CUDA_(HOME|PATH)|CONDA_PREFIX"
+)
+
+
+class Memory(Protocol):
+    """Where something is kept under 64 hex digits. Nothing here raises."""
+
+    def recall(self, name: str) -> bytes | None:
+        """What was kept; None if nothing is."""
+        ...
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep something; losing it is no error."""
+        ...
+
+
+def recalled(memory: Memory, backend: str) -> list[Device]:
+    """The rows of the last probe of a backend if all is as it was then; none otherwise."""
+    data = memory.recall(_name(backend))
+    if data is None:
+        return []
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, TargetError):
+        document = json.loads(data)
+        if all(_state(path) == state for path, state in document["states"].items()):
+            return [device_from_json(row) for row in document["rows"]]
+    return []
+
+
+def remember(memory: Memory, backend: str, rows: Sequence[Device]) -> None:
+    """Keep the rows of a backend whose drivers' files are known, with the state of what they depend on."""
+    kept = [row for row in rows if row.files and row.toolchain and EARLY not in dict(row.toolchain.fields)]
+    if kept:
+        paths = {path for row in kept for file in row.files for path in (file, os.path.dirname(file))}  # noqa: PTH120
+        paths |= {_VENDORS, os.environ.get("OCL_ICD_VENDORS", _VENDORS), "/etc/ld.so.cache", *sys.path[1:]}
+        states = {path: _state(path) for path in sorted(paths)}
+        document = {"rows": [device_to_json(row) for row in kept], "states": states}
+        memory.remember(_name(backend), json.dumps(document, separators=(",", ":")).encode())
+
+
+def _name(backend: str) -> str:
+    """Where devices are remembered: those of a loader that is told the same, as all of them name a target."""
+    told = sorted((name, value) for name, value in os.environ.items() if _OF_A_LOADER.fullmatch(name))
+    return digest(repr(("devices", backend, __version__, sys.prefix, told)).encode())
+
+
+def _state(path: str) -> list[int] | None:
+    """What tells that a file or folder is another; None if it is not there."""
+    with suppress(OSError, ValueError):
+        found = os.stat(path)  # noqa: PTH116 - a path of text
+        return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return None
