@@ -28,7 +28,7 @@ _INTEL = "Intel(R) OpenCL"
 
 def run(effort: Effort) -> Iterator[Comparison]:
     """CUDA without includes, a cache behind cuda.core, and OpenCL on the CPU runtimes of Intel and PoCL."""
-    with _stable_place() as place:
+    with stable_place() as place:
         try:
             import cuda.core  # noqa: F401
         except ImportError as error:
@@ -41,7 +41,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 
 @contextmanager
-def _stable_place() -> Iterator[Path]:
+def stable_place() -> Iterator[Path]:
     """A folder for caches, with the settings of this process that lead there."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {"GPUCACHE_DIR": f"{folder}/gpucache", "GPUCACHE_MEMORY_BYTES": "0"}
