@@ -9,20 +9,15 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import Settings, other_roots
-from gpucache.store import (
-    DirectoryStore,
-    MemoryStore,
-    Root,
-    RootRefused,
-    refused_root,
-    root_state,
-)
+from gpucache.store.memory import MemoryStore
+from gpucache.store.reading import HitStore
+from gpucache.store.trust import Root, RootRefused, root_state
 
 if TYPE_CHECKING:
     from gpucache.backends.interface import Backend
@@ -30,6 +25,8 @@ if TYPE_CHECKING:
     from gpucache.engine.store_layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.outcomes import Location
+    from gpucache.store import DirectoryStore
+    from gpucache.store.interface import RefusedRoot
 
 
 def backends() -> "Mapping[str, Backend]":
@@ -46,19 +43,24 @@ def compile_exactly(request: "BuildRequest", options: tuple[str, ...]) -> "Artif
     return nvrtc.compile_exactly(request, options)
 
 
-def open_store(settings: Settings, *, shared: bool = False) -> DirectoryStore:
+def open_store(settings: Settings, *, shared: bool = False) -> "DirectoryStore":
     """The user's own store; raises CacheUnusableError with the remedy."""
+    return _open_store(settings, shared=shared).whole
+
+
+def _open_store(settings: Settings, *, shared: bool) -> HitStore:
     root = settings.require_root()
     state = root_state(root)
     if isinstance(state, RootRefused):
         raise CacheUnusableError(state.reason)
-    return DirectoryStore(root, writable=not settings.read_only, shared=shared)
+    return HitStore(root, writable=not settings.read_only, shared=shared)
 
 
 def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStore]]":
     """Every system root that can be read, as a cache of its own."""
     from gpucache.caches.own import OwnCache
     from gpucache.outcomes import Location
+    from gpucache.store import DirectoryStore
 
     found = []
     for path in settings.system_dirs:
@@ -103,6 +105,7 @@ def locate(settings: Settings) -> "Location":
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep what a probe found for completions, below a root that is there and may be written."""
     from gpucache.probe.last_targets import FILE, load_last, save_last
+    from gpucache.store import DirectoryStore
 
     root = settings.root
     if root is None or settings.read_only or root_state(root) is not Root.USABLE:
@@ -120,23 +123,21 @@ def open_layers(
     """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
     from gpucache.engine.store_layers import Layers
 
-    user: DirectoryStore | None = None
+    user: HitStore | None = None
     unusable = ""
     try:
-        user = open_store(settings, shared=shared)
+        user = _open_store(settings, shared=shared)
     except CacheUnusableError as error:
         unusable = str(error)
-    refused = {path: problem for path in settings.system_dirs if (problem := refused_root(path))}
-    systems = tuple(
-        DirectoryStore(path, writable=False) for path in settings.system_dirs if path not in refused
-    )
-    limit = settings.max_size_bytes
-    keep = partial(_trim, user, settings, limit) if user is not None and limit is not None else None
+    refused = _refused(settings)
+    systems = tuple(HitStore(path, writable=False) for path in settings.system_dirs if path not in refused)
+    own, limit = user, settings.max_size_bytes
+    keep = None if own is None or limit is None else lambda: _trim(own.whole, settings, limit)
     return Layers(
         memory=memory,
         user=user,
         systems=systems,
-        unasked=tuple(DirectoryStore(root, writable=False) for root in _unasked(settings)),
+        unasked=lambda: [HitStore(root, writable=False) for root in _unasked(settings)],
         command=command,
         disabled=settings.disabled,
         read_only=settings.read_only,
@@ -146,6 +147,15 @@ def open_layers(
         unusable=unusable,
         refused=tuple(refused.values()),
     )
+
+
+def _refused(settings: Settings) -> "dict[Path, RefusedRoot]":
+    """The system roots that cannot be read, each with its problem."""
+    if not settings.system_dirs:
+        return {}
+    from gpucache.store.system_root import refused_root
+
+    return {path: problem for path in settings.system_dirs if (problem := refused_root(path))}
 
 
 def _unasked(settings: Settings) -> list[Path]:
@@ -162,7 +172,7 @@ def process_memory(limit_bytes: int) -> MemoryStore:
     return MemoryStore(limit_bytes)
 
 
-def _trim(store: DirectoryStore, settings: Settings, limit: int) -> int:
+def _trim(store: "DirectoryStore", settings: Settings, limit: int) -> int:
     store.sweep(limit)
     if store.allocated_bytes() <= limit:
         return 0
@@ -188,4 +198,4 @@ def _problems(root: Path, settings: Settings) -> list[str]:
 
 def system_problems(settings: Settings) -> list[str]:
     """Why a system root that was named is not used, each with the remedy."""
-    return [str(refused) for path in settings.system_dirs if (refused := refused_root(path))]
+    return [str(refused) for refused in _refused(settings).values()]

@@ -11,9 +11,9 @@ are hashed by XXH3, which reads 80 MB in some 10 ms; nobody who could write thes
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
@@ -34,8 +34,7 @@ _SYSTEM = (
 """The beginnings of names of libraries that compile nothing, so that their updates change no binary."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(NamedTuple):
     """The files of one compiler that are there."""
 
     libraries: tuple[Path, ...]

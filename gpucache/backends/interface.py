@@ -5,9 +5,8 @@ separate, because a load belongs to a context and a compile does not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from gpucache.backends.installation import Installation
 
 
-@dataclass(frozen=True, slots=True)
-class Compilation:
+class Compilation(NamedTuple):
     """How the compiler will be called for a request, and which part of the request enters the key."""
 
     inputs: KeyInputs
@@ -53,8 +51,7 @@ class Compilation:
     whole name was written there; empty if the key has all of the name, or if it is always the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """A first launch that ``bench`` may make on zeros: one kernel, one work-group."""
 
     kernel: str
@@ -63,8 +60,7 @@ class Launch:
     """For each argument ``buffer``, ``local``, or ``scalar`` and its size in bytes, such as ``scalar 4``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompilersCache:
+class CompilersCache(NamedTuple):
     """A cache that a compiler keeps by itself, and writes into whatever it is asked."""
 
     variable: str
@@ -75,8 +71,7 @@ class CompilersCache:
     """The variables with which it is used, whatever others say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """A library's own cache for programs of a backend, which ``bench`` times, too."""
 
     name: str

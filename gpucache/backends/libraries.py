@@ -7,14 +7,11 @@ kilobytes of a file are read. This module must not know any compiler.
 import ctypes
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from gpucache.errors import FormatError
-from gpucache.payload import elf
-from gpucache.payload.elf import Library
-from gpucache.payload.reading import CutError
+if TYPE_CHECKING:
+    from gpucache.payload.elf import Library
 
 _RTLD_DI_LINKMAP = 2
 
@@ -78,17 +75,19 @@ def loaded_as(name: str) -> Path | None:
     return Path(os.fsdecode(link.contents.file or b""))
 
 
-def read_library(path: Path) -> Library:
+def read_library(path: Path) -> "Library":
     """What a library's headers say; empty if it cannot be read or is none."""
+    from gpucache.errors import FormatError
+    from gpucache.payload import elf  # what it said last time is remembered, as a rule
+
     try:
         with path.open("rb") as stream:
             return elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))
     except (OSError, FormatError):
-        return Library()
+        return elf.Library()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(NamedTuple):
     """A library on disk: see ``gpucache.payload.elf.Source``."""
 
     stream: BinaryIO
@@ -96,6 +95,8 @@ class _Stream:
 
     def require(self, end: int, part: str) -> None:
         if end > self.size:
+            from gpucache.payload.reading import CutError
+
             raise CutError(f"the {part} ends at byte {end}, beyond the file's {self.size} bytes")
 
     def cut(self, start: int, end: int) -> bytes:
@@ -103,5 +104,7 @@ class _Stream:
         self.stream.seek(start)
         data = self.stream.read(end - start)
         if len(data) < end - start:
+            from gpucache.payload.reading import CutError
+
             raise CutError("the file became shorter while it was read")
         return data

@@ -5,22 +5,19 @@ This module must not know which options a given compiler has.
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import translate
 from functools import cache
+from typing import NamedTuple
 
 from gpucache.errors import OptionError
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NAME = r"(?a:[A-Za-z_]\w*)"
 # White space at which one compiler splits and that another takes as part of an option; and the end of a C
 # string.
-_ODD = re.compile(r"[^\S ]|\0")
+_ODD = r"[^\S ]|\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
+class Spelling(NamedTuple):
     """One option that takes a value: its canonical form and every way to write it."""
 
     canonical: str
@@ -33,8 +30,7 @@ class Spelling:
     """Whether blanks around a value in the same token do not belong to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(NamedTuple):
     """Which variables reach a compiler, as patterns in which * stands for anything and ? for one character.
 
     A library in C has to read these patterns as well, so they are no regular expressions.
@@ -53,6 +49,8 @@ class Variables:
 
 @cache
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    from fnmatch import translate
+
     return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
 
 
@@ -60,6 +58,10 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
     """Options as tokens: a string is split as a shell would, a sequence is taken as it is."""
     if not isinstance(options, str):
         return tuple(options)
+    if not options:
+        return ()
+    import shlex  # most programs give no options
+
     try:
         return tuple(shlex.split(options))
     except ValueError as error:
@@ -69,7 +71,7 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
 def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
     """Tokens without blanks around them; raises OptionError for a token that compilers read differently."""
     for token in tokens:
-        if _ODD.search(token):
+        if re.search(_ODD, token):
             raise OptionError(
                 f"the build option {token!r} holds white space or a zero byte that compilers read "
                 "differently; write blanks"
@@ -104,7 +106,7 @@ def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple
 
 def with_value(definition: str) -> str:
     """The definition that ``-D`` makes: a name alone is defined as 1."""
-    return f"{definition}=1" if _NAME.fullmatch(definition) else definition
+    return f"{definition}=1" if re.fullmatch(_NAME, definition) else definition
 
 
 def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str | None] | None:

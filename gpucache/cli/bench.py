@@ -154,7 +154,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.model import Language
     from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
     from gpucache.render import bench as text
-    from gpucache.sources import load_program
+    from gpucache.sources.discover import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
     devices = machine(None, [BACKEND], targets=targets).devices

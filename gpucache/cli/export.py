@@ -62,7 +62,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, *
     """Have the system that a form is of write it, or write a layer."""
     from gpucache.assembly import compile_exactly
     from gpucache.render.tables import exported
-    from gpucache.sources import load_program
+    from gpucache.sources.discover import load_program
 
     if form == LAYER:
         _refuse_given(options)

@@ -67,7 +67,7 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
 
 def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
     from gpucache.manifest import LANGUAGES, program_at
-    from gpucache.sources import discover
+    from gpucache.sources.discover import discover
 
     specs = []
     taken: set[str] = set()

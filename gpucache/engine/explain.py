@@ -6,7 +6,6 @@ Owns the verdicts and their order. Must not know how an explanation is shown.
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 
 from gpucache.engine.header_shadowing import shadows
@@ -42,10 +41,10 @@ def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
         return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
     miss = _verdict(layers, prepared, met)
     if sentences and miss.verdict is Verdict.NEVER_BUILT:  # a root that was not asked may have it
-        miss = replace(miss, verdict=Verdict.NOT_CONSULTED)
+        miss = miss._replace(verdict=Verdict.NOT_CONSULTED)
     if miss.verdict is Verdict.NOT_CONSULTED:
-        return replace(miss, detail="; ".join((*sentences, miss.detail)))
-    return replace(miss, detail="; ".join((miss.detail, *sentences)))
+        return miss._replace(detail="; ".join((*sentences, miss.detail)))
+    return miss._replace(detail="; ".join((miss.detail, *sentences)))
 
 
 def _incomplete(prepared: Prepared, found: Hit) -> Miss:
@@ -159,7 +158,7 @@ def _unread(met: NoEntry) -> Miss | None:
 
 def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
     """This very key's entry is in a root that this process does not ask."""
-    for store in layers.unasked:
+    for store in layers.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
             return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(layers)} was asked")
     return None

@@ -9,11 +9,13 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from gpucache import __version__
 from gpucache.closures import Closure
+from gpucache.engine.explain import explain
+from gpucache.engine.hits import build_log as build_log
+from gpucache.engine.hits import find as find
 from gpucache.engine.journal import note_miss
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths
 from gpucache.engine.program_names import Identity
@@ -31,48 +33,29 @@ LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
 
 
-def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
-    """A sound entry for a request. Compiles nothing, and explains nothing.
-
-    With ``whole`` the entry has to be compiled for all local sizes of the request. That is for filling the
-    cache: a program can use an incomplete entry.
-    """
-    if layers.disabled or prepared.refusal is not None:
-        return NoEntry()
-    found = layers.find(prepared.keys())
-    if whole and isinstance(found, Hit) and prepared.lacking_sizes(found.head):
-        return NoEntry(incomplete=found)
-    return found
-
-
 def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
     """What ``find`` finds, or an explained miss, for a caller that reports it."""
     found = find(layers, prepared, whole=whole)
     if isinstance(found, Hit):
         return found
-    from gpucache.engine.explain import explain  # imported here so that a hit does not wait for it
-
     return explain(layers, prepared, found)
 
 
-def build_log(layers: Layers, hit: Hit) -> str:
-    """What the compiler said when a hit was built; empty if its entry is gone."""
-    for store in layers.on_disk():
-        detail = store.detail(hit.key)
-        if detail is not None:
-            return detail.build_log
-    return ""
-
-
 def get_or_build(
-    layers: Layers, prepared: Prepared, compile_: Callable[[], Artifact], *, wait_s: float = WAIT_S
+    layers: Layers,
+    prepared: Prepared,
+    compile_: Callable[[], Artifact],
+    *,
+    wait_s: float = WAIT_S,
+    met: NoEntry | None = None,
 ) -> Hit | Built:
     """A sound entry, or a fresh artifact that was published if it could be.
 
-    Raises CacheMissError if the settings require a hit, and whatever ``compile_`` raises. Trouble with the
-    cache itself raises nothing: ``Built.note`` reports it.
+    ``met`` is the answer of ``find`` if the caller asked for a whole entry already. Raises CacheMissError if
+    the settings require a hit, and whatever ``compile_`` raises. Trouble with the cache itself raises
+    nothing: ``Built.note`` reports it.
     """
-    found = look_up(layers, prepared, whole=True)
+    found = look_up(layers, prepared, whole=True) if met is None else explain(layers, prepared, met)
     if isinstance(found, Hit):
         return found
     require_hit(layers, prepared, found)
@@ -121,7 +104,7 @@ def build(
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
     """The entry that another process published while it held the lock; None if there is none."""
-    found = find(layers if useless is None else replace(layers, memory=None), prepared, whole=True)
+    found = find(layers if useless is None else layers._replace(memory=None), prepared, whole=True)
     replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
     return found if isinstance(found, Hit) and replaced else None
 

@@ -8,8 +8,8 @@ used again. Reads headers, nothing else. Must not know stores.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.closures import Closure, Include
@@ -22,26 +22,27 @@ from gpucache.model import (
     KeyField,
     Toolchain,
 )
-from gpucache.payload import describe, holds_no_kernel
 from gpucache.sources import Memos, read_closure, still_closure
 
 _PROGRAMS_KEPT = 64
 _SOURCE_BYTES_KEPT = 256 << 10
 _QUESTIONS_KEPT = 64
 """Of more the answers are read from a memo of the store about as fast."""
-_CLOCK_MACRO = re.compile(r"\b__(DATE|TIME|TIMESTAMP)__\b")
+_CLOCK_MACROS = ("__DATE__", "__TIME__", "__TIMESTAMP__")
+_CLOCK_MACRO = r"\b__(DATE|TIME|TIMESTAMP)__\b"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A request with everything a lookup needs."""
-
+class _Prepared(NamedTuple):
     request: BuildRequest
     compilation: Compilation
     closure: Closure
     fields: tuple[KeyField, ...]
     key: CacheKey
     """The portable key: the same wherever the sources lie."""
+
+
+class Prepared(_Prepared):
+    """A request with everything a lookup needs."""
 
     @cached_property
     def located(self) -> tuple[KeyField, ...]:
@@ -68,7 +69,7 @@ class Prepared:
     def refusal(self) -> str | None:
         """Why no entry may be kept under these keys; None if one may."""
         for option in self.compilation.inputs.options:
-            if _CLOCK_MACRO.search(option):
+            if any(name in option for name in _CLOCK_MACROS) and re.search(_CLOCK_MACRO, option):
                 return (
                     f"the build option {option!r} puts the time of the build into the artifact; leave it out"
                 )
@@ -79,8 +80,7 @@ class Prepared:
         return tuple(size for size in self.compilation.inputs.local_sizes if size not in head.local_sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What is known of a program from a recording on another machine."""
 
     source: str
@@ -105,12 +105,12 @@ def prepare(
     closure = closure_of(request, compilation, memos) if known is None else known.closure
     if request.asked is not None and compilation.lists_files and (closure.renames or known is not None):
         inputs = compilation.inputs._replace(folder=request.cwd)
-        compilation = replace(compilation, inputs=inputs)  # NVRTC makes a full path of a relative name
+        compilation = compilation._replace(inputs=inputs)  # NVRTC makes a full path of a relative name
     fields = key_fields(request, closure, compilation.inputs, None if known is None else known.source)
     return Prepared(request, compilation, closure, fields, cache_key(fields))
 
 
-_kept: "dict[BuildRequest, tuple[Toolchain, Mapping[str, str], Prepared]]" = {}
+_kept: "dict[tuple[BuildRequest, Toolchain], tuple[Mapping[str, str], Prepared]]" = {}
 
 
 def prepare_again(
@@ -125,17 +125,19 @@ def prepare_again(
     The result of an equal request is used again if every question to the disk, contents of headers included,
     still has the same answer. ``environ`` must not change later.
     """
-    before = _kept.get(request)
-    if before is not None and before[0] == toolchain and (before[1] is environ or before[1] == environ):
-        closure = still_closure(before[2].closure)
+    asking = request, toolchain
+    before = _kept.get(asking)
+    if before is not None and (before[0] is environ or before[0] == environ):
+        prepared = before[1]
+        closure = still_closure(prepared.closure)
         if closure is not None:
-            return before[2] if closure is before[2].closure else replace(before[2], closure=closure)
+            return prepared if closure is prepared.closure else prepared._replace(closure=closure)
     prepared = prepare(backend, request, toolchain, environ, memos)
     asked, source = prepared.closure.asked, request.program.source
     if asked is not None and len(asked) <= _QUESTIONS_KEPT and len(source) <= _SOURCE_BYTES_KEPT:
         if len(_kept) >= _PROGRAMS_KEPT:
             _kept.clear()  # another thread may do so between any two lines here
-        _kept[request] = toolchain, environ, prepared
+        _kept[asking] = environ, prepared
     return prepared
 
 
@@ -143,7 +145,7 @@ def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
     """The same inputs for another kind of artifact that comes out with the first."""
     request = prepared.request._replace(artifact_kind=kind)
     fields = key_fields(request, prepared.closure, prepared.compilation.inputs)
-    return replace(prepared, request=request, fields=fields, key=cache_key(fields))
+    return prepared._replace(request=request, fields=fields, key=cache_key(fields))
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
@@ -186,11 +188,13 @@ def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | N
         held=[(os.path.dirname(os.path.join(request.cwd, name)), text) for name, text in headers],  # noqa: PTH118, PTH120 - text in, text out
     )
     memory = (Include(name, f"{digest(text)} in memory") for name, text in headers)
-    return replace(closure, includes=(*memory, *closure.includes)) if headers else closure
+    return closure._replace(includes=(*memory, *closure.includes)) if headers else closure
 
 
 def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
     """Whether an artifact has no kernel to launch, and is not meant to be linked either."""
+    from gpucache.payload import describe, holds_no_kernel  # which no hit needs
+
     return not prepared.compilation.linked_later and holds_no_kernel(describe(payload))
 
 

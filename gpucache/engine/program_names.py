@@ -1,7 +1,7 @@
 """Names of programs: of one without a name, and those under which builds are recorded. Pure."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpucache.keys import source_digest
 from gpucache.model import Program
@@ -27,13 +27,17 @@ def _first_kernel(source: bytes) -> str:
 _kept_first_kernel = lru_cache(maxsize=64)(_first_kernel)
 
 
+def named(program: Program) -> Program:
+    """A program with a name: that of its first kernel where it has none."""
+    return program if program.name else program._replace(name=program_name(program.source))
+
+
 def source_mark(source: bytes) -> str:
     """The first digits of a source's SHA-256, enough to distinguish the versions of a program."""
     return source_digest(source)[:_DIGITS]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What identifies a program even if it has another name."""
 
     name: str

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpucache.backends.interface import Compilation
 from gpucache.closures import Closure
@@ -30,7 +30,7 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
     built for a device of another kind. Raises OSError.
     """
     request, compilation, closure = prepared.request, prepared.compilation, prepared.closure
-    anywhere = replace(compilation, rule=replace(compilation.rule, every=True))
+    anywhere = compilation._replace(rule=compilation.rule._replace(every=True))
     wide = closure_of(request, anywhere)
     files = tuple(dict.fromkeys((*closure.files, *wide.files)))
     folders = (*compilation.include_dirs, *compilation.inherited_dirs, *compilation.rule.system)
@@ -74,7 +74,7 @@ def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) 
     """Folders that no option names, and without which a closure would be another: they are searched first."""
     rule, found = compilation.rule, []
     if rule.home is not None:
-        homeless = replace(compilation, rule=replace(rule, home=None))
+        homeless = compilation._replace(rule=rule._replace(home=None))
         found += [rule.home] if closure_of(request, homeless) != closure else []
     if request.searches_cwd:
         elsewhere = request._replace(searches_cwd=False)

@@ -3,16 +3,15 @@
 Owns their order and why one is missing. Must not know concrete stores: assembly puts them in.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gpucache.model import CacheKey, Entry, EntryDetail
-from gpucache.outcomes import Hit
+from gpucache.outcomes.lookups import Hit
 from gpucache.store.interface import Damaged, EntryStore, Found, RefusedRoot, Store
 
 
-@dataclass(frozen=True, slots=True)
-class NoEntry:
+class NoEntry(NamedTuple):
     """No layer has an entry that can be used, and what was found instead."""
 
     damaged: tuple[Damaged, ...] = ()
@@ -23,14 +22,13 @@ class NoEntry:
     """An entry that was not compiled for all the local sizes of the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(NamedTuple):
     """Where a key is looked up, and where a new entry is published."""
 
     memory: Store | None = None
     user: EntryStore | None = None
     systems: tuple[EntryStore, ...] = ()
-    unasked: tuple[EntryStore, ...] = ()
+    unasked: Callable[[], Sequence[EntryStore]] = tuple
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
     command: str = ""
     """The command that runs, for the journal."""

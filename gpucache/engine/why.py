@@ -7,7 +7,6 @@ cache.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gpucache.caches.interface import Cache, System
 from gpucache.engine.lookup import look_up
@@ -56,7 +55,7 @@ def why(
     ``directory`` is the current directory of programs that do not name one, as some compilers search it.
     """
     consulted = tuple(str(store.root) for store in layers.on_disk())
-    asked = replace(layers, memory=None)
+    asked = layers._replace(memory=None)
     for item in items:
         if item.request is None or item.toolchain is None:
             yield _unasked(item, Miss(Verdict.NOT_CONSULTED, item.skipped))

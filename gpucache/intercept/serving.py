@@ -266,7 +266,7 @@ class OpenCLServing:
             request = prepared.request._replace(local_sizes=tuple(sorted(one.sizes)))
             toolchain = prepared.compilation.inputs.toolchain
             compilation = BACKEND.plan(request, toolchain, one.asked.environ)
-            sized = replace(prepared, request=request, compilation=compilation)
+            sized = prepared._replace(request=request, compilation=compilation)
             if note_lacking(self._layers, sized, hit, _reaching(one, prepared)).is_kept:
                 self.noted.add(prepared.key)
 
@@ -330,7 +330,7 @@ def _targets(prepared: tuple[Prepared, ...]) -> str:
 
 
 def _without_payload(found: Hit | NoEntry) -> Hit | NoEntry:
-    return replace(found, payload=b"") if isinstance(found, Hit) else found
+    return found._replace(payload=b"") if isinstance(found, Hit) else found
 
 
 def _reaching(one: _Build, prepared: Prepared) -> tuple[tuple[str, str], ...]:

@@ -6,29 +6,29 @@ Owns the library's promise that a cache never makes a program fail. Must not imp
 import atexit
 import logging
 import os
-import re
-import subprocess
 import sys
 import threading
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpucache.assembly import open_layers, process_memory
-from gpucache.engine.journal import note_process
-from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment
-from gpucache.outcomes import Built, Hit, Miss, Noted, Plain, Verdict
+from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
+
+if TYPE_CHECKING:
+    from gpucache.engine.prepare import Prepared
 
 LOGGER = logging.getLogger("gpucache")
 HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
 _SENTENCES_KEPT = 64
-_INTERPRETER = re.compile("python|pypy", re.IGNORECASE)
+_INTERPRETERS = ("python", "pypy")
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
@@ -76,6 +76,8 @@ class _Counter:
             return
         with suppress(OSError):  # a root that cannot be looked at
             if self._layers.target.root.is_dir():  # counting alone makes no cache
+                from gpucache.engine.journal import note_process
+
                 note_process(self._layers, self._hits, self._misses)
 
 
@@ -99,8 +101,10 @@ class _Learner:
 
     def start(self) -> None:
         # For an application that embeds Python this is the application itself, and would start it again.
-        if not _INTERPRETER.match(Path(sys.executable or "").name):
+        if not Path(sys.executable or "").name.lower().startswith(_INTERPRETERS):
             return
+        import subprocess  # which takes longer to import than a hit
+
         # In a session of its own, with no open file of ours, so that nobody waits for it.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
         for root in tuple(self._roots):  # threads may go on adding
@@ -128,15 +132,16 @@ def learn(layers: Layers, noted: Noted) -> None:
         _LEARNER.add(layers.target.root)
 
 
-def tell(layers: Layers, prepared: Prepared, outcome: Hit | Built | Plain) -> None:
+def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> None:
     """Count a hit or a miss, and log one line."""
-    request = prepared.request
     _COUNTER.count(layers, hit=isinstance(outcome, Hit))
+    request = prepared.request
     if isinstance(outcome, Hit):
-        LOGGER.info(
-            "hit %s for %s: %s in %s", request.program.name, request.target, outcome.key.short, outcome.layer
-        )
+        program, target = request.program.name or outcome.head.program, outcome.head.target
+        LOGGER.info("hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
         return
+    from gpucache.engine.prepare import lacks_kernels
+
     if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
         LOGGER.warning(
             "%s for %s compiles to no kernel; name the instances of a template with name_expressions=[...]",

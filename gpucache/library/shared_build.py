@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Built = TypeVar("Built")
 
@@ -22,16 +22,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     """Nobody builds it; ``failed`` is the error of the last build."""
 
     builds: int = 0
     failed: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _InProgress:
+class _InProgress(NamedTuple):
     process: int
     thread: int
     before: _Open

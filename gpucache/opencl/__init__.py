@@ -7,25 +7,36 @@ cache: what goes wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 from pyopencl.tools import is_spirv
 
-from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
-from gpucache.checks import Checked, include_dirs
-from gpucache.engine.program_names import program_name
+from gpucache.checks import include_dirs
 from gpucache.library import arguments, process
-from gpucache.library.batch import Batch as AnyBatch
-from gpucache.library.batch import Routine
-from gpucache.library.joined_sources import Part
 from gpucache.model import BuildRequest, Checks, Language, Program
 from gpucache.opencl.building import ANY, Call, built
 from gpucache.opencl.hook import install, uninstall
 
+if TYPE_CHECKING:
+    from gpucache.backends.opencl.checked import CheckedQueue
+    from gpucache.opencl.batch import Batch
+
 __all__ = ["Batch", "CheckedQueue", "build_program", "install", "uninstall"]
+
+
+_HOMES = {"Batch": "gpucache.opencl.batch", "CheckedQueue": "gpucache.backends.opencl.checked"}
+"""The modules of names that few programs need."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpucache.opencl' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
 
 
 def build_program(
@@ -72,7 +83,7 @@ def build_program(
     if mode is not Checks.NONE and is_spirv(source):
         raise ValueError("checks are of a program's source, and this is SPIR-V; give OpenCL C")
     request = BuildRequest(
-        program=Program(arguments.text_or_none("name", name) or program_name(text), Language.OPENCL_C, text),
+        program=Program(arguments.text_or_none("name", name) or "", Language.OPENCL_C, text),
         target=ANY,
         include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
         local_sizes=arguments.local_sizes(local_sizes),
@@ -84,57 +95,10 @@ def build_program(
     )
     call = Call(context, source, given, request, devices)
     program = built(process.layers(), request, call)
-    return (
-        program
-        if mode is Checks.NONE
-        else CheckedProgram(program, Checked(request.program.name, mode, call.table))
-    )
+    if mode is Checks.NONE:
+        return program
+    from gpucache.backends.opencl.checked import CheckedProgram
+    from gpucache.checks import Checked
+    from gpucache.engine.program_names import named
 
-
-class Batch(AnyBatch[Any, Any]):
-    """Sources for one context that are compiled, kept and loaded as one program where they can be.
-
-    The arguments are those of ``build_program``, and hold for all sources. ``add`` gives a ``Routine``;
-    nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
-    ``build_program`` does, then. A failed check names the source that it stands in.
-    """
-
-    refused = cl.Error
-
-    def __init__(
-        self,
-        context: Any,
-        *,
-        options: str | Sequence[str] | None = (),
-        devices: Sequence[Any] | None = None,
-        include_path: Sequence[str | Path] = (),
-        local_sizes: Sequence[Sequence[int] | int] = (),
-        headers: Sequence[str | Path] = (),
-        checks: str = "none",
-    ) -> None:
-        super().__init__(checks)
-        if not isinstance(context, cl.Context):
-            raise TypeError(f"context must be a pyopencl.Context, not {context!r}")
-        self._build = partial(
-            build_program,
-            context,
-            options=options,
-            devices=devices,
-            include_path=include_path,
-            local_sizes=local_sizes,
-            headers=headers,
-            checks=checks,
-        )
-
-    def add(self, source: str | bytes, *, name: str | None = None) -> Routine[Any, Any]:
-        """A source to be built with the others; ``name`` stands in the compiler's messages."""
-        return self._add(source, name)
-
-    def build(self, part: Part, expressions: tuple[str, ...]) -> Any:  # noqa: ARG002 - C has no such names
-        """A built ``pyopencl.Program``."""
-        return self._build(part.source, name=part.name)
-
-    def kernel_of(self, program: Any, name: str) -> Any:
-        """A new ``pyopencl.Kernel``, whose arguments no other thread sets."""
-        kernel = cl.Kernel(program, name)
-        return program.knowing(kernel) if isinstance(program, CheckedProgram) else kernel
+    return CheckedProgram(program, Checked(named(request.program).name, mode, call.table))

@@ -11,7 +11,6 @@ from typing import Any
 import pyopencl as cl
 
 from gpucache.checks import include_dirs
-from gpucache.engine.program_names import program_name
 from gpucache.library import arguments, process
 from gpucache.model import BuildRequest, Checks, Language, Program
 from gpucache.opencl.building import ANY, Call, built
@@ -80,7 +79,7 @@ def _call_of(
         text = arguments.source_bytes(program._source)
         given = arguments.build_options(() if options is None else options)
         request = BuildRequest(
-            program=Program(program_name(text), Language.OPENCL_C, text),
+            program=Program("", Language.OPENCL_C, text),
             target=ANY,
             include_dirs=include_dirs(text, Checks.NONE),
             name_headers="build it by gpucache.opencl.build_program(..., headers=[...])",

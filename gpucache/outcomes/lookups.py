@@ -1,8 +1,7 @@
 """What a lookup answers: a hit, or a build with the reason why nothing was found."""
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import NamedTuple
 
 from gpucache.keys import Difference
 from gpucache.model import Artifact, CacheKey, EntryHead
@@ -24,8 +23,7 @@ class Verdict(StrEnum):
     NOT_RECORDED = "not-recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(NamedTuple):
     """Why nothing was found, in words, and for a changed key the fields that changed."""
 
     verdict: Verdict
@@ -36,18 +34,19 @@ class Miss:
     """Why a store could not be read, in the same words for every program that this happens to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A sound entry was found."""
-
-    verdict: ClassVar[str] = "hit"
-    """What answers call it, as a miss has its verdict."""
 
     key: CacheKey
     head: EntryHead
     payload: bytes
     layer: str
     """``memory``, or the root it came from."""
+
+    @property
+    def verdict(self) -> str:
+        """The word for it in answers, as a miss has its verdict."""
+        return "hit"
 
 
 class Noted(StrEnum):
@@ -67,8 +66,7 @@ class Noted(StrEnum):
         return self in (Noted.NEW, Noted.KNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(NamedTuple):
     """Nothing was found, and the program was left to build itself as it does without a cache."""
 
     miss: Miss
@@ -81,8 +79,7 @@ class Plain:
     """Whether the miss says that already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """Nothing was found and the program was compiled."""
 
     artifact: Artifact

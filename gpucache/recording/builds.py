@@ -67,7 +67,11 @@ class RecordedBuild:
     @cached_property
     def digest(self) -> str:
         """What tells it from every other build."""
-        return hashlib.sha256(canonical(asdict(self))).hexdigest()
+        return hashlib.sha256(canonical(self.values())).hexdigest()
+
+    def values(self) -> dict[str, object]:
+        """Every field by its name, as JSON has it."""
+        return asdict(self) | {"includes": [include._asdict() for include in self.includes]}
 
     @property
     def short(self) -> str:

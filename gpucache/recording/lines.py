@@ -58,7 +58,7 @@ class Line:
 
 def build_line(build: RecordedBuild, seen: Seen) -> bytes:
     """The line of a build."""
-    return _line({"build": asdict(build), "seen": _seen_values(seen)})
+    return _line({"build": build.values(), "seen": _seen_values(seen)})
 
 
 def seen_line(of: str, seen: Seen) -> bytes:

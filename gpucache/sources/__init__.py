@@ -1,16 +1,15 @@
 """Programs read from disk or memory with their include closure, for the cache key.
 
 Owns what a compiler could read of a program: ``scan`` finds directives in a text, ``rules`` says where an
-implementation searches for headers, and ``closure`` follows includes from the program to all its headers. For
-an include through a macro ``expansion`` and ``macro_words`` find its possible names, and
-``include_candidates`` finds their files. ``closure_memos`` and ``scan_memos`` keep what was found
-for the next process; ``discover`` finds programs. Must not know any compiler or GPU: a backend passes its
-search rule.
+implementation searches for headers, ``reading`` answers what is known without a walk, and ``closure`` follows
+includes from the program to all its headers. For an include through a macro ``expansion`` and ``macro_words``
+find its possible names, and ``include_candidates`` finds their files. ``closure_memos`` and ``scan_memos``
+keep what was found for the next process; ``discover`` finds programs. Must not know any compiler or GPU: a
+backend passes its search rule.
 """
 
-from gpucache.sources.closure import read_closure
 from gpucache.sources.closure_memos import Memos, is_settled, still_closure
-from gpucache.sources.discover import discover, load_program
+from gpucache.sources.reading import read_closure
 from gpucache.sources.rules import Limits, Place, SearchRule
 
 __all__ = [
@@ -18,9 +17,7 @@ __all__ = [
     "Memos",
     "Place",
     "SearchRule",
-    "discover",
     "is_settled",
-    "load_program",
     "read_closure",
     "still_closure",
 ]

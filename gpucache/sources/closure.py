@@ -18,7 +18,7 @@ from itertools import chain
 from gpucache.closures import Closure, Include
 from gpucache.errors import SourceError
 from gpucache.keys import digest
-from gpucache.sources.closure_memos import Memos, name_of, recall, remember
+from gpucache.sources.closure_memos import Memos
 from gpucache.sources.disk import Disk
 from gpucache.sources.expansion import Pattern, names_of
 from gpucache.sources.headers import File, Headers, UncacheableError
@@ -28,7 +28,6 @@ from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
     Mention,
-    asks_nothing,
     can_paste,
     path_macros,
     probed_by_macro,
@@ -38,52 +37,27 @@ from gpucache.sources.scan import (
 )
 from gpucache.sources.scan_memos import Scans
 
-_LIMITS = Limits()
 _OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | PathConstants.TYPES
-_OF_NOTHING = Closure(resolution=digest(b""))
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
 
-def read_closure(
+def walk_closure(
     source: bytes,
+    disk: Disk,
+    memos: Memos | None,
     *,
     rule: SearchRule,
     include_dirs: Sequence[str],
     cwd: str | None,
-    forced: Sequence[str] = (),
-    definitions: Sequence[str] = (),
-    named_headers: Sequence[str] = (),
-    name_them: str = "name the headers in headers = [...]",
-    limits: Limits = _LIMITS,
-    memos: Memos | None = None,
-    held: Sequence[tuple[str, bytes]] = (),
+    forced: Sequence[str],
+    definitions: Sequence[str],
+    named_headers: Sequence[str],
+    name_them: str,
+    limits: Limits,
+    held: Sequence[tuple[str, bytes]],
 ) -> Closure:
-    """The closure of a source in memory, resolved by the rule of the compiler that will read it.
-
-    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None if it
-    runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
-    options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
-    macros may lead to: if they are given, includes through macros count as covered; ``name_them`` is the
-    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. ``held``
-    are headers in memory, each behind the folder in which its quoted includes are searched first: they are
-    read with the source, as macros of one count in the other, and are no part of the includes. Raises
-    nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
-    """
-    texts = (source, *(text for _, text in held))
-    silent = all(asks_nothing(text, definitions) for text in texts)
-    if silent and not (forced or named_headers or rule.configuration):
-        return _OF_NOTHING
-    given = (include_dirs, rule.system, forced, definitions, named_headers)
-    if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
-        cwd = None  # it makes no difference, so programs in all directories share one memo
-    name = ""
-    if memos is not None and (forced or named_headers or any(b"include" in text for text in texts)):
-        places = tuple(place for place, _ in held)
-        name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
-        known = recall(memos, name, limits, name_them)
-        if known is not None:
-            return known
-    disk, scans = Disk(), Scans(memos if name else None)
+    """What ``read_closure`` is asked for, found by a walk; ``memos`` keep scans of texts."""
+    scans = Scans(memos)
     walk = _Walk(disk, scans, source, rule, include_dirs, cwd, limits, name_them)
     walk.define(definitions)
     walk.hold(held)
@@ -100,11 +74,8 @@ def read_closure(
             walk.refuse_assembly()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
-    closure = walk.closure()
-    if memos is not None and name:
-        remember(memos, name, disk, closure, name_them)
-        scans.keep()
-    return closure
+    scans.keep()
+    return walk.closure()
 
 
 class _Walk:

@@ -6,12 +6,11 @@ headers as well: a walk would find the same closure. So a memo saves the scannin
 Losing one costs a walk. Must not know where memos are kept, nor what a closure is used for.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -25,15 +24,14 @@ WORTH_FILES = 8
 """With fewer headers a walk is as fast as a memo."""
 
 
+@cache
 def _code() -> str:
     """A digest of the modules of this package; empty if they are no files, as in a zip archive."""
     with suppress(OSError):
-        modules = sorted(Path(__file__).parent.glob("*.py"))
-        return digest(b"\0".join(module.read_bytes() for module in modules)) if modules else ""
+        folder = Path(__file__).parent
+        modules = sorted(name for name in os.listdir(folder) if name.endswith(".py"))  # noqa: PTH208
+        return digest(b"\0".join((folder / name).read_bytes() for name in modules)) if modules else ""
     return ""
-
-
-_CODE = _code()
 
 
 class Memos(Protocol):
@@ -58,7 +56,7 @@ def name_of(*given: object) -> str:
 
     Paths are kept as text, so their meaning depends on the encoding of this process as well.
     """
-    return digest(repr((_CODE, sys.getfilesystemencoding(), given)).encode())
+    return digest(repr((_code(), sys.getfilesystemencoding(), given)).encode())
 
 
 def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | None:
@@ -66,9 +64,11 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
 
     The reason for being uncacheable may name the ``remedy``, so that has to be the same.
     """
-    data = memos.recall(name) if _CODE else None
+    data = memos.recall(name) if _code() else None
     if data is None:
         return None
+    import json  # most programs have no memo
+
     disk = Disk()
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         values = json.loads(data)
@@ -85,7 +85,7 @@ def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
     disk = Disk()
     with suppress(OSError, ValueError):
         if closure.asked is not None and disk.answers(closure.asked, limits.file_bytes):
-            return replace(closure, stamps=tuple(disk.stamps))
+            return closure._replace(stamps=tuple(disk.stamps))
     return None
 
 
@@ -130,8 +130,10 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
 
 def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:
     """Keep what a walk found, if that is worth a file."""
-    if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _CODE:
+    if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _code():
         return
+    import json
+
     values = {
         "name": name,
         "asked": disk.asked,

@@ -13,8 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import AnyStr, Literal
+from typing import AnyStr, Literal, NamedTuple
 
 from gpucache.closures import Asked
 from gpucache.keys import digest
@@ -29,8 +28,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 Question = Literal["look", "read", "list", "real", "watch"]
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What lies at a path, after following links."""
 
     kind: Literal["", "folder", "file", "other"] = ""

@@ -1,7 +1,7 @@
 """Where a compiler searches for headers, and how much may be read. Values only."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Place(StrEnum):
@@ -19,8 +19,7 @@ class Place(StrEnum):
     """The compiler's own folders, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRule:
+class SearchRule(NamedTuple):
     """The order in which a compiler searches for ``"name"`` and for ``<name>``."""
 
     quote: tuple[Place, ...]
@@ -49,8 +48,7 @@ class SearchRule:
         return self.configuration is not None or not {Place.CWD, Place.MAIN_CWD}.isdisjoint(self.places)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How large a closure may be; a larger one is uncacheable."""
 
     files: int = 20_000

@@ -22,14 +22,13 @@ Must not touch files.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpucache.sources.path_constants import PathConstants, path_constants
 from gpucache.sources.token_pasting import PARTS, Chain, Paste, find_paste, read_pastes
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """A header named by a text."""
 
     name: bytes
@@ -41,8 +40,7 @@ class Mention:
     """Whether any match could be meant, not only the first: ``#include_next``, ``#embed``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """All that one text asks for, in any of its readings."""
 
     mentions: tuple[Mention, ...]
@@ -144,27 +142,9 @@ _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
 _ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
-# Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
-_SIGNS = (
-    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"__has_", b"asm"),
-    *(b"FILE", b"source_location", b"PRETTY_FUNCTION"),
-)
-# Compilers do not agree on quotes.
-_SIGNS_IN_OPTIONS = (*(sign.decode() for sign in _SIGNS), '"', "'")
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
-
-
-def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
-    """Whether a program certainly asks nothing: no sign of a question is in its text or its ``-D`` options.
-
-    If this is False, the program may still ask nothing: only the walk can tell.
-    """
-    if any(sign in source for sign in _SIGNS):
-        return False
-    given = "".join(definitions)
-    return not given or not any(sign in given for sign in _SIGNS_IN_OPTIONS)
 
 
 def scan(data: bytes, *, trigraphs: bool = True) -> Scan:

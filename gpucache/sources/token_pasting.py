@@ -14,8 +14,8 @@ text.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from gpucache.sources.macro_words import DEFINITION, WORD, is_composed
 
@@ -38,8 +38,7 @@ _Operands = tuple[bytes | None, ...]
 """The operands of ``##``, in order; None for a parameter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """Operands that one place of a definition puts together."""
 
     macro: bytes
@@ -58,8 +57,7 @@ class Chain:
         return len(piece) in ends
 
 
-@dataclass(frozen=True, slots=True)
-class Paste:
+class Paste(NamedTuple):
     """A name that can be put together, and the macro that puts its last two parts together."""
 
     name: bytes

@@ -9,7 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store import cleanup, layout, leftovers, lock, scan
-from gpucache.store.format import EntryFormatError, read_description, read_sound, read_whole
+from gpucache.store.format import EntryFormatError, read_description, read_whole
 from gpucache.store.history import History
 from gpucache.store.interface import (
     ALL,
@@ -26,7 +26,6 @@ from gpucache.store.interface import (
     Damaged,
     Event,
     FileIdentity,
-    Found,
     Leftover,
     MissedRequest,
     RemovedRecord,
@@ -38,18 +37,15 @@ from gpucache.store.memos import Memos
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
+from gpucache.store.reading import EntryReader, unreadable
 from gpucache.store.removed_records import RemovedRecords
-from gpucache.store.root_folder import RootFolder
-from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
+from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
     from gpucache.outcomes import Kept, Noted
 
-RECENCY_NS = 3600 * 10**9
-"""How old the last recorded use must be before a hit records another one."""
 
-
-class DirectoryStore:
+class DirectoryStore(EntryReader):
     """An ``EntryStore`` below a root, which is made by the first write.
 
     With ``shared``, other users can read its folders and files. Without ``writable`` nothing is ever
@@ -57,40 +53,13 @@ class DirectoryStore:
     """
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
-        self._root = RootFolder(root, shared=shared)
-        self._writable = writable
+        super().__init__(root, writable=writable, shared=shared)
         self._history = History(self._root)
         self._journal = Journal(self._root)
         self._missed = Missed(self._root)
         self._memos = Memos(self._root)
         self._quarantine = Quarantine(self._root, self._history)
         self._unread: dict[Path, str] = {}
-
-    @property
-    def root(self) -> Path:
-        """The directory the cache lives in."""
-        return self._root.path
-
-    @property
-    def writable(self) -> bool:
-        """Whether publishing, removing and recording may be tried."""
-        return self._writable
-
-    def get(self, key: CacheKey) -> Found | Absent | Damaged:
-        """The entry of a key, every byte of it verified; a damaged one is moved to quarantine.
-
-        An entry of a newer format counts as absent, not as damaged. Raises nothing, whatever is on disk.
-        """
-        try:
-            return self._get(key)
-        except FileNotFoundError:
-            return Absent()
-        except CacheUnusableError as error:
-            return Absent(str(error))
-        except UntrustedFileError as error:
-            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
-        except (OSError, MemoryError) as error:
-            return Absent(_unreadable(error))
 
     def publish(self, entry: Entry) -> int:
         """Put an entry in place atomically and return its size in bytes.
@@ -208,7 +177,7 @@ class DirectoryStore:
         except CacheUnusableError as error:
             return Absent(str(error))
         except (OSError, MemoryError) as error:
-            return Absent(_unreadable(error))
+            return Absent(unreadable(error))
 
     def allocated_bytes(self) -> int:
         """The bytes that all entries take on disk, without reading any; raises CacheUnusableError."""
@@ -270,7 +239,7 @@ class DirectoryStore:
             place = scan.place_of(self._root, scanned)
         except FileNotFoundError:
             return False
-        return self._take(place, scanned.name, scanned.identity, scanned.key, why)
+        return self._take_unchanged(place, scanned.name, scanned.identity, scanned.key, why)
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
@@ -356,21 +325,12 @@ class DirectoryStore:
         """The last lines of the journal, newest first."""
         return self._journal.tail(count)
 
-    def _get(self, key: CacheKey) -> Found | Absent | Damaged:
-        place, name = layout.entry_folder(key), layout.entry_name(key)
-        with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
-            try:
-                description, payload = read_sound(fd, status.st_size, key)
-            except EntryFormatError as error:
-                if error.damage is Damage.UNSUPPORTED:
-                    return Absent(f"the entry is not for this version: {error}")
-                why = f"{error.damage}: {error}"
-                moved = self._writable and self._take(place, name, scan.identity_of(status), key, why)
-                return Damaged(error.damage, error.detail, moved)
-            self._touch(fd, status, description.head.created_ns)
-        return Found(key, description.head, payload, self.root)
-
     def _take(
+        self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
+    ) -> bool:
+        return self._take_unchanged(place, name, scan.identity_of(status), key, why)
+
+    def _take_unchanged(
         self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
     ) -> bool:
         """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
@@ -379,18 +339,3 @@ class DirectoryStore:
                 return self._quarantine.take(folder, name, identity, key, why)
         except (OSError, CacheUnusableError):
             return False
-
-    def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
-        """Record a use in the mtime, rarely, so that most hits only read. The clock may have gone back."""
-        if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
-            return
-        now_ns = time.time_ns()
-        if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:
-            with suppress(OSError):
-                os.utime(fd, ns=(now_ns, now_ns))
-
-
-def _unreadable(error: OSError | MemoryError) -> str:
-    if isinstance(error, MemoryError):
-        return "the entry could not be read: not enough memory"
-    return f"the entry could not be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"

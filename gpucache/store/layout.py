@@ -36,8 +36,7 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 """
 MISSED_LOCK = "missed.lock"
 """The lock of the one process that builds the missed requests of a root."""
-_KEY = re.compile(r"[0-9a-f]{64}")
-_ENTRY = re.compile(rf"{_KEY.pattern}{re.escape(ENTRY_SUFFIX)}")
+_HEX = "0123456789abcdef"
 # These are compiled where they are first needed, as a command needs few of them.
 _VERSION = r"v[0-9]{1,4}"
 _PROGRAM = r"[a-z0-9-]{1,40}-[0-9a-f]{8}"
@@ -57,7 +56,7 @@ BESIDE: Mapping[tuple[str, ...], str] = {
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
     """The folder of an entry, as parts below the root; raises ValueError if it is no key."""
-    if not _KEY.fullmatch(key.hex):
+    if len(key.hex) != 64 or key.hex.strip(_HEX):
         raise ValueError(f"{key.hex!r} is not a cache key of 64 lower-case hex digits")
     return (*ENTRIES, key.hex[:2])
 
@@ -74,7 +73,8 @@ def lock_name(key: CacheKey) -> str:
 
 def fits(folder: str, name: str) -> bool:
     """Whether a file of this name belongs in this folder of ``entries/``."""
-    return name[:2] == folder and _ENTRY.fullmatch(name) is not None
+    stem = name.removesuffix(ENTRY_SUFFIX)
+    return stem[:2] == folder and len(stem) == 64 and not stem.strip(_HEX) and name.endswith(ENTRY_SUFFIX)
 
 
 def is_in_root(name: str) -> bool:

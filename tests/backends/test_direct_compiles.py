@@ -1,7 +1,6 @@
 """A compile that a program asks NVRTC for itself, kept as it was asked for under a key that covers it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +209,7 @@ def test_a_path_is_found_as_it_is_spelled(tmp_path: Path, spelled: str) -> None:
     request = _request(source, options=("-arch=sm_90", f"-I{folder}"), cwd=str(tmp_path))
     prepared, payload = _prepared(request), _compile(request).payload
     assert f"{folder}/value.h\0".encode() in payload
-    unsaid = replace(prepared, closure=replace(prepared.closure, tells_places=False))
+    unsaid = prepared._replace(closure=prepared.closure._replace(tells_places=False))
     assert holds_paths(unsaid, payload)
     assert not holds_paths(unsaid, b"a . b / inc")
 

@@ -1,7 +1,7 @@
 """One start in this process with a compiler that only counts: its phases, hits and misses."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -172,13 +172,9 @@ def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
     """A warm start explains its miss as a program's log would: by the field that changed."""
     changed = warm.ready.request._replace(options=("-DOTHER=1",))
     backend: Any = FakeBackend(warm.ready, warm.session)
-    backend.ready = replace(
-        warm.ready,
-        compilation=replace(
-            warm.ready.compilation,
-            inputs=warm.ready.compilation.inputs._replace(options=("-DOTHER=1",)),
-        ),
-    )
+    plan = warm.ready.compilation
+    inputs = plan.inputs._replace(options=("-DOTHER=1",))
+    backend.ready = warm.ready._replace(compilation=plan._replace(inputs=inputs))
     job = StartJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
     sample = take_sample(job, backend, warm.layers, {}, 0)
     assert sample.missed.startswith("key-changed: ") and "-DOTHER=1" in sample.missed

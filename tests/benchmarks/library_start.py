@@ -1,4 +1,4 @@
-"""A whole start of a program whose one kernel the library has: imports, the first hit, and the process itself.
+"""A whole start of a program whose one kernel the library has: imports, the first hit, the process.
 
 Each side is a fresh process that compiled nothing: the caches are filled beforehand. What a step inside of a
 start takes (an import, the first hit) is measured in the process itself, and told beside the step that every
@@ -18,9 +18,9 @@ from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Sample, Side,
 _STEP = """
 import sys, time
 def step(what):
-    began = time.perf_counter_ns(), time.process_time_ns()
+    began = time.perf_counter_ns(), time.thread_time_ns()
     what()
-    ended = time.perf_counter_ns(), time.process_time_ns()
+    ended = time.perf_counter_ns(), time.thread_time_ns()
     print(ended[0] - began[0], ended[1] - began[1])
 """
 _OPENCL = """

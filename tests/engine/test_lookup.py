@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +243,7 @@ def test_a_required_hit_raises(layers: Layers, ready: Ready, compiler: Any) -> N
     with pytest.raises(
         CacheMissError, match=r"^solver for cuda:compute_90 is not .*: never-built: nothing was ever"
     ):
-        get_or_build(replace(layers, require=True), ready(name="solver"), compile_)
+        get_or_build(layers._replace(require=True), ready(name="solver"), compile_)
     assert compile_.asked == 0
 
 
@@ -255,7 +254,7 @@ def test_a_disabled_cache_is_not_consulted(
     prepared = ready()
     _built(layers, prepared, compiler())
     before = _files(tmp_path)
-    built = _built(replace(layers, disabled=True), prepared, compiler())
+    built = _built(layers._replace(disabled=True), prepared, compiler())
     assert (built.miss.verdict, built.key) == (Verdict.NOT_CONSULTED, None)
     assert built.note == "GPUCACHE_DISABLE is set, so no cache was asked"
     assert _files(tmp_path) == before
@@ -277,7 +276,7 @@ def test_a_read_only_cache_is_read(layers: Layers, ready: Ready, compiler: Any, 
     known, new = ready(), ready(options=["-DNEW"])
     _built(layers, known, compiler())
     before = _files(tmp_path)
-    reading = replace(layers, read_only=True)
+    reading = layers._replace(read_only=True)
     assert isinstance(find(reading, known), Hit)
     assert _built(reading, new, compiler()).note == "GPUCACHE_READ_ONLY is set, so it was not kept"
     assert _files(tmp_path) == before
@@ -324,7 +323,7 @@ def test_a_bound_that_cannot_be_kept_harms_nobody(
         raise failure
 
     prepared = ready()
-    assert _built(replace(layers, trim=trim), prepared, compiler()).key == prepared.key
+    assert _built(layers._replace(trim=trim), prepared, compiler()).key == prepared.key
     assert isinstance(find(layers, prepared), Hit)
 
 
@@ -373,12 +372,12 @@ def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, co
 def test_a_useless_entry_is_replaced(layers: Layers, ready: Ready, compiler: Any) -> None:
     """What a driver rejected is compiled again although it is there, and published over."""
     prepared = ready()
-    layers = replace(layers, memory=MemoryStore(1 << 20))
+    layers = layers._replace(memory=MemoryStore(1 << 20))
     _built(layers, prepared, compiler("garbage"))
     found, miss = find(layers, prepared), Miss(Verdict.REJECTED, "the driver rejected the binary")
     assert isinstance(found, Hit)
     build(layers, prepared, compiler("sound"), miss, useless=found)
-    for looked_in in (layers, replace(layers, memory=None)):
+    for looked_in in (layers, layers._replace(memory=None)):
         hit = find(looked_in, prepared)
         assert isinstance(hit, Hit)
         assert hit.payload == compiler("sound").payload

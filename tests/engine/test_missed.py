@@ -1,7 +1,6 @@
 """Misses that are left to their program: what is noted of them, and what warm makes of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def test_what_cannot_be_kept_is_not_noted(
     ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore, layers_: Any, miss: Miss
 ) -> None:
     """Without a cache to write, or a key, there is nothing for warm to build."""
-    left = leave(replace(layers, **layers_), ready(b"", implementation="pocl"), miss, 5)
+    left = leave(layers._replace(**layers_), ready(b"", implementation="pocl"), miss, 5)
     assert (left.noted, store.missed()) == (Noted.NONE, [])
     assert left.note
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from threading import Event
@@ -334,7 +333,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
     request = direct_compiles.request(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
     now = prepare(BACKEND, request, nvrtc.toolchain(request.target), {})
     fields = tuple(field for field in now.fields if field.label != SOURCE_NAME)
-    before = replace(now, fields=fields, key=cache_key(fields))
+    before = now._replace(fields=fields, key=cache_key(fields))
     assert layers.target is not None
     publish(
         layers,

@@ -129,7 +129,7 @@ def _poisoned(cache: Family, wanted: Prepared) -> Layers:
 
 
 def _disabled(cache: Family, wanted: Prepared) -> Layers:
-    return replace(cache.layers, disabled=True)
+    return cache.layers._replace(disabled=True)
 
 
 def _read_only(cache: Family, wanted: Prepared) -> Layers:
@@ -138,7 +138,7 @@ def _read_only(cache: Family, wanted: Prepared) -> Layers:
 
 def _other_root(cache: Family, wanted: Prepared) -> Layers:
     elsewhere = DirectoryStore(cache.store.root.with_name("elsewhere"), writable=True)
-    return Layers(user=elsewhere, unasked=(cache.store,))
+    return Layers(user=elsewhere, unasked=lambda: [cache.store])
 
 
 def _entry(cache: Family, wanted: Prepared) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpucache.closures import Closure, Include
 from gpucache.keys import digest
-from gpucache.sources import Limits, Place, SearchRule, closure, read_closure
+from gpucache.sources import Limits, Place, SearchRule, read_closure, reading
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -472,14 +472,16 @@ def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
 ) -> None:
     """Whatever a text is made of, the short way comes to what the walk comes to."""
     random, root, short = Random(1), tree({"a.h": b"int x;"}), 0
-    rule = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
+    plain = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
     for _ in range(4000):
+        rule = plain._replace(configuration=random.choice([None, "a.cfg", "a.h"]))
         source = b"".join(random.choices(_FRAGMENTS, k=random.randint(0, 5)))
-        asked_for: dict[str, Any] = {"rule": rule, "include_dirs": [str(root)], "cwd": None}
+        cwd = random.choice([None, str(root)])
+        asked_for: dict[str, Any] = {"rule": rule, "include_dirs": [str(root)], "cwd": cwd}
         definitions = [each for each in random.choices(_DEFINITIONS, k=random.randint(0, 2)) if each]
         found = read_closure(source, definitions=definitions, **asked_for)
         with monkeypatch.context() as patched:
-            patched.setattr(closure, "asks_nothing", lambda *_: False)
+            patched.setattr(reading, "asks_nothing", lambda *_: False)
             walked = read_closure(source, definitions=definitions, **asked_for)
         assert found == walked, (source, definitions)
         assert found.tells_places == walked.tells_places

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -101,7 +100,7 @@ def test_a_closure_is_remembered(many: Path) -> None:
     ("source", "changes"),
     [
         (_MANY + b"// ", {}),
-        (_MANY, {"rule": replace(RULE, trigraphs=False)}),
+        (_MANY, {"rule": RULE._replace(trigraphs=False)}),
         (_MANY, {"include_dirs": ["a", "b", "a"]}),
         (_MANY, {"cwd": None}),
         (_MANY, {"forced": ["other.h"]}),
@@ -141,7 +140,7 @@ def test_other_code_has_other_memos(many: Path, monkeypatch: pytest.MonkeyPatch)
     memos = Shelf()
     _closure(many, memos)
     for code in ("0" * 64, ""):
-        monkeypatch.setattr(closure_memos, "_CODE", code)
+        monkeypatch.setattr(closure_memos, "_code", lambda code=code: code)
         assert not _asked(memos, many)
     assert len(memos.kept) == 1
 
@@ -155,7 +154,7 @@ def test_code_that_lies_in_no_files_is_not_taken_for_one_version(
         tmp_path / "closure_memos.pyc",
     ):
         monkeypatch.setattr(closure_memos, "__file__", str(place))
-        assert closure_memos._code() == ""
+        assert closure_memos._code.__wrapped__() == ""
 
 
 def test_paths_are_told_apart_by_the_encoding_they_are_text_in(
@@ -411,7 +410,7 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
         (tmp_path / f"a/many/{number}.h").write_bytes(b"")
     memos = Shelf()
     asked_for = {
-        "rule": replace(RULE, every=every),
+        "rule": RULE._replace(every=every),
         "include_dirs": [str(tmp_path / "a"), str(tmp_path / "l/../b"), str(tmp_path / "l")],
         "cwd": str(tmp_path / "w"),
     }
@@ -454,7 +453,7 @@ def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: P
         assert not is_settled(closure, latest + hour), place
         os.utime(place, ns=(latest, latest))
     assert is_settled(closure, latest + hour)
-    assert not is_settled(replace(closure, asked=None), latest + hour)
+    assert not is_settled(closure._replace(asked=None), latest + hour)
 
 
 def test_a_closure_with_build_options_is_settled_too(tmp_path: Path) -> None:

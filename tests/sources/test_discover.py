@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.errors import SourceError
 from gpucache.model import Language
-from gpucache.sources import discover, load_program
+from gpucache.sources.discover import discover, load_program
 
 Tree = Callable[..., Path]
 

@@ -1,7 +1,6 @@
 """Which texts may make constants of paths, and what of that reaches a closure."""
 
 import sysconfig
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from gpucache.sources.path_constants import PathConstants
 from gpucache.sources.scan import scan
 
 _NAMED = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), names_sources=True)
-_MADE_UP = replace(_NAMED, names_sources=False)
+_MADE_UP = _NAMED._replace(names_sources=False)
 _INCLUDE = '#include "h.h"\n'
 
 

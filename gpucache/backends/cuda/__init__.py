@@ -7,7 +7,7 @@ this package loads no GPU stack.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpucache.backends.cuda import direct_compiles, options
+from gpucache.backends.cuda import options
 from gpucache.backends.interface import Compilation, Launch, Peer, Session
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
@@ -30,7 +30,11 @@ class CUDABackend:
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
         """How a request will be compiled; raises OptionError."""
-        return (direct_compiles if request.asked else options).plan(request, toolchain, environ)
+        if request.asked is None:
+            return options.plan(request, toolchain, environ)
+        from gpucache.backends.cuda import direct_compiles
+
+        return direct_compiles.plan(request, toolchain, environ)
 
     def environment(
         self,

@@ -13,7 +13,6 @@ pure; this module must not import cuda.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpucache.backends.cuda.options import (
     DEBUG,
@@ -139,8 +138,8 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     if not any(option.startswith("-arch=") for option in options):
         options.insert(0, f"-arch={request.target.name}")
     enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
-    linked = enciphered or any(map(LINKED.fullmatch, options))
-    lined, debugged = (any(map(form.fullmatch, options)) for form in (_LINES, DEBUG))
+    linked = enciphered or any(re.fullmatch(LINKED, option) for option in options)
+    lined, debugged = (any(re.fullmatch(form, option) for option in options) for form in (_LINES, DEBUG))
     hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
     if asked.made_up and (debugged or (lined and linked)):
         raise OptionError(
@@ -149,7 +148,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     # Line information holds full paths; debug information and what is enciphered the directory in any case.
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
     tells_folder = hidden or (lined and not all(map(os.path.isabs, names)))
-    rule = RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE
+    rule = RULE_NOT_BESIDE if any(re.fullmatch(NOT_BESIDE, option) for option in options) else RULE
     return Compilation(
         inputs=KeyInputs(
             options=tuple(options),
@@ -159,7 +158,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             file_name=asked.file_name,
             folder=request.cwd if tells_folder else "",
         ),
-        rule=replace(rule, home=os.path.dirname(os.path.join(request.cwd, asked.file_name))),
+        rule=rule._replace(home=os.path.dirname(os.path.join(request.cwd, asked.file_name))),
         include_dirs=tuple(absolute(directory, request.cwd) for directory in spelled),
         command=(*(f"-I{directory}" for directory in spelled), *written),
         options=tuple(written),

@@ -10,7 +10,6 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,12 +19,11 @@ from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
 from gpucache.backends.installation import Installation, mark
 from gpucache.backends.interface import Compilation
 from gpucache.backends.libraries import loaded, read_library
-from gpucache.checks import instrumented
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
 
-_TARGET = re.compile(r"(sm|compute)_(\d+)([af]?)")
+_TARGET = r"(sm|compute)_(\d+)([af]?)"
 _IDENTITY = ("architecture",)
 _RESULTS: Mapping[StrEnum, str] = {
     ArtifactKind.CUBIN: "CUBIN",
@@ -140,7 +138,7 @@ def _candidates(nvrtc: Path, name: str, library_path: str) -> list[Path]:
 
 def require_target(target: Target) -> None:
     """Raise TargetError unless NVRTC builds for the target."""
-    match = _TARGET.fullmatch(target.name)
+    match = re.fullmatch(_TARGET, target.name)
     major, minor = version()
     numbers = architectures()
     if match is None or int(match[2]) not in numbers:
@@ -167,6 +165,8 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
     if not (compilation.holds_paths or compilation.lists_files or request.asked):
         return _compile(request, compilation.command)
+    from concurrent.futures import ThreadPoolExecutor
+
     folder = request.cwd if request.asked else "/"
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -209,6 +209,8 @@ def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
     if request.artifact_kind is ArtifactKind.CUBIN and request.target.name.startswith("compute_"):
         raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
     api = _nvrtc()
+    from gpucache.checks import instrumented
+
     started = time.perf_counter_ns()
     source, _, _ = instrumented(request).source.partition(b"\0")  # NVRTC stops reading there
     asked = request.asked or AsAsked(FILE_NAME)

@@ -5,7 +5,6 @@ This module must not import cuda, because plans are made in processes that load 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
@@ -51,21 +50,22 @@ SAME = {
     "--device-as-default-execution-space": "-default-device",
     **{f"--{name}": f"-{name}" for name in ("use_fast_math", "restrict", "extra-device-vectorization")},
 }
-_SIDE_EFFECTS = re.compile(
-    r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers|keep[\w-]*)(=.*)?"
+_SIDE_EFFECTS = (
+    r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers"
+    r"|keep[\w-]*)(=.*)?"
 )
-_LTO = re.compile(r"-dlto|--dlink-time-opt")
-_OPTIX = re.compile(r"--?optix-ir")
+_LTO = r"-dlto|--dlink-time-opt"
+_OPTIX = r"--?optix-ir"
 # Through these an option reaches the front end or ptxas unseen, and it may name files of its own.
-_PASSED_ON = re.compile(r"-Xcudafe=.*|-Xptxas=--?(optf|options-file).*", re.DOTALL)
-DEBUG = re.compile(r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)")
-LINKED = re.compile(r"-dlto|-rdc=true")
+_PASSED_ON = r"(?s)-Xcudafe=.*|-Xptxas=--?(optf|options-file).*"
+DEBUG = r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)"
+LINKED = r"-dlto|-rdc=true"
 # The current directory is searched for "name" only where the program's own name lies in it.
 RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
 )
-NOT_BESIDE = re.compile("--?no-source-include")
-RULE_NOT_BESIDE = replace(RULE, quote=(Place.DIRS,))
+NOT_BESIDE = "--?no-source-include"
+RULE_NOT_BESIDE = RULE._replace(quote=(Place.DIRS,))
 # The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
 # change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
 # OPENSSL_ia32cap.
@@ -109,7 +109,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
-        rule=RULE_NOT_BESIDE if any(map(NOT_BESIDE.fullmatch, options)) else RULE,
+        rule=RULE_NOT_BESIDE if any(re.fullmatch(NOT_BESIDE, option) for option in options) else RULE,
         include_dirs=include_dirs,
         # The directories stand first: the last of the other options might take one for its value.
         command=(
@@ -120,9 +120,9 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         ),
         options=tuple(written),
         forced_includes=tuple(forced),
-        holds_paths=any(DEBUG.fullmatch(option) for option in options),
+        holds_paths=any(re.fullmatch(DEBUG, option) for option in options),
         lists_files="-lineinfo" in options,
-        linked_later=any(LINKED.fullmatch(option) for option in options),
+        linked_later=any(re.fullmatch(LINKED, option) for option in options),
     )
 
 
@@ -143,7 +143,7 @@ def _seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
 def refuse_side_effects(options: tuple[str, ...]) -> None:
     """Raise OptionError for an option that reads or writes files beside the artifact."""
     for option in options:
-        if _SIDE_EFFECTS.fullmatch(option) or _PASSED_ON.fullmatch(option):
+        if re.fullmatch(_SIDE_EFFECTS, option) or re.fullmatch(_PASSED_ON, option):
             raise OptionError(
                 f"the build option {option!r} reads or writes files beside the artifact; leave it out"
             )
@@ -160,20 +160,20 @@ def _allowed(name: str, value: str) -> str:
         raise OptionError(
             f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"
         )
-    if _LTO.fullmatch(option):
+    if re.fullmatch(_LTO, option):
         raise OptionError(
             f"the build option {option!r} changes what comes out; ask for the artifact kind ltoir"
         )
-    if _OPTIX.fullmatch(option):
+    if re.fullmatch(_OPTIX, option):
         raise OptionError(
             f"the build option {option!r} makes OptiX IR, which gpucache does not keep; leave it out"
         )
-    if _PASSED_ON.fullmatch(option):
+    if re.fullmatch(_PASSED_ON, option):
         raise OptionError(
             f"the build option {option!r} can make the compiler read files that no key covers; give NVRTC's "
             "own option instead, such as -I, -D or --diag-suppress"
         )
-    if _SIDE_EFFECTS.fullmatch(option):
+    if re.fullmatch(_SIDE_EFFECTS, option):
         raise OptionError(
             f"the build option {option!r} reads or writes files beside the artifact, which a cached build "
             "would skip; leave it out"

@@ -7,7 +7,6 @@ to the build that is timed.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -88,7 +87,7 @@ class OpenCLSession:
 
 def launches(device: Any, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
     """Every kernel at every declared or required local size, if all arguments are understood; else none."""
-    told = replace(compilation, command=(*compilation.command, "-cl-kernel-arg-info"))
+    told = compilation._replace(command=(*compilation.command, "-cl-kernel-arg-info"))
     context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
     program = cl.Program(compiler.build_source(context, device, request, told))
     found = []

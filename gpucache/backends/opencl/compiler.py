@@ -23,7 +23,6 @@ import pyopencl as cl
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import command_line
-from gpucache.checks import instrumented
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 
@@ -154,6 +153,8 @@ def kernel_names(program: Any) -> tuple[str, ...]:
 
 def build_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Any:
     """A program built from source, PyOpenCL's plain one; raises CompileError with the log, SourceError."""
+    from gpucache.checks import instrumented  # which no hit needs
+
     program = cl._cl._Program(context, instrumented(request).source)
     options = command_line(compilation.command).encode(errors="surrogateescape")
     try:

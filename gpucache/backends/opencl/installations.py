@@ -10,16 +10,15 @@ module loads no PyOpenCL.
 import ctypes
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.backends.installation import Installation, matching, with_needed
 from gpucache.backends.libraries import library_at
 from gpucache.backends.opencl.options import INTEL, POCL
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """One implementation; its folders and patterns are relative to the folder of its library."""
 
     name: str

@@ -4,12 +4,11 @@ import re
 
 # PoCL names the source by a temporary file, Intel by a running number at the start of the line. The pattern
 # says where a path can begin, because otherwise a log of slashes alone would be searched from each of them.
-_SOURCE_NAMES = re.compile(
-    r"""(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))""",
-    re.MULTILINE,
+_SOURCE_NAMES = (
+    r"""(?m)(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))"""
 )
 
 
 def program_log(log: str, name: str) -> str:
     """The log of a build, in which the program is called by its name."""
-    return _SOURCE_NAMES.sub(lambda _: name, log).strip("\0\n ")
+    return re.sub(_SOURCE_NAMES, lambda _: name, log).strip("\0\n ")

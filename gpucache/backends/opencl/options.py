@@ -7,9 +7,7 @@ no GPU stack.
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
@@ -33,18 +31,18 @@ _SPELLINGS = (
     Spelling("-I", ("-I",), ("-I",), strips=True),
 )
 # Some compilers take this as another spelling of -I; PoCL and Intel's refuse it.
-_SLASH_I = re.compile("/I.*", re.DOTALL)
+_SLASH_I = "/I"
 # With these a compiler writes files, or reads files that no key covers.
-_SIDE_EFFECTS = re.compile(
+_SIDE_EFFECTS = (
     r"-save-temps.*|--?dump.*|-s|-ftime-trace.*|-MD|-MF.*|-o|-Xclang"
     r"|-(include|imacros|isystem|iquote|idirafter|iwithprefix).*"
 )
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
-_BEFORE_VALUE = re.compile(r"^(-D[^=]*=|-I)")
+_WORD = r'(?:[^\s"]|"[^"]*"?)+'
+_BEFORE_VALUE = r"^(-D[^=]*=|-I)"
 # A binary need not hold what this option asks for. Intel's binaries do not; PoCL's do when built with it.
 _ARGUMENT_INFO = "-cl-kernel-arg-info"
 _ANSWERED_BY_BINARIES = (POCL,)
-_DEBUG = re.compile(r"-g.*")
+_DEBUG = "-g"
 
 # Where each implementation looks for headers, as traced. PoCL puts the current directory before every -I;
 # Intel puts it after them, and for a quoted name in the program itself also before them. PoCL writes the
@@ -122,13 +120,13 @@ _VARIABLES = {
 }
 
 # Variables that name files which Intel's compiler reads instead of what it made itself.
-_NAMES_FILES = re.compile(r"CL_CONFIG_REPLACE_IR_\w+|CL_CONFIG_FORCE_PROFILE_LIB_PATH|OCLBACKEND_PLUGINS")
+_NAMES_FILES = r"CL_CONFIG_REPLACE_IR_\w+|CL_CONFIG_FORCE_PROFILE_LIB_PATH|OCLBACKEND_PLUGINS"
 
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
     implementation = toolchain.implementation
-    if implementation == INTEL and (naming := next(filter(_NAMES_FILES.fullmatch, environ), None)):
+    if implementation == INTEL and (naming := next(filter(_names_files, environ), None)):
         raise OptionError(
             f"the environment variable {naming} makes the compiler read a file that no key covers; unset it"
         )
@@ -140,7 +138,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     added = (environ.get(name, "").split() for name in _ADDED_OPTIONS.get(implementation, ()))
     inherited, inherited_dirs = _canonical(tuple(chain.from_iterable(added)), request.cwd)
     everything = (*options, *extra_options)
-    debugged = any(map(_DEBUG.fullmatch, everything))
+    debugged = any(option.startswith(_DEBUG) for option in everything)
     # Debug information may hold the current directory: none in Intel's, and in PoCL's a worker's own.
     tells_cwd = debugged and request.searches_cwd and implementation not in (POCL, INTEL)
     return Compilation(
@@ -164,6 +162,10 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         differs="PoCL puts a temporary path into every binary" if implementation == POCL else "",
         may_differ=_may_differ(implementation, debugged=debugged),
     )
+
+
+def _names_files(variable: str) -> bool:
+    return variable.startswith(("CL_", "OCL")) and re.fullmatch(_NAMES_FILES, variable) is not None
 
 
 def _may_differ(implementation: str, *, debugged: bool) -> str:
@@ -193,7 +195,7 @@ def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRu
         home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if "HOME" in environ else "/tmp")
         used = environ.get("POCL_KERNEL_CACHE", "1").startswith("1")
         place = f"{home}/pocl/{'kcache' if used else 'uncached'}"
-    return replace(rule, home=absolute(place, cwd))
+    return rule._replace(home=absolute(place, cwd))
 
 
 def _refusal(implementation: str, options: Sequence[str]) -> str | None:
@@ -216,7 +218,9 @@ def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
 
     Raises OptionError for an open quote, and for white space that compilers do not agree on.
     """
-    tokens = trimmed(split(options or ()))
+    if not options:
+        return ()
+    tokens = trimmed(split(options))
     if " ".join(tokens).count('"') % 2:
         raise OptionError(f"the build options {tokens!r} open a quote; close it")
     return _as_driver_reads(tokens)
@@ -234,7 +238,7 @@ def for_pyopencl(request: BuildRequest) -> list[str]:
 
 
 def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
-    words = _WORD.findall(" ".join(tokens))
+    words = re.findall(_WORD, " ".join(tokens))
     # Without the quotes that hold a word together: ``command_line`` puts them back.
     return tuple(
         word.replace('"', "") if re.search(r"\s", word) and '\\"' not in word else word for word in words
@@ -249,13 +253,15 @@ def command_line(command: tuple[str, ...]) -> str:
 def _quoted(token: str) -> str:
     if not re.search(r"\s", token):
         return token
-    value = _BEFORE_VALUE.sub("", token)
+    value = re.sub(_BEFORE_VALUE, "", token)
     return f'{token.removesuffix(value)}"{value}"'
 
 
 @cache
 def pyopencl_include_dirs() -> tuple[str, ...]:
     """The folder of headers that PyOpenCL adds to every build, so that its programs and ours agree."""
+    from importlib.util import find_spec
+
     spec = find_spec("pyopencl")
     if spec is None or spec.origin is None:
         return ()
@@ -273,9 +279,9 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
             dirs.append(absolute(value.strip('"'), cwd))
         elif value:
             options.append(f"{name}{value}")
-        elif _SLASH_I.fullmatch(name):
+        elif name.startswith(_SLASH_I):
             raise OptionError(f"the build option {name!r} is not one to every compiler; write -I")
-        elif _SIDE_EFFECTS.fullmatch(name):
+        elif re.fullmatch(_SIDE_EFFECTS, name):
             raise OptionError(
                 f"the build option {name!r} reads or writes files beside the artifact, which a cached "
                 "build would skip; leave it out"

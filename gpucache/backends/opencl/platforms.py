@@ -12,10 +12,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyopencl as cl
 
@@ -40,8 +39,7 @@ _NOT_FOUND = -1001  # CL_PLATFORM_NOT_FOUND_KHR
 _IDENTITY = ("platform name", "device name")
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """One device with the target that names it."""
 
     target: Target

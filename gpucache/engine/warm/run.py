@@ -72,7 +72,7 @@ def _without_compiling(
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
         return item.outcome(result, reason=item.skipped)
     try:
-        backend, memos = backends[item.request.target.backend], replace(layers, read_only=check)
+        backend, memos = backends[item.request.target.backend], layers._replace(read_only=check)
         known = item.known if item.absent else None
         prepared = prepare(backend, item.request, item.toolchain, environ, memos, known)
     except GpucacheError as error:

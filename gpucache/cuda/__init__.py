@@ -1,0 +1,182 @@
+"""What a CUDA program imports: ``compile_program``, ``Batch``, ``CheckedStream``, ``ProgramCache``.
+
+Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
+architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuda.core import Device, ObjectCode
+
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.interface import Compilation
+from gpucache.backends.options import split
+from gpucache.checks import include_dirs
+from gpucache.engine.hits import find
+from gpucache.engine.prepare import prepare_again
+from gpucache.engine.program_names import program_name
+from gpucache.errors import CacheMissError, NoDeviceError
+from gpucache.host.environment import environment
+from gpucache.library import arguments, process
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, Language, Program, Target
+from gpucache.outcomes.lookups import Built, Hit
+
+if TYPE_CHECKING:
+    from gpucache.backends.cuda.checked import CheckedStream
+    from gpucache.cuda.batch import Batch
+    from gpucache.cuda.program_cache import ProgramCache
+
+__all__ = ["Batch", "CheckedStream", "ProgramCache", "compile_program"]
+
+_HOMES = {
+    "Batch": "gpucache.cuda.batch",
+    "CheckedStream": "gpucache.backends.cuda.checked",
+    "ProgramCache": "gpucache.cuda.program_cache",
+}
+"""The modules of names that few programs need."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpucache.cuda' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+_MAKERS: Mapping[StrEnum, Any] = {
+    ArtifactKind.CUBIN: ObjectCode.from_cubin,
+    ArtifactKind.PTX: ObjectCode.from_ptx,
+    ArtifactKind.LTOIR: ObjectCode.from_ltoir,
+}
+
+
+def compile_program(
+    source: str | bytes,
+    *,
+    target: str | None = None,
+    options: str | Sequence[str] = (),
+    name: str | None = None,
+    name_expressions: Sequence[str] = (),
+    include_path: Sequence[str | Path] = (),
+    artifact_kind: str | None = None,
+    headers: Sequence[str | Path] = (),
+    checks: str = "none",
+) -> ObjectCode:
+    """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache where it is there.
+
+    ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the
+    current device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``,
+    that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the folders searched for
+    headers, among which the current directory is only if it is named; ``headers`` are those reached
+    through a macro, named by hand. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one
+    the target decides. ``checks`` turns on the checks that kernels make with ``gpucache/check.h``:
+    ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedStream``. The folder of that
+    header is searched where the source names it.
+
+    Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
+    SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
+    CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
+    """
+    text = arguments.source_bytes(source)
+    mode = arguments.checks_mode(checks)
+    wanted = _target(arguments.text_or_none("target", target))
+    kind = arguments.text_or_none("artifact_kind", artifact_kind)
+    if kind and kind not in list(_MAKERS):
+        raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
+    request = BuildRequest(
+        program=Program(arguments.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
+        target=wanted,
+        options=split(arguments.build_options(options)),
+        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
+        artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
+        name_expressions=arguments.texts("name_expressions", name_expressions),
+        headers=arguments.paths("headers", headers, arguments.current_directory()),
+        name_headers=arguments.NAME_HEADERS,
+        cwd=arguments.current_directory(),
+        searches_cwd=True,
+        checks=mode,
+    )
+    layers, toolchain = process.layers(), nvrtc.toolchain(wanted)
+    own = _OwnBuild(request)
+    try:
+        prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)
+        own.compilation = prepared.compilation
+        met = find(layers, prepared, whole=True)
+        if isinstance(met, Hit):
+            outcome: Hit | Built = met
+        else:
+            from gpucache.engine.lookup import get_or_build
+
+            outcome = get_or_build(layers, prepared, own.compile, met=met)
+        process.tell(layers, prepared, outcome)
+        if isinstance(outcome, Hit):
+            head = outcome.head
+            return _object_code(request, outcome.payload, head.lowered_names, head.failures)
+    except CacheMissError:
+        raise
+    except Exception as error:
+        if own.failed:
+            raise  # the compiler's own answer
+        process.uncached(layers, request.program.name, error)
+    artifact = own.artifact or own.compile()
+    table: tuple[Check, ...] = ()
+    if mode is not Checks.NONE:
+        from gpucache.checks import instrumented
+
+        table = instrumented(request).table
+    return _object_code(request, artifact.payload, artifact.lowered_names, table)
+
+
+class _OwnBuild:
+    """The compile of one call, made at most once."""
+
+    def __init__(self, request: BuildRequest) -> None:
+        self._request = request
+        self.compilation: Compilation | None = None
+        """How to compile; None for the options as they were given, which is never kept."""
+        self.artifact: Artifact | None = None
+        self.failed = False
+        """Whether NVRTC refused: then its error is what the program gets."""
+
+    def compile(self) -> Artifact:
+        """Ask NVRTC; raises CompileError."""
+        try:
+            if self.compilation is None:
+                self.artifact = nvrtc.compile_as_asked(self._request)
+            else:
+                self.artifact = nvrtc.compile_source(self._request, self.compilation)
+        except BaseException:
+            self.failed = True
+            raise
+        return self.artifact
+
+
+def _object_code(
+    request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[Check, ...]
+) -> ObjectCode:
+    """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
+    maker = _MAKERS[request.artifact_kind]
+    lowered = {expression: name.encode() for expression, name in names.items()}
+    code = maker(payload, name=request.program.name, symbol_mapping=lowered)
+    if request.checks is not Checks.NONE:
+        from gpucache.backends.cuda.checked import remember
+        from gpucache.checks import Checked
+
+        remember(code, Checked(request.program.name, request.checks, table))
+    return code
+
+
+def _target(text: str | None) -> Target:
+    if text is None:
+        try:
+            return Target("cuda", f"sm_{Device().arch}")
+        except Exception as error:  # cuda.core's own, or a RuntimeError where the driver does not load
+            raise NoDeviceError(
+                "no CUDA device is here to compile for; name a target, such as target='sm_90'"
+            ) from error
+    return Target.parse(text if ":" in text else f"cuda:{text}")

@@ -1,0 +1,112 @@
+"""The include closure of a program, by the cheapest way that is sure: nothing to ask, remembered, or walked.
+
+The walk, ``closure``, reads texts with many expressions, which take longer to make than a whole hit; so it is
+imported by the first program that needs it. Most programs ask nothing, and of the others a memo is kept.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from itertools import chain
+
+from gpucache.closures import Closure, Include
+from gpucache.keys import digest
+from gpucache.sources.closure_memos import Memos, name_of, recall, remember
+from gpucache.sources.disk import Disk
+from gpucache.sources.rules import Limits, SearchRule
+
+_LIMITS = Limits()
+_OF_NOTHING = Closure(resolution=digest(b""))
+# Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
+_SIGNS = (
+    *(b"#", b"%:", b"??", b"\\", b"__DATE__", b"__TIME", b"__has_", b"asm"),
+    *(b"FILE", b"source_location", b"PRETTY_FUNCTION"),
+)
+# Compilers do not agree on quotes.
+_SIGNS_IN_OPTIONS = (*(sign.decode() for sign in _SIGNS), '"', "'")
+
+
+def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
+    """Whether a program certainly asks nothing: no sign of a question is in its text or its ``-D`` options.
+
+    If this is False, the program may still ask nothing: only the walk can tell.
+    """
+    if any(sign in source for sign in _SIGNS):
+        return False
+    given = "".join(definitions)
+    return not given or not any(sign in given for sign in _SIGNS_IN_OPTIONS)
+
+
+def read_closure(
+    source: bytes,
+    *,
+    rule: SearchRule,
+    include_dirs: Sequence[str],
+    cwd: str | None,
+    forced: Sequence[str] = (),
+    definitions: Sequence[str] = (),
+    named_headers: Sequence[str] = (),
+    name_them: str = "name the headers in headers = [...]",
+    limits: Limits = _LIMITS,
+    memos: Memos | None = None,
+    held: Sequence[tuple[str, bytes]] = (),
+) -> Closure:
+    """The closure of a source in memory, resolved by the rule of the compiler that will read it.
+
+    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None if it
+    runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
+    options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
+    macros may lead to: if they are given, includes through macros count as covered; ``name_them`` is the
+    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. ``held``
+    are headers in memory, each behind the folder in which its quoted includes are searched first: they are
+    read with the source, as macros of one count in the other, and are no part of the includes. Raises
+    nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
+    """
+    texts = (source, *(text for _, text in held))
+    if not (forced or named_headers) and all(asks_nothing(text, definitions) for text in texts):
+        closure = _OF_NOTHING if not rule.configuration else _unconfigured(rule.configuration, cwd)
+        if closure is not None:
+            return closure
+    given = (include_dirs, rule.system, forced, definitions, named_headers)
+    if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
+        cwd = None  # it makes no difference, so programs in all directories share one memo
+    name = ""
+    if memos is not None and (forced or named_headers or any(b"include" in text for text in texts)):
+        places = tuple(place for place, _ in held)
+        name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
+        known = recall(memos, name, limits, name_them)
+        if known is not None:
+            return known
+    from gpucache.sources.closure import walk_closure
+
+    disk = Disk()
+    closure = walk_closure(
+        source,
+        disk,
+        memos if name else None,
+        rule=rule,
+        include_dirs=include_dirs,
+        cwd=cwd,
+        forced=forced,
+        definitions=definitions,
+        named_headers=named_headers,
+        name_them=name_them,
+        limits=limits,
+        held=held,
+    )
+    if memos is not None and name:
+        remember(memos, name, disk, closure, name_them)
+    return closure
+
+
+def _unconfigured(name: str, cwd: str | None) -> Closure | None:
+    """The closure of a source that asks nothing, where its compiler has no configuration; None if it has."""
+    disk = Disk()
+    if cwd is not None:
+        place = disk.real(os.fsencode(cwd))
+        if disk.look(os.path.join(place, os.fsencode(name))).kind or disk.failed:  # noqa: PTH118
+            return None
+    edges = hashlib.sha256()
+    for part in (b"0 0 0", b'"', os.fsencode(name), b""):  # as the walk frames an edge that leads nowhere
+        edges.update(len(part).to_bytes(8, "little") + part)
+    return Closure((Include(name, None),), edges.hexdigest(), asked=tuple(disk.asked))

@@ -1,0 +1,116 @@
+"""A hit in a cache's directory: an entry opened without a lock, and every byte of it checked.
+
+This is all that a program loads of a store as long as everything hits; the rest, ``directory``, is imported
+when something else is asked for. Must not know what is in a payload.
+"""
+
+import os
+import time
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucache.errors import CacheUnusableError
+from gpucache.host import os_errors
+from gpucache.model import CacheKey
+from gpucache.store import layout
+from gpucache.store.format import EntryFormatError, read_sound
+from gpucache.store.interface import Absent, Damage, Damaged, Found
+from gpucache.store.root_folder import RootFolder
+from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
+
+if TYPE_CHECKING:
+    from gpucache.store.directory import DirectoryStore
+
+RECENCY_NS = 3600 * 10**9
+"""How old the last recorded use must be before a hit records another one."""
+
+
+class EntryReader:
+    """What a hit needs of a ``DirectoryStore``, which extends it."""
+
+    def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
+        self._root = RootFolder(root, shared=shared)
+        self._writable = writable
+
+    @property
+    def root(self) -> Path:
+        """The directory the cache lives in."""
+        return self._root.path
+
+    @property
+    def writable(self) -> bool:
+        """Whether publishing, removing and recording may be tried."""
+        return self._writable
+
+    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+        """The entry of a key, every byte of it verified; a damaged one is moved to quarantine.
+
+        An entry of a newer format counts as absent, not as damaged. Raises nothing, whatever is on disk.
+        """
+        try:
+            return self._get(key)
+        except FileNotFoundError:
+            return Absent()
+        except CacheUnusableError as error:
+            return Absent(str(error))
+        except UntrustedFileError as error:
+            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
+        except (OSError, MemoryError) as error:
+            return Absent(unreadable(error))
+
+    def _get(self, key: CacheKey) -> Found | Absent | Damaged:
+        place, name = layout.entry_folder(key), layout.entry_name(key)
+        with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
+            try:
+                description, payload = read_sound(fd, status.st_size, key)
+            except EntryFormatError as error:
+                if error.damage is Damage.UNSUPPORTED:
+                    return Absent(f"the entry is not for this version: {error}")
+                why = f"{error.damage}: {error}"
+                moved = self._writable and self._take(place, name, status, key, why)
+                return Damaged(error.damage, error.detail, moved)
+            self._touch(fd, status, description.head.created_ns)
+        return Found(key, description.head, payload, self.root)
+
+    def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
+        """Record a use in the mtime, rarely, so that most hits only read. The clock may have gone back."""
+        if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
+            return
+        now_ns = time.time_ns()
+        if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:
+            with suppress(OSError):
+                os.utime(fd, ns=(now_ns, now_ns))
+
+    def _take(
+        self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
+    ) -> bool:
+        """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
+        raise NotImplementedError
+
+
+class HitStore(EntryReader):
+    """A ``DirectoryStore`` that is imported when something is asked for that is no hit."""
+
+    @cached_property
+    def whole(self) -> "DirectoryStore":
+        """The store with all that it can do."""
+        from gpucache.store.directory import DirectoryStore
+
+        return DirectoryStore(self.root, writable=self._writable, shared=self._root.shared)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def _take(
+        self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
+    ) -> bool:
+        return self.whole._take(place, name, status, key, why)
+
+
+def unreadable(error: OSError | MemoryError) -> str:
+    """Why an entry could not be read, with the remedy."""
+    if isinstance(error, MemoryError):
+        return "the entry could not be read: not enough memory"
+    return f"the entry could not be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
