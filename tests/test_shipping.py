@@ -194,7 +194,7 @@ def _modes(paths: Iterable[Path]) -> set[tuple[bool, int]]:
 def test_a_shared_cache_may_be_read_and_archived(shared: Path) -> None:
     """Its folders are 0755, its entries and histories 0644, and no tag makes archivers leave it out."""
     folders = [shared, *(path for path in shared.rglob("*") if path.is_dir())]
-    files = [*shared.rglob("*.gpc"), *shared.rglob("history.jsonl")]
+    files = [*shared.rglob("*.gpc"), *shared.glob("**/programs/*.jsonl")]
     assert _modes([*folders, *files]) == {(True, 0o755), (False, 0o644)}
     assert len(files) == 5
     assert not (shared / "CACHEDIR.TAG").exists()

@@ -6,7 +6,6 @@ is removed only as a leftover. A file whose name is not one of ours belongs to s
 counted nor removed. Nothing here raises OSError. Must not know what the files say.
 """
 
-import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,6 +23,7 @@ _UNUSABLE = (OSError, CacheUnusableError)
 _SHARE = 4
 """The files beside the entries may take a quarter of what the entries may."""
 _IN_USE = (layout.TMP, layout.LOCKS)
+_IN_A_FOLDER = "history.jsonl"
 
 
 class Swept(NamedTuple):
@@ -35,8 +35,6 @@ class Swept(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A file, or the folder of a program's history."""
-
     place: tuple[str, ...]
     name: str
     allocated_bytes: int
@@ -55,6 +53,7 @@ def sweep(root: RootFolder, now_ns: int, max_size_bytes: int | None, why: str = 
     """
     allowed_bytes = None if max_size_bytes is None else max_size_bytes // _SHARE
     gone = remove_left(root, now_ns)
+    _move_out(root)
     rest = sorted(_items(root), key=lambda item: item.changed_ns)
     left = over = sum(item.allocated_bytes for item in rest)
     going: dict[tuple[str, ...], list[_Item]] = {}
@@ -88,27 +87,26 @@ def bound_histories(root: RootFolder, most: int) -> None:
     with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
         if sum(1 for _ in programs.entries()) <= most:
             return
-        found = sorted(_histories(programs), key=lambda item: item.changed_ns)
+        found = sorted(_files(programs, layout.PROGRAMS), key=lambda item: item.changed_ns)
         going = [item.name for item in found[: max(0, len(found) - most * 9 // 10)]]
         RemovedRecords(root).note(going, time.time_ns(), "")
         for name in going:
             with suppress(OSError):
-                _remove_history(programs, name)
+                programs.unlink(name)
 
 
 def note_all(root: RootFolder, why: str) -> None:
     """Keep of all programs with a history that a rule removes their entries."""
     with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
-        names = [found.name for found in programs.entries() if layout.is_program_folder(found.name)]
-        RemovedRecords(root).note(names, time.time_ns(), why)
+        names = [found.name for found in programs.entries()]
+        histories = [name for name in names if layout.is_beside(layout.PROGRAMS, name)]
+        RemovedRecords(root).note(histories, time.time_ns(), why)
 
 
 def _items(root: RootFolder) -> Iterator[_Item]:
     for place in layout.BESIDE:
         with suppress(*_UNUSABLE), root.open(*place) as folder:
             yield from _files(folder, place)
-    with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
-        yield from _histories(programs)
 
 
 def _files(folder: Folder, place: tuple[str, ...]) -> Iterator[_Item]:
@@ -119,29 +117,25 @@ def _files(folder: Folder, place: tuple[str, ...]) -> Iterator[_Item]:
                 yield _Item(place, found.name, allocated(status), status.st_mtime_ns)
 
 
-def _histories(programs: Folder) -> Iterator[_Item]:
-    for name in [found.name for found in programs.entries() if layout.is_program_folder(found.name)]:
-        with suppress(OSError):
-            folder = programs.lstat(name)
-            if stat.S_ISDIR(folder.st_mode):
-                history = programs.lstat(f"{name}/{layout.HISTORY_NAME}")
-                size = allocated(history) + allocated(folder)
-                yield _Item(layout.PROGRAMS, name, size, history.st_mtime_ns)
-
-
 def _removed(root: RootFolder, place: tuple[str, ...], items: Iterable[_Item]) -> Iterator[_Item]:
-    """Remove files of one folder, or the histories; those that are gone."""
+    """Remove files of one folder; those that are gone."""
     with suppress(*_UNUSABLE), root.open(*place) as folder:
         for item in items:
             with suppress(OSError):
-                if place == layout.PROGRAMS:
-                    _remove_history(folder, item.name)
-                else:
-                    folder.unlink(item.name)
+                folder.unlink(item.name)
                 yield item
 
 
-def _remove_history(programs: Folder, name: str) -> None:
-    with programs.folder(name) as folder:
-        folder.unlink(layout.HISTORY_NAME)
-    programs.rmdir(name)
+def _move_out(root: RootFolder) -> None:
+    """Histories were in folders of their own once; a newer one of the same program stays."""
+    with suppress(*_UNUSABLE), root.open(*layout.PROGRAMS) as programs:
+        for name in [found.name for found in programs.entries() if found.is_dir(follow_symlinks=False)]:
+            history = f"{name}{layout.HISTORY_SUFFIX}"
+            with suppress(OSError), programs.folder(name) as folder:
+                if layout.is_beside(layout.PROGRAMS, history):
+                    try:
+                        programs.lstat(history)
+                        folder.unlink(_IN_A_FOLDER)
+                    except FileNotFoundError:
+                        folder.move(_IN_A_FOLDER, programs, history)
+                    programs.rmdir(name)

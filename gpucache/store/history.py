@@ -52,19 +52,18 @@ class History:
     def _append(self, programs: Folder, program: str, events: Iterable[Event]) -> bool:
         """Append the events of one program; whether its history was made."""
         made = False
-        with programs.make(layout.program_folder(program)[-1], self._root.folder_mode) as folder:
-            for some in _pieces(_line(program, event) for event in events):
-                size = lines.append(folder, layout.HISTORY_NAME, some, self._root.file_mode)
-                made |= size == len(some)
-                if size > FILE_CAP:
-                    self._shrink(program, folder)
+        for some in _pieces(_line(program, event) for event in events):
+            size = lines.append(programs, layout.history_name(program), some, self._root.file_mode)
+            made |= size == len(some)
+            if size > FILE_CAP:
+                self._shrink(program, programs)
         return made
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""
         try:
-            with self._root.open(*layout.program_folder(program)) as folder:
-                return _events(folder, program)
+            with self._root.open(*layout.PROGRAMS) as programs:
+                return _events(programs, program)
         except _UNUSABLE:
             return []
 
@@ -73,16 +72,16 @@ class History:
         names: set[str] = set()
         with suppress(*_UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
             for found in programs.entries():
-                with suppress(OSError), programs.folder(found.name) as folder:
-                    records = lines.last(folder, layout.HISTORY_NAME, 2 * lines.LINE_CAP)
+                with suppress(OSError):
+                    records = lines.last(programs, found.name, 2 * lines.LINE_CAP)
                     names |= {str(record["program"]) for record in records[-1:] if "program" in record}
         return sorted(names)
 
-    def _shrink(self, program: str, folder: Folder) -> None:
+    def _shrink(self, program: str, programs: Folder) -> None:
         """Rewrite the file with its newest events; one that another process appends meanwhile may be lost."""
         kept: list[bytes] = []
         size = 0
-        for event in reversed(_events(folder, program)):
+        for event in reversed(_events(programs, program)):
             line = _line(program, event)
             size += len(line)
             if size > FILE_CAP // 2:
@@ -92,7 +91,7 @@ class History:
         with self._root.make(*layout.TMP) as tmp:
             try:
                 lines.append(tmp, name, b"".join(reversed(kept)), self._root.file_mode)
-                tmp.move(name, folder, layout.HISTORY_NAME)
+                tmp.move(name, programs, layout.history_name(program))
             except BaseException:
                 with suppress(OSError):
                     tmp.unlink(name)
@@ -123,8 +122,8 @@ def _line(program: str, event: Event) -> bytes:
     return lines.line_of(record)
 
 
-def _events(folder: Folder, program: str) -> list[Event]:
-    records = lines.last(folder, layout.HISTORY_NAME, FILE_CAP + lines.LINE_CAP)
+def _events(programs: Folder, program: str) -> list[Event]:
+    records = lines.last(programs, layout.history_name(program), FILE_CAP + lines.LINE_CAP)
     events = (_event(record, program) for record in records if record.get("program") == program)
     return [event for event in events if event is not None][-EVENT_CAP:]
 

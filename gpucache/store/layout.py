@@ -2,7 +2,7 @@
 
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
-    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>/history.jsonl
+    <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>.jsonl
     <root>/v1/removed.jsonl  v1/removed.1.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
@@ -25,7 +25,7 @@ JOURNAL = (VERSION_FOLDER, "journal")
 CLOSURES = (VERSION_FOLDER, "closures")
 MISSED = (VERSION_FOLDER, "missed")
 LOCKS = (VERSION_FOLDER, "locks")
-HISTORY_NAME = "history.jsonl"
+HISTORY_SUFFIX = ".jsonl"
 REMOVED_NAME = "removed.jsonl"
 REMOVED_OLDER_NAME = "removed.1.jsonl"
 ENTRY_SUFFIX = ".gpc"
@@ -39,7 +39,7 @@ MISSED_LOCK = "missed.lock"
 _HEX = "0123456789abcdef"
 # These are compiled where they are first needed, as a command needs few of them.
 _VERSION = r"v[0-9]{1,4}"
-_PROGRAM = r"[a-z0-9-]{1,40}-[0-9a-f]{8}"
+_HISTORY = rf"[a-z0-9-]{{1,40}}-[0-9a-f]{{8}}{re.escape(HISTORY_SUFFIX)}"
 _PREFIX = r"[0-9a-f]{2,64}"
 _SLUG_LENGTH = 40
 _DIGEST_LENGTH = 8
@@ -50,8 +50,9 @@ BESIDE: Mapping[tuple[str, ...], str] = {
     JOURNAL: r"misses(\.1)?\.jsonl",
     CLOSURES: r"[0-9a-f]{64}\.memo",
     MISSED: r"[0-9a-f]{64}\.json",
+    PROGRAMS: _HISTORY,
 }
-"""The folders beside the entries, each with the pattern of its file names; histories lie one deeper."""
+"""The folders beside the entries, each with the pattern of its file names."""
 
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
@@ -87,24 +88,19 @@ def is_beside(place: tuple[str, ...], name: str) -> bool:
     return re.fullmatch(BESIDE[place], name) is not None
 
 
-def is_program_folder(name: str) -> bool:
-    """Whether a folder has the name of one with a program's history."""
-    return re.fullmatch(_PROGRAM, name) is not None
-
-
 def is_prefix(text: str) -> bool:
     """Whether a text can be the beginning of a key and is long enough to name its folder."""
     return re.fullmatch(_PREFIX, text) is not None
 
 
-def program_folder(program: str) -> tuple[str, ...]:
-    """The folder of a program's history, as parts below the root: readable, and unique by its digest."""
+def history_name(program: str) -> str:
+    """The file name of a program's history: readable, and unique by its digest."""
     from gpucache.keys import digest  # which no scan needs
 
     slug = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")[:_SLUG_LENGTH] or "program"
-    return (*PROGRAMS, f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:_DIGEST_LENGTH]}")
+    return f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:_DIGEST_LENGTH]}{HISTORY_SUFFIX}"
 
 
-def program_digest(folder: str) -> str:
-    """The digest of a program's name, of the name of its history's folder."""
-    return folder[-_DIGEST_LENGTH:]
+def program_digest(history: str) -> str:
+    """The digest of a program's name, of the file name of its history."""
+    return history.removesuffix(HISTORY_SUFFIX)[-_DIGEST_LENGTH:]

@@ -26,10 +26,10 @@ class RemovedRecords:
     def __init__(self, root: RootFolder) -> None:
         self._root = root
 
-    def note(self, folders: Sequence[str], when_ns: int, why: str) -> None:
-        """Keep that the histories in folders of these names are removed; ``why`` is the rule of an eviction
+    def note(self, histories: Sequence[str], when_ns: int, why: str) -> None:
+        """Keep that the histories of these file names are removed; ``why`` is the rule of an eviction
         that took all entries along, and empty where there were too many histories."""
-        digests = [layout.program_digest(name) for name in folders]
+        digests = [layout.program_digest(name) for name in histories]
         with suppress(*_UNUSABLE), self._root.make(layout.VERSION_FOLDER) as folder:
             for start in range(0, len(digests), _PROGRAMS_A_LINE):
                 some = digests[start : start + _PROGRAMS_A_LINE]
@@ -37,7 +37,7 @@ class RemovedRecords:
 
     def of(self, program: str) -> RemovedRecord | None:
         """When a program's history was last removed, as far as that is known; None if it never was."""
-        digest = layout.program_digest(layout.program_folder(program)[-1])
+        digest = layout.program_digest(layout.history_name(program))
         found = None
         with suppress(*_UNUSABLE), self._root.open(layout.VERSION_FOLDER) as folder:
             for name in (layout.REMOVED_OLDER_NAME, layout.REMOVED_NAME):

@@ -153,11 +153,8 @@ def is_marked(root: RootFolder) -> bool:
         finally:
             give_back(fd)
     with suppress(OSError, CacheUnusableError), root.open(*layout.PROGRAMS) as programs:
-        for found in programs.entries():
-            with suppress(OSError), programs.folder(found.name) as folder:
-                folder.lstat(layout.HISTORY_NAME)
-                if layout.is_program_folder(found.name):
-                    return True
+        if any(layout.is_beside(layout.PROGRAMS, found.name) for found in programs.entries()):
+            return True
     with suppress(OSError, CacheUnusableError):
         return any(not stray and _begins_as_ours(folder, name) for folder, name, stray in walk(root))
     return False

@@ -51,13 +51,14 @@ def make_cache(root: Path, programs: int, entries_each: int) -> None:
     root.mkdir(0o700, parents=True)
     for prefix in range(256):
         root.joinpath(*layout.ENTRIES, f"{prefix:02x}").mkdir(0o700, parents=True)
+    programs_folder = root.joinpath(*layout.PROGRAMS)
+    programs_folder.mkdir(0o700)
     for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
         folder.chmod(0o700)
     for program in range(programs):
         events = list(_entries(root, program, entries_each))
-        folder = root.joinpath(*layout.program_folder(str(events[0]["program"])))
-        folder.mkdir(0o700, parents=True)
-        _write(folder / layout.HISTORY_NAME, "".join(f"{json.dumps(event)}\n" for event in events).encode())
+        history = layout.history_name(str(events[0]["program"]))
+        _write(programs_folder / history, "".join(f"{json.dumps(event)}\n" for event in events).encode())
 
 
 def _entries(root: Path, program: int, count: int) -> Iterator[dict[str, object]]:

@@ -426,7 +426,7 @@ def test_builds_whose_options_are_not_recorded_are_compared(
     """A history that tells no options, as of long ones or of an older gpucache, leads to the nearest too."""
     near, far = ready(KERNEL, options=["-DN=1"]), ready(KERNEL, options=["-DM=1", "-DO"])
     keep(near, far)
-    (path,) = (store.root / "v1" / "programs").glob("show*/history.jsonl")
+    (path,) = (store.root / "v1" / "programs").glob("show*.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         del line["options"]

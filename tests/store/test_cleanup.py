@@ -27,7 +27,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
     found = []
     for number in range(count):
         store.record(f"program-{number}", _event(number))
-        (path,) = store.root.glob(f"v1/programs/program-{number}-*/history.jsonl")
+        (path,) = store.root.glob(f"v1/programs/program-{number}-*.jsonl")
         os.utime(path, ns=(number, number))
         found.append(path)
     return found
@@ -75,7 +75,7 @@ def test_all_that_is_no_entry_is_counted(put: Put, store: DirectoryStore, make_e
         "journal/misses.jsonl",
         f"closures/{KEY}.memo",
         f"missed/{KEY}.json",
-        "programs/a-cl-0123abcd/history.jsonl",
+        "programs/a-cl-0123abcd.jsonl",
     ):
         before = store.beside_bytes()
         put(store.root / "v1" / name, bytes(8192))
@@ -93,9 +93,20 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore, mak
     swept = store.sweep(4 * 5 * each)
     assert [path.exists() for path in histories] == [False] * 3 + [True] * 5
     assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
-    assert not any(path.parent.exists() for path in histories[:3])
     assert store.contains(make_entry().key)
     assert store.sweep() == cleanup.Swept(0, 0, 5 * each)
+
+
+def test_a_history_in_a_folder_is_moved_out(store: DirectoryStore) -> None:
+    """As it was kept once: it is read after a sweep, where no newer one has its place."""
+    (old, other) = _record(store, 2)
+    for path in (old, other):
+        path.with_suffix("").mkdir(0o700)
+        path.rename(path.with_suffix("") / "history.jsonl")
+    store.record("program-1", _event(7))
+    store.sweep()
+    assert [[event.when_ns for event in store.history(f"program-{one}")] for one in (0, 1)] == [[0], [7]]
+    assert sorted(old.parent.iterdir()) == [old, other]
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(put: Put, root: Path) -> None:
@@ -112,15 +123,14 @@ def test_histories_are_bounded_in_number(store: DirectoryStore) -> None:
     store.record("first", _event(0))
     (first,) = store.root.glob("v1/programs/first-*")
     for number in range(PROGRAM_CAP - 1):
-        (store.root / "v1" / "programs" / f"p-{number:08x}").mkdir(0o700)
-        history = store.root / "v1" / "programs" / f"p-{number:08x}" / "history.jsonl"
+        history = store.root / "v1" / "programs" / f"p-{number:08x}.jsonl"
         history.touch(0o600)
         os.utime(history, ns=(number, number))
     assert len(list(first.parent.iterdir())) == PROGRAM_CAP
     store.record("one more", _event(1))
     left = {path.name for path in first.parent.iterdir()}
     assert len(left) == PROGRAM_CAP * 9 // 10 and first.name in left
-    assert f"p-{PROGRAM_CAP - 2:08x}" in left and f"p-{0:08x}" not in left
+    assert f"p-{PROGRAM_CAP - 2:08x}.jsonl" in left and f"p-{0:08x}.jsonl" not in left
     assert [event.what for event in store.history("one more")] == ["built"]
 
 

@@ -16,7 +16,7 @@ def _event(number: int, why: str = "") -> Event:
 
 
 def _file(root: Path) -> Path:
-    (path,) = (root / "v1" / "programs").glob("*/history.jsonl")
+    (path,) = (root / "v1" / "programs").glob("*.jsonl")
     return path
 
 

@@ -87,7 +87,7 @@ _STRANGERS = (
     "v1/closures/x.memo",
     "v1/programs/thesis/history.txt",
     "v1/programs/thesis-deadbeef/chapter.tex",
-    "v1/programs/thesis-deadbeef/history.jsonl.bak",
+    "v1/programs/thesis-deadbeef.jsonl.bak",
 )
 
 
