@@ -9,7 +9,9 @@ file appears earlier in the search, or when equal files are found in another way
 # Paths are bytes, as names in sources are, and pathlib holds text only.
 # ruff: noqa: PTH117, PTH118, PTH119
 
+import functools
 import hashlib
+import operator
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,8 +29,11 @@ from gpucache.sources.macro_words import MacroWords, macro_words, macros_of
 from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Limits, Place, SearchRule
 from gpucache.sources.scan import (
+    Hint,
     Mention,
+    Scan,
     can_paste,
+    hints,
     path_macros,
     probed_by_macro,
     probing_macros,
@@ -36,6 +41,12 @@ from gpucache.sources.scan import (
     uses_macro,
 )
 from gpucache.sources.scan_memos import Scans
+from gpucache.sources.token_pasting import (
+    ASSEMBLY,
+    CLOCKS_AND_FILES,
+    DEPENDENCY,
+    PROBES_CLOCKS_AND_FILES,
+)
 
 _OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | PathConstants.TYPES
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
@@ -70,6 +81,7 @@ def walk_closure(
             walk.follow()
         walk.judge_paths()
         walk.refuse_pastes(named=bool(named_headers))
+        walk.refuse_dependency()
         if not named_headers:
             walk.refuse_assembly()
     except UncacheableError as error:
@@ -183,6 +195,8 @@ class _Walk:
             if file.data is None:
                 continue
             text = file.text = self._scans.of(file.digest, file.data, trigraphs=self._rule.trigraphs)
+            if self._rule.assembles or self._rule.heeds_dependency:
+                file.hints = hints(file.data, trigraphs=self._rule.trigraphs)
             file.data = None
             self._scanned.append(file)
             if text.clock and self.uncacheable is None:
@@ -231,7 +245,7 @@ class _Walk:
         Probes are no reason if headers were ``named`` by hand, as these cover what a probe asks for.
         """
         texts = [file.text for file in self._scanned if file.text]
-        paste = can_paste(texts, but_probes=named)
+        paste = can_paste(texts, CLOCKS_AND_FILES if named else PROBES_CLOCKS_AND_FILES)
         if paste is None or self.uncacheable is not None:
             return
         place = next(file.name for file in self._scanned if file.text and paste.chain in file.text.chains)
@@ -243,14 +257,33 @@ class _Walk:
         )
 
     def refuse_assembly(self) -> None:
-        """Refuse texts that make an assembler read a file, as macros and escapes can hide its name."""
-        found = ((file.name, file.text.assembled) for file in self._scanned if file.text)
-        for name, directive in found:
-            if directive and self.uncacheable is None:
-                self.uncacheable = (
-                    f"{name} has an assembler read a file ({directive}), which cannot be followed; "
-                    f"{self._name_them}"
-                )
+        """Refuse programs that may make an assembler read a file, as pieces can hide its directive."""
+        read = Hint.READS | Hint.DOTS if Hint.STRINGS in self._hints() else Hint.READS
+        reading = next((file.name for file in self._scanned if file.hints & read), None)
+        if self.uncacheable is not None or reading is None or not self._rule.assembles:
+            return
+        if self._hints() & Hint.ASSEMBLY or can_paste(self._scans_found(), ASSEMBLY):
+            self.uncacheable = (
+                f"{reading} may have an assembler read a file, as with .incbin, which cannot be followed; "
+                f"{self._name_them}"
+            )
+
+    def refuse_dependency(self) -> None:
+        """Refuse programs that may have the compiler compare the age of a file with a header's."""
+        told = self._hints()
+        if self.uncacheable is not None or Hint.PRAGMA | Hint.VENDOR not in told:
+            return
+        pasted = Hint.DEPENDENCY in told or can_paste(self._scans_found(), DEPENDENCY)
+        if pasted and self._rule.heeds_dependency:
+            self.uncacheable = (
+                "a #pragma GCC dependency makes the compiler look at the age of a file; leave it out"
+            )
+
+    def _hints(self) -> Hint:
+        return functools.reduce(operator.or_, (file.hints for file in self._scanned), Hint.NOTHING)
+
+    def _scans_found(self) -> list[Scan]:
+        return [file.text for file in self._scanned if file.text]
 
     def cover_candidates(self) -> bool:
         """Cover the files that includes through macros may lead to; False if nothing is left to cover."""

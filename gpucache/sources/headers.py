@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.rules import Limits
-from gpucache.sources.scan import Scan
+from gpucache.sources.scan import Hint, Scan
 from gpucache.units import format_size
 
 
@@ -38,6 +38,7 @@ class File:
     """Equal for two paths of one file; counts files in the order in which they are found."""
     digest: str = ""
     text: Scan | None = None
+    hints: Hint = Hint.NOTHING
 
     @property
     def directory(self) -> bytes | None:

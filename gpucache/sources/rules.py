@@ -34,6 +34,10 @@ class SearchRule(NamedTuple):
     """The folder to which a compiler of files writes the main source."""
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
+    assembles: bool = True
+    """Whether it assembles inline assembly as GNU's assembler does, which reads files."""
+    heeds_dependency: bool = True
+    """Whether it looks at the file of a ``#pragma GCC dependency``."""
     configuration: str | None = None
     """The name of a file that a compiler reads in the current directory, whatever the source."""
 

@@ -22,10 +22,18 @@ Must not touch files.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from enum import Flag
 from typing import NamedTuple
 
 from gpucache.sources.path_constants import PathConstants, path_constants
-from gpucache.sources.token_pasting import PARTS, Chain, Paste, find_paste, read_pastes
+from gpucache.sources.token_pasting import (
+    PARTS,
+    PROBES_CLOCKS_AND_FILES,
+    Chain,
+    Paste,
+    find_paste,
+    read_pastes,
+)
 
 
 class Mention(NamedTuple):
@@ -38,6 +46,24 @@ class Mention(NamedTuple):
     """Whether its own includes count: not for ``#embed`` or for a probe."""
     every: bool = False
     """Whether any match could be meant, not only the first: ``#include_next``, ``#embed``."""
+
+
+class Hint(Flag):
+    """A part of what makes a compiler read a file; which parts a program needs ``closure`` knows."""
+
+    NOTHING = 0
+    ASSEMBLY = 1
+    """Inline assembly."""
+    READS = 2
+    """An assembler's directive that reads a file, that makes others, or the first piece of one."""
+    STRINGS = 4
+    """A macro makes strings of its arguments."""
+    DOTS = 64
+    """A dot outside of strings, of which such a string and so a directive can be made."""
+    PRAGMA = 8
+    VENDOR = 16
+    """The name of a compiler that has a pragma ``dependency``."""
+    DEPENDENCY = 32
 
 
 class Scan(NamedTuple):
@@ -62,8 +88,6 @@ class Scan(NamedTuple):
     """Macros of this text that may make a constant of the path of a text that uses them."""
     parts: frozenset[bytes]
     """Other words that a macro can see and that may be part of such a name."""
-    assembled: str | None
-    """An assembler directive that reads a file whose name cannot be found in the text."""
     renames: bool
     """Whether a ``#line`` may call the text that follows it after another file."""
 
@@ -141,7 +165,24 @@ _DEFINED = re.compile(rb"\bdefined" + _BLANK + rb"*\(?" + _BLANK + rb"*\w+")
 _HEAD = re.compile(rb"^(\w+)(\([^)\n]*\))?", re.MULTILINE)
 _CLOCK = re.compile(rb"__(?:DATE|TIME(?:STAMP)?)__")
 _CLOCK_TOKEN = re.compile(_QUOTED + rb"|(?<!\w)(?P<clock>" + _CLOCK.pattern + rb")(?!\w)", re.MULTILINE)
-_ASSEMBLED = re.compile(rb"(\.(?:incbin|include))\b")
+_HINTS = {
+    Hint.ASSEMBLY: (b"__asm", b"__asm__", b"asm"),
+    Hint.PRAGMA: (b"pragma", b"_Pragma", b"__pragma"),
+    Hint.VENDOR: (b"GCC", b"clang"),
+    Hint.DEPENDENCY: (b"dependency",),
+}
+_MAKES_STRING = re.compile(rb"\bdefine" + _BLANK + rb"+\w+\([^)\n]*\)[^\n]*?(?<![#%:])(?:#|%:)(?![#%:])")
+_LITERAL = re.compile(rb'"((?:[^"\\\n]|\\.)*)"')
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_CONTROLS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b"}
+_DIRECTIVE_NAMES = (b"incbin", b"include", b"macro", b"irp", b"irpc", b"rep", b"rept", b"altmacro")
+# Behind a letter a dot is a part of a name.
+_DOT = re.compile(rb"(?<![\w.$@?])\.([A-Za-z]*)(.?)", re.DOTALL)
+# Outside of strings one behind a name or a call leads to a member.
+_OWN_DOT = re.compile(rb"(?<![\w.$)\]])\.(?![\d.])([A-Za-z]*)(.?)", re.DOTALL)
+_NAMED_DIRECTIVE = re.compile(rb"\.\s*(?:" + b"|".join(_DIRECTIVE_NAMES) + rb")\b", re.IGNORECASE)
+_JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
+_ENDS = frozenset({b"", *(b"%c" % sign for sign in b"),#\n")})
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
@@ -163,7 +204,6 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
         found.path_constants,
         frozenset(found.path_macros),
         frozenset(found.parts),
-        read[1].decode() if b"asm" in data and (read := _ASSEMBLED.search(data)) else None,
         found.renames,
     )
 
@@ -211,6 +251,25 @@ def uses(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
         yield code[match.start() : match.start() + _USED].replace(b"\n", b" ")
 
 
+def hints(data: bytes, *, trigraphs: bool) -> Hint:
+    """What a text may do to make a compiler read a file, in all its readings."""
+    found = Hint.NOTHING
+    for text in _readings(data, trigraphs=trigraphs):
+        signs = {hint: _any_of(words) for hint, words in _HINTS.items()}
+        for hint, sign in {**signs, Hint.STRINGS: _MAKES_STRING}.items():
+            if sign.search(text):
+                found |= hint
+        literals = (_ESCAPE.sub(_character, match[1]) for match in _LITERAL.finditer(text))
+        if any(_may_read(match, _JOINS) for literal in literals for match in _DOT.finditer(literal)):
+            found |= Hint.READS
+        code = _LITERAL.sub(b'""', text)
+        if _NAMED_DIRECTIVE.search(code):  # also in what some compilers read as a raw string
+            found |= Hint.READS
+        if any(_may_read(dot, _ENDS) for dot in _OWN_DOT.finditer(code)):
+            found |= Hint.DOTS
+    return found
+
+
 def _any_of(words: Collection[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(words))) + rb")\b")
 
@@ -222,15 +281,15 @@ def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
     return tuple(line for line in text.conditions.split(b"\n") if _unclear(line, macros, rb"<\""))
 
 
-def can_paste(texts: Sequence[Scan], *, but_probes: bool = False) -> Paste | None:
-    """A name of a probe, a clock or a file macro that these texts may put together with ``##``."""
+def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_FILES) -> Paste | None:
+    """One of some names that these texts may put together with ``##``."""
 
     def macros() -> set[bytes]:
         return {head[1] for text in texts for head in _HEAD.finditer(text.definitions)}
 
     chains = [*dict.fromkeys(chain for text in texts for chain in text.chains)]
     words = {part for text in texts for part in text.parts}
-    return find_paste(chains, words, macros, but_probes=but_probes)
+    return find_paste(chains, words, macros, names)
 
 
 class _Found:
@@ -307,6 +366,23 @@ class _Found:
         # A quoted name may mean another file where the macro is used, and a macro in <name> is replaced.
         if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
+
+
+def _may_read(match: re.Match[bytes], ends: Collection[bytes]) -> bool:
+    """Whether a dot begins a directive that makes an assembler read a file, or may with what follows."""
+    word, following = match[1].lower(), match[2]
+    joined = following in ends and any(name.startswith(word) for name in _DIRECTIVE_NAMES)
+    return joined or word in _DIRECTIVE_NAMES
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    """The character that an escape stands for; letters outside of ASCII are in no directive."""
+    octal, *hexadecimal, other = match.groups()
+    number = next((digits for digits in hexadecimal if digits), None)
+    if octal or number:
+        code = int(octal, 8) if octal else int(number or b"", 16)
+        return b"%c" % code if code < 128 else b"?"
+    return _CONTROLS.get(other, other)
 
 
 def _named(literal: bytes) -> dict[bytes, None]:

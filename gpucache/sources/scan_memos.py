@@ -91,7 +91,6 @@ def encode(found: Scan) -> bytes:
             found.path_constants.value,
             sorted(map(_text, found.path_macros)),
             sorted(map(_text, found.parts)),
-            found.assembled,
             found.renames,
         ],
         separators=(",", ":"),
@@ -101,10 +100,9 @@ def encode(found: Scan) -> bytes:
 def decode(line: bytes) -> Scan | None:
     """The scan of a line; None if it is none."""
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
-        mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, *rest = (
+        mentions, asked, clock, probes, conditions, definitions, chains, where, paths, parts, renames = (
             json.loads(line)
         )
-        assembled, renames = rest
         return Scan(
             tuple(Mention(_bytes(name), *flags) for name, *flags in mentions),
             tuple(map(_bytes, asked)),
@@ -118,7 +116,6 @@ def decode(line: bytes) -> Scan | None:
             PathConstants(where),
             frozenset(map(_bytes, paths)),
             frozenset(map(_bytes, parts)),
-            assembled,
             renames,
         )
     return None

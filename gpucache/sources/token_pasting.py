@@ -1,4 +1,4 @@
-"""The names of probes, clocks and file macros that a program can put together with ``##``. Pure.
+"""The names of probes, clocks, file macros and such that a program can put together with ``##``. Pure.
 
 An operand of ``##`` is either a literal word, or a parameter, which can be any word in the texts or one that
 is put together itself. This grammar gives all pieces of such a name that a program can make, through any
@@ -20,7 +20,11 @@ from typing import NamedTuple
 from gpucache.sources.macro_words import DEFINITION, WORD, is_composed
 
 _PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
-_NAMES = (*_PROBES, b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")
+CLOCKS_AND_FILES = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")
+ASSEMBLY = (b"__asm__", b"__asm")
+DEPENDENCY = (b"dependency",)
+PROBES_CLOCKS_AND_FILES = (*_PROBES, *CLOCKS_AND_FILES)
+_NAMES = (*PROBES_CLOCKS_AND_FILES, *ASSEMBLY, *DEPENDENCY)
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
@@ -102,15 +106,13 @@ def find_paste(
     chains: Sequence[Chain],
     words: Iterable[bytes],
     macros: Callable[[], Collection[bytes]],
-    *,
-    but_probes: bool = False,
+    names: Sequence[bytes],
 ) -> Paste | None:
-    """The first name that can be put together; None if none can.
+    """The first of some names that can be put together; None if none can.
 
     ``words`` are those of ``PARTS`` that macros see, without the operands of ``chains``. ``macros`` returns
     all names of macros.
     """
-    names = _NAMES[len(_PROBES) :] if but_probes else _NAMES
     available = {*words}
     literals = {operand for chain in chains for operand in chain.operands if operand}
     if not chains or not any(is_composed(name, available | literals) for name in names):

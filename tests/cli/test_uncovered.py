@@ -21,7 +21,7 @@ Files = Callable[[Path], list[Path]]
 CHOSEN = "#define TEXT(x) #x\n#define NAME(x) TEXT(x)\n#include NAME(CHOSEN)\n"
 CHOSEN_CU = CHOSEN + 'extern "C" __global__ void k(int *a) { *a = VALUE; }\n'
 CHOSEN_CL = CHOSEN + "__kernel void k(__global int *a) { *a = VALUE; }\n"
-# An assembler reads this file. The directive is written so that no reader of text sees it.
+# An assembler reads this file.
 EMBEDS_CL = """\
 __asm__(".section .rodata\\n" "\\056incbin \\"{file}\\"\\n" ".text\\n");
 __kernel void k(__global int *a) {{ *a = 1; }}
@@ -93,12 +93,11 @@ def test_pocl_reads_a_header_that_nobody_named(run: Run, chosen: Path, pocl: str
 def test_an_assembler_reads_a_file(
     run: Run, write: Write, tmp_path: Path, which: str, request: pytest.FixtureRequest
 ) -> None:
-    """No closure can tell what an assembler is made to read; that it read it is seen."""
+    """No closure can tell what an assembler is made to read; where the user named another, it is seen."""
     file = tmp_path / "blob"
     file.write_text("blob", encoding="ascii")
-    sources = write({"embeds.cl": EMBEDS_CL.format(file=file)})
-    target = request.getfixturevalue(which)
-    assert _refused(run("--json", "warm", sources / "embeds.cl", "--target", target), file)
+    sources = write({"chosen.cl": EMBEDS_CL.format(file=file), "include/a.h": ""})
+    assert _refused(_warm(run, sources, request.getfixturevalue(which), "a.h"), file)
 
 
 def _unkeyed(answer: Answer) -> list[str]:

@@ -62,7 +62,12 @@ DEBUG = r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--gener
 LINKED = r"-dlto|-rdc=true"
 # The current directory is searched for "name" only where the program's own name lies in it.
 RULE = SearchRule(
-    quote=(Place.INCLUDER, Place.DIRS), angle=(Place.DIRS,), trigraphs=False, names_sources=True
+    quote=(Place.INCLUDER, Place.DIRS),
+    angle=(Place.DIRS,),
+    trigraphs=False,
+    names_sources=True,
+    assembles=False,
+    heeds_dependency=False,
 )
 NOT_BESIDE = "--?no-source-include"
 RULE_NOT_BESIDE = RULE._replace(quote=(Place.DIRS,))

@@ -65,6 +65,8 @@ _ANY_RULE = SearchRule(
     system=_INTEL_SYSTEM,
 )
 
+_RULES[NVIDIA] = _ANY_RULE._replace(assembles=False)  # ptxas knows no directive that reads a file
+
 # For each implementation the variables that reach its compiler, and those among them that do not reach what
 # it generates: places of caches, thread counts, traces. The compile itself sets POCL_BINARY_SPECIALIZE_WG.
 # What each compiler asks for was recorded at every call of getenv while it compiled (PoCL 3.0 and 3.1 with
