@@ -63,6 +63,7 @@ class ArrayFire(BinaryFormat):
     absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "ArrayFire would load it"
     key_digits = 40
+    checksums = True
     kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
     consequence = _AGAIN
     shows = "a file that begins as ArrayFire's do"

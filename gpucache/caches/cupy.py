@@ -55,6 +55,7 @@ class Cupy(BinaryFormat):
     )
     served = "CuPy would serve it, whatever the headers that its source includes hold now"
     key_digits = _DIGITS
+    checksums = True
     kinds = frozenset(
         {
             PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.AMDGPU,

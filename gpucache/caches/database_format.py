@@ -21,7 +21,6 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import FindingKind, Problem
-from gpucache.units import printable
 
 _COPIED_BYTES = 128 << 20
 _LARGEST_BYTES = 4 << 30
@@ -58,14 +57,15 @@ class DatabaseFormat(FilesFormat):
                     return
                 said = str(next(connection.execute("PRAGMA quick_check(1)"))[0])
                 if said != "ok":
-                    words = printable(" ".join(said.split()))
-                    yield self._damaged(f"SQLite finds it damaged ({words})")
+                    yield self._damaged(f"SQLite finds it damaged ({databases.words(said)})")
                 else:
                     yield from self.rows(item, connection)
         except UnjudgedError:
             raise
-        except (sqlite3.Error, MemoryError, FormatError) as error:
-            yield self._damaged(f"SQLite does not read it ({printable(str(error))})")
+        except FormatError as error:
+            yield self._damaged(f"SQLite does not read it ({error})")
+        except (sqlite3.Error, MemoryError) as error:
+            yield self._damaged(f"SQLite does not read it ({databases.words(str(error))})")
 
     @contextmanager
     def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:

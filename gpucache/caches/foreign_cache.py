@@ -116,7 +116,9 @@ class ForeignCache(Generic[T]):
         item = self._item(entry)
         try:
             found = list(self._problems(item))
-            notes = () if self._format.bars(item) else tuple(self._format.notes(item))
+            barred = self._format.bars(item) is not None
+            notes = () if barred else tuple(self._format.notes(item))
+            checksum = not barred and self._format.has_checksum(item)
             if found and not self._format.unchanged(item):
                 return Checked(entry.key, notes=(_CHANGED,), counts=False)
         except FileNotFoundError:
@@ -124,13 +126,14 @@ class ForeignCache(Generic[T]):
         except UnjudgedError as unjudged:
             return Checked(entry.key, notes=(str(unjudged),), counts=False)
         except PermissionError as error:
-            found, notes = [self._format.unreadable(error)], ()
+            found, notes, checksum = [self._format.unreadable(error)], (), False
         except OSError as error:
             note = f"{entry.key[:12]} cannot be read ({error.strerror})"
             return Checked(entry.key, notes=(note,), counts=False)
         except Exception as error:
             return Checked(entry.key, unchecked=self._failure(error))
-        return Checked(entry.key, tuple(_finding(entry, problem) for problem in found), notes)
+        told = tuple(_finding(entry, problem) for problem in found)
+        return Checked(entry.key, told, notes, checksum=checksum)
 
     def leftovers(self) -> Iterator[Checked]:
         """What belongs to no entry, and what is wrong with the cache as a whole."""

@@ -213,6 +213,8 @@ class Format(Places, ABC, Generic[T]):
     """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
     leaves_to_owner: ClassVar[bool] = True
     """Whether a repair leaves what belongs to another user."""
+    checksums: ClassVar[bool] = False
+    """Whether ``check`` compares a checksum over what an entry holds with what the owner stored."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
 
@@ -273,6 +275,10 @@ class Format(Places, ABC, Generic[T]):
     @abstractmethod
     def payload(self, item: T) -> bytes:
         """The compiled bytes, checked by nobody; raises FormatError where there are none to be had."""
+
+    def has_checksum(self, item: T) -> bool:  # noqa: ARG002 - all of them or none
+        """Whether this is so for one entry, where a system has both kinds."""
+        return self.checksums
 
     def unsound(self, item: T) -> Problem | None:
         """Why the payload is not given out; None where it is sound, wherever it lies and whosever it is."""

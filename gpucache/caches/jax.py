@@ -144,6 +144,11 @@ class Jax(LockedFormat):
                 f"remove it, or unset {_MAX_SIZE}",
             )
 
+    def has_checksum(self, item: Files) -> bool:
+        """That of zlib, and of zstd where its frame says that it has one."""
+        start = item.part(item.names[0], 0, 5)
+        return start.startswith(ZLIB) or (start.startswith(ZSTD) and len(start) > 4 and bool(start[4] & 4))
+
     def notes(self, item: Files) -> Iterator[str]:
         """That a large one is not read."""
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:

@@ -62,6 +62,7 @@ class Mesa(SummedFormat):
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
         opt_in=True,
     )
+    checksums = True
     layout = Layout(
         [
             "([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})",

@@ -136,6 +136,10 @@ class TileLang(FilesFormat):
             elif digest is None and (wrong := _broken(data)):
                 yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
 
+    def has_checksum(self, item: Files) -> bool:
+        """Where it has a manifest."""
+        return "manifest.json" in item.seen
+
     def payload(self, item: Files) -> bytes:
         """The library or the binary that a program loads."""
         if re.fullmatch(_BINARY, item.names[0]):

@@ -145,6 +145,14 @@ class Vllm(FilesFormat):
             ):
                 yield Problem(FindingKind.CORRUPT, f"{name} is not what its CRC-32 says; {_FAILS}")
 
+    def has_checksum(self, item: Files) -> bool:
+        """Where each artifact begins with its CRC-32."""
+        if inner := self._inner(item):
+            return inner[0].has_checksum(inner[1])
+        named = [name for name in item.names if name.startswith("artifact_") or name == "model"]
+        starts = (item.part(name, _CRC_BYTES, len(_LENGTH_STARTS)) for name in named)
+        return bool(named) and all(start == _LENGTH_STARTS for start in starts)
+
     def payload(self, item: Files) -> bytes:
         """The first artifact, the model, or what a lower layer compiled."""
         if inner := self._inner(item):

@@ -79,6 +79,8 @@ class Checked(NamedTuple):
     """False for what is no entry (a leftover), which is not counted as checked."""
     unchecked: str = ""
     """Why it could not be checked, where that is no fault of it: the machine is short of something."""
+    checksum: bool = True
+    """Whether a checksum over what it holds was compared; without one only its form was checked."""
 
     def mended(self) -> "Checked":
         """The same with every finding marked as repaired."""
@@ -112,6 +114,8 @@ class VerifySummary(NamedTuple):
     """What was tried and could not be told."""
     unchecked: tuple[Note, ...]
     """What could not be checked at all, and why."""
+    without_checksum: int
+    """How many of the sound ones have no checksum, so that only their form was checked."""
     unread: tuple[str, ...] = ()
     """Why not all of the caches could be looked at or worked on, a sentence each."""
 
@@ -125,13 +129,15 @@ class VerifySummary(NamedTuple):
 
 def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
     """The summary of a run of verify."""
-    checked = sound = found = wrong = repaired = wrong_repaired = 0
+    checked = sound = found = wrong = repaired = wrong_repaired = without_checksum = 0
     notes: list[Note] = []
     unchecked: list[Note] = []
     for outcome in outcomes:
         told = outcome.counts and not outcome.unchecked
         checked += told
-        sound += told and not any(finding.kind.wrong for finding in outcome.findings)
+        if told and not any(finding.kind.wrong for finding in outcome.findings):
+            sound += 1
+            without_checksum += not outcome.checksum
         found += len(outcome.findings)
         wrong += sum(finding.kind.wrong for finding in outcome.findings)
         repaired += sum(finding.repaired for finding in outcome.findings)
@@ -140,5 +146,13 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
         if outcome.unchecked:
             unchecked.append(Note(outcome.entry, outcome.unchecked))
     return VerifySummary(
-        checked, sound, found, wrong, repaired, wrong_repaired, tuple(notes), tuple(unchecked)
+        checked,
+        sound,
+        found,
+        wrong,
+        repaired,
+        wrong_repaired,
+        tuple(notes),
+        tuple(unchecked),
+        without_checksum,
     )

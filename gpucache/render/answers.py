@@ -83,6 +83,7 @@ _SETTLED = (
 _VERIFIED = (
     Key("checked", "number", "Entries that were checked."),
     Key("sound", "number", "Those with nothing wrong."),
+    Key("without_checksum", "number", "Those of the sound ones of which only the form could be checked."),
     Key("findings", "number", "Findings of every kind."),
     Key("wrong", "number", "Those that give exit 3."),
     Key("repaired", "number", "Those that --repair mended."),

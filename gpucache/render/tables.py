@@ -202,10 +202,17 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
     said = whole or any(one.findings or one.notes or one.unchecked for one in outcomes)
     gap = "\n" if said else ""
     yield plain(
-        f"{gap}{summary.checked} checked, {summary.sound} sound, "
+        f"{gap}{summary.checked} checked, {_sound(summary)}, "
         f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}{_unread(summary.unread)}",
         "bold",
     )
+
+
+def _sound(summary: VerifySummary) -> str:
+    """How many entries have no fault, and of how many of these no checksum says so."""
+    if not summary.without_checksum:
+        return f"{summary.sound} sound"
+    return f"no fault found in {summary.sound} ({summary.without_checksum} of them without a checksum)"
 
 
 def _unread(sentences: Sequence[str]) -> str:

@@ -311,6 +311,23 @@ def test_an_extraction_gives_the_payload(name: str, tmp_path: Path) -> None:
     assert sorted(map(cache.extract, entries)) == expected
 
 
+@every_system
+def test_a_checksum_that_is_claimed_finds_every_changed_byte(name: str, tmp_path: Path) -> None:
+    """No entry counts as checked by one while a bit of its payload is another."""
+    example, cache, (first, *_) = _made(name, tmp_path)
+    if not cache.check(first).checksum:
+        return
+    sound, payload = example.content(first), cache.extract(first)
+    begin = max(0, sound.find(payload))
+    for place in range(begin, begin + min(len(payload), len(sound) - begin), 7):
+        changed = bytearray(sound)
+        changed[place] ^= 0x10
+        example.change(first, bytes(changed))
+        (again,) = [one for one in open_example(name, tmp_path / "cache").scan() if one.path == first.path]
+        checked = cache.check(again)
+        assert not checked.checksum or any(finding.kind.wrong for finding in checked.findings), place
+
+
 @every_judged
 def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) -> None:
     """It is wrong, its neighbours are not, and extraction raises FormatError."""

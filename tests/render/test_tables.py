@@ -193,6 +193,13 @@ def test_what_was_not_checked_is_told_once_for_each_reason() -> None:
     assert text.endswith("0 checked, 0 sound, 0 findings, 5 not checked\n")
 
 
+def test_what_no_checksum_says_is_not_called_sound() -> None:
+    """Of such an entry only the form was checked."""
+    outcomes = [Checked("a"), Checked("b", checksum=False)]
+    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    assert text == "2 checked, no fault found in 2 (1 of them without a checksum), 0 findings\n"
+
+
 def test_verify_shows_what_could_not_be_told() -> None:
     """A note stands beside the key of its entry, and the entry counts as sound."""
     outcomes = [Checked(KEYS[0], notes=("not comparable: a temporary path",))]

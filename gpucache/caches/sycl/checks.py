@@ -20,7 +20,7 @@ from gpucache.folders import Folder
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
 from gpucache.payload.mangled import readable
-from gpucache.units import format_age, format_size
+from gpucache.units import format_size
 
 HASHED_BYTES = 64 << 20
 """The largest images whose hash is computed; several seconds."""
@@ -249,12 +249,13 @@ class Answers:
 def problems(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) -> Iterator[Problem]:
     """What is wrong with an entry where it lies; raises OSError."""
     locked = under_lock(folder, slot.stem)
-    yield from locked
-    if len(locked) == 1:
-        return  # what is being written is not judged
+    if locked is not None:
+        yield locked
+        if locked.kind is FindingKind.LOCKED:
+            return  # what is being written is not judged
     yield from verdicts.of(folder, slot).problems
     unreached = beyond(listing, slot.stem)
-    if locked:
+    if locked is not None:
         pass  # nothing else matters to programs
     elif unreached:
         yield Problem(FindingKind.MISPLACED, unreached)
@@ -263,17 +264,15 @@ def problems(folder: Folder, listing: Listing, slot: Slot, verdicts: Verdicts) -
     yield from _times(folder, slot)
 
 
-def under_lock(folder: Folder, stem: str) -> list[Problem]:
-    """What a lock on an entry that is there means; misplaced where nobody holds it."""
+def under_lock(folder: Folder, stem: str) -> Problem | None:
+    """What a lock on an entry means; misplaced where nobody holds it, as no program reads the entry."""
     name = stem + naming.LOCK
     age = locks.age_ns(folder, name)
     if age is None:
-        return []
-    found = [Problem(FindingKind.LOCKED, locks.told(folder, name, age, _LOCKED))]
-    if locks.is_stale(age):
-        left = f"no program reads it: {name} was left {format_age(age)} ago"
-        found.append(Problem(FindingKind.MISPLACED, f"{left}, so programs compile again and add a copy"))
-    return found
+        return None
+    kind = FindingKind.MISPLACED if locks.is_stale(age) else FindingKind.LOCKED
+    detail, _, remedy = locks.told(folder, name, age, _LOCKED).rpartition("; ")
+    return Problem(kind, detail, remedy)
 
 
 def beyond(listing: Listing, stem: str) -> str:

@@ -352,10 +352,9 @@ def _of_group(root: Path, group: Group, question: Question) -> Iterator[_Candida
         except (OSError, FormatError):
             continue  # what cannot be read answers nothing
         away = [one for one in found if one.kind not in _HARMLESS or slot.half]
-        # A lock that nobody holds is told by what it does as well, the next problem.
-        away.sort(key=lambda one: one.kind is FindingKind.LOCKED)
         written = [one.kind for one in found] == [FindingKind.LOCKED]
-        yield _Candidate(distance, group, slot.stem, away[0].detail if away else "", written)
+        why = f"{away[0].detail}; {away[0].remedy}" if written else away[0].detail if away else ""
+        yield _Candidate(distance, group, slot.stem, why, written)
 
 
 def _differences(root: Path, question: Question, best: _Candidate) -> Iterator[Difference]:

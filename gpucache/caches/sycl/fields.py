@@ -136,12 +136,12 @@ def _noting(wrong: list[Problem]) -> Iterator[None]:
 def _problem(folder: Folder, listing: Listing, slot: Slot, wrong: list[Problem]) -> Problem | None:
     """What keeps programs from an entry, at a glance; of several problems the one to tell."""
     locked = checks.under_lock(folder, slot.stem)
-    if len(locked) == 1:  # a program may be writing it: what it holds is not judged
-        return locked[0]
+    if locked is not None and locked.kind is FindingKind.LOCKED:
+        return locked  # a program may be writing it: what it holds is not judged
     if slot.half:
         return Problem(FindingKind.ORPHAN, slot.half)
     if wrong or locked:
-        return wrong[0] if wrong else locked[-1]
+        return wrong[0] if wrong else locked
     beyond = checks.beyond(listing, slot.stem)
     return Problem(FindingKind.MISPLACED, beyond) if beyond else None
 

@@ -61,6 +61,7 @@ class Taichi(FilesFormat):
         "no entry has this key: it was never compiled here, or was removed, of which Taichi keeps no record"
     )
     served = "Taichi would serve it"
+    checksums = True
     shows = "a Taichi kernel"
 
     @classmethod

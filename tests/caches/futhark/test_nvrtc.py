@@ -53,7 +53,7 @@ def _asked(file: Path, settings: CudaSettings, environ: dict[str, str]) -> tuple
 def test_the_file_is_sound(file: Path) -> None:
     """Nothing is wrong with it, and it holds PTX for compute_80 without a NUL."""
     cache, entry = open_cache(file), only_entry(file)
-    assert cache.check(entry) == Checked(entry.key)
+    assert cache.check(entry) == Checked(entry.key, checksum=False)
     assert entry.target == "cuda:compute_80"
     assert b"\0" not in cache.extract(entry)
     assert ("names of entries", "main_segmap") in cache.report(entry).payload

@@ -103,3 +103,12 @@ def test_a_dictionary_that_a_program_has_open_stays(tmp_path: Path) -> None:
         assert kept is not None and "end it first" in kept.reason
         program.execute("DELETE FROM dict")
     assert cache.remove(only(cache), "--all") is None and not path.exists()
+
+
+def test_the_reason_is_told_below_a_path_of_any_length(tmp_path: Path) -> None:
+    """SQLite's own words, which come after the path, are what people need."""
+    path = put(tmp_path / ("a" * 120) / ("b" * 120))
+    path.write_bytes(path.read_bytes()[:100] + bytes(10) + path.read_bytes()[110:])
+    cache = opened(SYSTEM, path.parent)
+    (finding,) = cache.check(only(cache)).findings
+    assert "database disk image is malformed" in finding.detail
