@@ -17,8 +17,10 @@ Must not know what a field means to a compiler: backends say which fields there 
 """
 
 import posixpath
-from collections import Counter
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
@@ -36,6 +38,9 @@ SOURCE_NAME = "name of the source"
 """The label of what a program calls its source where it calls its compiler itself."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
+_LITTLE = 16 << 10
+"""Below it Python's own SHA-256 is done before OpenSSL's, which is several times as fast, is loaded."""
+_OWN_SHA256 = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _INCLUDE, _VARIABLE = "include ", "environment "
 
 
@@ -58,7 +63,10 @@ class KeyInputs(NamedTuple):
 
 def digest(data: bytes) -> str:
     """SHA-256 of some bytes as lower-case hex."""
-    from hashlib import sha256  # a command that makes no key need not wait for OpenSSL
+    if "hashlib" not in sys.modules and len(data) < _LITTLE:
+        with suppress(ImportError):
+            return str(import_module(_OWN_SHA256).sha256(data).hexdigest())
+    from hashlib import sha256
 
     return sha256(data).hexdigest()
 
@@ -157,6 +165,8 @@ class Difference(NamedTuple):
 
     def apart(self) -> tuple[str | None, str | None]:
         """Both sides without the values that are on both; whole where only their order differs."""
+        from collections import Counter
+
         left, right = map(Counter, self.values())
         gone, new = tuple((left - right).elements()), tuple((right - left).elements())
         return (_joined(gone), _joined(new)) if gone or new else (self.left, self.right)

@@ -98,6 +98,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "backends.interface",
             "backends.registry",
             "caches.interface",
+            "store.answers",
             "store.interface",
         }
     ),

@@ -8,10 +8,9 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-if TYPE_CHECKING:
-    from gpucache.payload.elf import Library
+from gpucache.payload.library import Library
 
 _RTLD_DI_LINKMAP = 2
 
@@ -75,16 +74,16 @@ def loaded_as(name: str) -> Path | None:
     return Path(os.fsdecode(link.contents.file or b""))
 
 
-def read_library(path: Path) -> "Library":
-    """What a library's headers say; empty if it cannot be read or is none."""
+def read_library(path: Path) -> Library:
+    """What a library's headers say; empty if it is none. Raises OSError."""
     from gpucache.errors import FormatError
     from gpucache.payload import elf  # what it said last time is remembered, as a rule
 
     try:
         with path.open("rb") as stream:
             return elf.read_library(_Stream(stream, os.fstat(stream.fileno()).st_size))
-    except (OSError, FormatError):
-        return elf.Library()
+    except FormatError:
+        return Library()
 
 
 class _Stream(NamedTuple):

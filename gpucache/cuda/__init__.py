@@ -101,7 +101,8 @@ def compile_program(
         searches_cwd=True,
         checks=mode,
     )
-    layers, toolchain = process.layers(), nvrtc.toolchain(wanted)
+    layers = process.layers()
+    toolchain = nvrtc.toolchain(wanted, layers)
     own = _OwnBuild(request)
     try:
         prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)

@@ -4,11 +4,14 @@ Owns their order and why one is missing. Must not know concrete stores: assembly
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.outcomes.lookups import Hit
-from gpucache.store.interface import Damaged, EntryStore, Found, RefusedRoot, Store
+from gpucache.store.answers import Damaged, Found
+
+if TYPE_CHECKING:
+    from gpucache.store.interface import EntryStore, RefusedRoot, Store
 
 
 class NoEntry(NamedTuple):
@@ -16,7 +19,7 @@ class NoEntry(NamedTuple):
 
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
-    unread: tuple[tuple[EntryStore, CacheKey, str], ...] = ()
+    unread: "tuple[tuple[EntryStore, CacheKey, str], ...]" = ()
     """The stores that could not be asked, each with the key and the reason."""
     incomplete: Hit | None = None
     """An entry that was not compiled for all the local sizes of the request."""
@@ -25,10 +28,10 @@ class NoEntry(NamedTuple):
 class Layers(NamedTuple):
     """Where a key is looked up, and where a new entry is published."""
 
-    memory: Store | None = None
-    user: EntryStore | None = None
-    systems: tuple[EntryStore, ...] = ()
-    unasked: Callable[[], Sequence[EntryStore]] = tuple
+    memory: "Store | None" = None
+    user: "EntryStore | None" = None
+    systems: "tuple[EntryStore, ...]" = ()
+    unasked: "Callable[[], Sequence[EntryStore]]" = tuple
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
     command: str = ""
     """The command that runs, for the journal."""
@@ -41,7 +44,7 @@ class Layers(NamedTuple):
     """Called after publishing to keep the cache under its bound; None if it has none."""
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty if there is one."""
-    refused: tuple[RefusedRoot, ...] = ()
+    refused: "tuple[RefusedRoot, ...]" = ()
     """System roots that the settings name and that cannot be read."""
 
     def find(self, keys: Iterable[CacheKey]) -> Hit | NoEntry:
@@ -68,7 +71,7 @@ class Layers(NamedTuple):
         if self.memory is not None:
             self.memory.publish(entry)
 
-    def on_disk(self) -> Iterator[EntryStore]:
+    def on_disk(self) -> "Iterator[EntryStore]":
         """The user's root, then system roots."""
         if self.user is not None:
             yield self.user
@@ -81,7 +84,7 @@ class Layers(NamedTuple):
         return (*own, *((str(one.root), str(one)) for one in self.refused))
 
     @property
-    def target(self) -> EntryStore | None:
+    def target(self) -> "EntryStore | None":
         """The store a new entry is published to; None if nothing can be kept."""
         writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
         return self.user if writable else None

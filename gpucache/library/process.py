@@ -4,12 +4,11 @@ Owns the library's promise that a cache never makes a program fail. Must not imp
 """
 
 import atexit
-import logging
 import os
 import sys
 import threading
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,10 @@ from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 if TYPE_CHECKING:
+    from logging import Logger
+
     from gpucache.engine.prepare import Prepared
 
-LOGGER = logging.getLogger("gpucache")
 HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
 _SENTENCES_KEPT = 64
@@ -137,13 +137,15 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     _COUNTER.count(layers, hit=isinstance(outcome, Hit))
     request = prepared.request
     if isinstance(outcome, Hit):
+        if "logging" not in sys.modules:
+            return  # so nobody listens; it takes longer to import than a hit
         program, target = request.program.name or outcome.head.program, outcome.head.target
-        LOGGER.info("hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
+        _logger().info("hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
         return
     from gpucache.engine.prepare import lacks_kernels
 
     if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
-        LOGGER.warning(
+        _logger().warning(
             "%s for %s compiles to no kernel; name the instances of a template with name_expressions=[...]",
             request.program.name,
             request.target,
@@ -155,7 +157,7 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     # An entry that could not be read matters only if this build did not replace it.
     unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
-    LOGGER.info(
+    _logger().info(
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
         request.program.name,
         request.target,
@@ -180,7 +182,7 @@ def say_once(sentence: str) -> None:
         _SAID.clear()
     mine = object()
     if _SAID.setdefault(sentence, mine) is mine:  # without a lock, as a fork could leave one held
-        LOGGER.warning("%s", sentence)
+        _logger().warning("%s", sentence)
 
 
 @lru_cache(maxsize=8)
@@ -206,17 +208,27 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     return opened
 
 
+@cache
+def _logger() -> "Logger":
+    from logging import getLogger
+
+    return getLogger("gpucache")
+
+
 def _listen(level: str) -> None:
     """Print our log lines if GPUCACHE_LOG asks for them and nobody else does so."""
-    if not level or LOGGER.handlers:
+    if not level or _logger().handlers:
         return
+    import logging
+
+    logger = _logger()
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         say_once(f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning")
         return
-    LOGGER.setLevel(number)
-    if LOGGER.hasHandlers():
+    logger.setLevel(number)
+    if logger.hasHandlers():
         return  # the program has a handler, and would print each line twice
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("gpucache: %(message)s"))
-    LOGGER.addHandler(handler)
+    logger.addHandler(handler)

@@ -53,7 +53,7 @@ def _of_platform(context: Any) -> Sequence[str]:
 
 
 def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
-    return prepare_again(BACKEND, request, platforms.toolchain(device), environment(), layers)
+    return prepare_again(BACKEND, request, platforms.toolchain(device, layers), environment(), layers)
 
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:

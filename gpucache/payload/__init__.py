@@ -12,8 +12,11 @@ payload with what the payload is.
 from collections.abc import Callable
 from importlib import import_module
 
-from gpucache.payload.label_checks import fits, holds_no_kernel
-from gpucache.payload.reading import BrokenError, PayloadInfo, PayloadKind, Reading
+TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
+
+if TYPE_CHECKING:
+    from gpucache.payload.label_checks import fits, holds_no_kernel
+    from gpucache.payload.reading import PayloadInfo, PayloadKind, Reading  # noqa: F401
 
 __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
@@ -34,12 +37,22 @@ _READERS = (
 """The module and function that read what begins with a magic number; PTX has none and is tried last."""
 
 
-def describe(data: bytes) -> PayloadInfo:
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'gpucache.payload' has no attribute {name!r}")
+    home = "reading" if name.startswith("Payload") else "label_checks"
+    found = globals()[name] = getattr(import_module(f"gpucache.payload.{home}"), name)
+    return found
+
+
+def describe(data: bytes) -> "PayloadInfo":
     """What some bytes are, by their magic number, or by their first directive for PTX.
 
     Fewer bytes than a magic number has are of kind ``unknown``. Of longer bytes a missing end is a
     ``problem`` wherever the format says how long it is; each reader tells how far that goes.
     """
+    from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+
     reading = Reading(data)
     module, function = next(
         (reader for magic, reader in _READERS if data.startswith(magic)), "ptx.read_ptx"

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Protocol
 
 from gpucache.payload import amd
+from gpucache.payload.library import Library
 from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
 
 _ET_DYN = 3
@@ -59,18 +60,6 @@ class Exports:
     """Names that others can find in it: global and defined."""
     compilers: tuple[str, ...]
     """Versions of clang in its comment, such as ``15.0.6``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """What a shared library says of itself to the loader."""
-
-    build_id: str | None = None
-    """In hex, from ``NT_GNU_BUILD_ID`` of the GNU tools."""
-    needed: tuple[str, ...] = ()
-    """The names of libraries that are loaded with it."""
-    rpath: tuple[str, ...] = ()
-    runpath: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ _FAILED_BYTES = 64 * _DECLARATION_BYTES
 """How much is read, over and over, behind words like ``kernel`` that begin no declaration of one."""
 _NAME_BYTES = 512
 _QUALIFIERS = frozenset({b"__kernel", b"kernel", b"__global__"})
-_COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_DIRECTIVE = re.compile(rb"^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*", re.MULTILINE)
-_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)", re.MULTILINE)
+_COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
+_DIRECTIVE = rb"(?m)^[ \t]*#(?:[^\n]*\\\r?\n)*[^\n]*"
+_DEFINE = rb"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*)"
 _ATTRIBUTES = (b"__attribute__", b"__launch_bounds__")
 _MACROS_FOLLOWED = 4
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -42,11 +42,11 @@ def kernel_names(source: bytes) -> Iterator[str]:
     """
     text = source[:_READ_BYTES]
     if b"/" in text:
-        text = _COMMENT.sub(b" ", text)
+        text = re.sub(_COMMENT, b" ", text)
     macros, code = {}, text
     if b"#" in text:
-        macros = {match[1]: match[2] for match in reversed(list(_DEFINE.finditer(text)))}
-        code = _DIRECTIVE.sub(b"", text)
+        macros = {match[1]: match[2] for match in reversed(list(re.finditer(_DEFINE, text)))}
+        code = re.sub(_DIRECTIVE, b"", text)
     own = (name for name, body in macros.items() if not _QUALIFIERS.isdisjoint(_WORD.findall(body)))
     marks = _QUALIFIERS.union(own)
     qualified = _QUALIFIED if marks == _QUALIFIERS else _qualified(marks)

@@ -4,7 +4,6 @@ The walk, ``closure``, reads texts with many expressions, which take longer to m
 imported by the first program that needs it. Most programs ask nothing, and of the others a memo is kept.
 """
 
-import hashlib
 import os
 from collections.abc import Sequence
 from itertools import chain
@@ -106,7 +105,6 @@ def _unconfigured(name: str, cwd: str | None) -> Closure | None:
         place = disk.real(os.fsencode(cwd))
         if disk.look(os.path.join(place, os.fsencode(name))).kind or disk.failed:  # noqa: PTH118
             return None
-    edges = hashlib.sha256()
-    for part in (b"0 0 0", b'"', os.fsencode(name), b""):  # as the walk frames an edge that leads nowhere
-        edges.update(len(part).to_bytes(8, "little") + part)
-    return Closure((Include(name, None),), edges.hexdigest(), asked=tuple(disk.asked))
+    parts = (b"0 0 0", b'"', os.fsencode(name), b"")  # as the walk frames an edge that leads nowhere
+    edges = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return Closure((Include(name, None),), digest(edges), asked=tuple(disk.asked))

@@ -33,7 +33,6 @@ from gpucache.store.interface import (
     Share,
 )
 from gpucache.store.journal import Journal
-from gpucache.store.memos import Memos
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
@@ -57,7 +56,6 @@ class DirectoryStore(EntryReader):
         self._history = History(self._root)
         self._journal = Journal(self._root)
         self._missed = Missed(self._root)
-        self._memos = Memos(self._root)
         self._quarantine = Quarantine(self._root, self._history)
         self._unread: dict[Path, str] = {}
 
@@ -289,10 +287,6 @@ class DirectoryStore(EntryReader):
             lock.single_flight(folder, layout.MISSED_LOCK, 0) as holding,
         ):
             yield holding
-
-    def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None if nothing is."""
-        return self._memos.recall(name, use=self._writable)
 
     def remember(self, name: str, data: bytes) -> None:
         """Keep something under a name; losing it is no error."""

@@ -35,7 +35,7 @@ import xxhash
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import description
-from gpucache.store.interface import Damage
+from gpucache.store.answers import Damage
 from gpucache.units import format_size
 
 MAGIC = b"GPUCACHE"

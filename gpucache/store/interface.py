@@ -6,11 +6,14 @@ or terminals.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpucache.model import BuildRequest, CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.store.answers import Absent as Absent
+from gpucache.store.answers import Damage as Damage
+from gpucache.store.answers import Damaged as Damaged
+from gpucache.store.answers import Found as Found
 from gpucache.store.layout import ENTRY_SUFFIX
 
 if TYPE_CHECKING:
@@ -20,39 +23,6 @@ if TYPE_CHECKING:
 Share = tuple[int, int]
 """The number of a share of the entries, from 0 on, and how many shares there are."""
 ALL: Share = (0, 1)
-
-
-class Damage(StrEnum):
-    """What is wrong with the bytes of an entry."""
-
-    TRUNCATED = "truncated"
-    CORRUPT = "corrupt"
-    MISPLACED = "misplaced"
-    UNTRUSTED = "untrusted"
-    UNSUPPORTED = "unsupported"
-
-
-class Found(NamedTuple):
-    """A sound entry: header and payload checksums match and the key is the one asked for."""
-
-    key: CacheKey
-    head: EntryHead
-    payload: bytes
-    root: Path
-
-
-class Absent(NamedTuple):
-    """There is no entry; ``reason`` is set if it could not be read, as with an unreadable root."""
-
-    reason: str | None = None
-
-
-class Damaged(NamedTuple):
-    """There was an entry and it is not sound; ``quarantined`` says whether it was moved out of the way."""
-
-    damage: Damage
-    detail: str
-    quarantined: bool
 
 
 class FileIdentity(NamedTuple):

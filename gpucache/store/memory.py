@@ -10,7 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from gpucache.model import CacheKey, Entry
-from gpucache.store.interface import Absent, Found
+from gpucache.store.answers import Absent, Found
 
 ENTRY_OVERHEAD_BYTES = 1024
 """Added to the payload's size, so that tiny entries are bounded, too."""

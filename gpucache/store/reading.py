@@ -15,13 +15,14 @@ from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.model import CacheKey
 from gpucache.store import layout
+from gpucache.store.answers import Absent, Damage, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
-from gpucache.store.interface import Absent, Damage, Damaged, Found
 from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
 
 if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
+    from gpucache.store.memos import Memos
 
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before a hit records another one."""
@@ -59,6 +60,16 @@ class EntryReader:
             return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
         except (OSError, MemoryError) as error:
             return Absent(unreadable(error))
+
+    def recall(self, name: str) -> bytes | None:
+        """What was kept under a name, unharmed; None if nothing is."""
+        return self._memos.recall(name, use=self._writable)
+
+    @cached_property
+    def _memos(self) -> "Memos":
+        from gpucache.store.memos import Memos  # not every program has any
+
+        return Memos(self._root)
 
     def _get(self, key: CacheKey) -> Found | Absent | Damaged:
         place, name = layout.entry_folder(key), layout.entry_name(key)

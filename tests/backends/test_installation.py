@@ -6,15 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from gpucache.backends import installation, libraries
 from gpucache.backends.installation import Installation
 from gpucache.keys import NOT_FOUND
-from gpucache.payload.elf import Library
+from gpucache.payload.library import Library
 from tests.children import run_python
 from tests.patience import PATIENCE_S
 
@@ -35,14 +37,14 @@ print(json.dumps({
 @pytest.fixture(autouse=True)
 def no_mark_is_remembered() -> None:
     """Files of one name change within a test."""
-    installation.mark.cache_clear()
+    installation._facts.clear()
 
 
 def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
     """What does not read as ELF gives no build id, which never equals a real one."""
     (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF\x02\x01 and nothing more")
     for name in ("libnvrtc.so", "absent.so"):
-        assert libraries.read_library(tmp_path / name) == Library()
+        assert installation.read_library(tmp_path / name) == Library()
 
 
 def test_a_library_without_a_build_id_is_told_by_its_content(tmp_path: Path) -> None:
@@ -200,3 +202,39 @@ def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) 
     assert "the compiler's own headers or built-in functions changed" in told
     found = json.loads(_gpucache(copy, tmp_path / "root", "--json", "verify"))
     assert [finding["kind"] for finding in found["outcomes"]] == ["stale"]
+
+
+class _Shelf(dict[str, bytes]):
+    """Memos in memory."""
+
+    keeps = True
+    recall = dict.get
+    remember = dict.__setitem__
+
+
+def test_a_file_that_is_as_it_was_is_not_read_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stamp stands for it where it is older than the step of its file system."""
+    shelf, library = _Shelf(), tmp_path / "libcompiler.so"
+    old, new = time.time_ns() - 10**12, time.time_ns()
+
+    def marked(content: bytes, modified_ns: int) -> str:
+        library.write_bytes(content)
+        os.utime(library, ns=(modified_ns, modified_ns))
+        return again()
+
+    def again() -> str:
+        installation._facts.clear()
+        with installation.remembered(shelf, "compiler"):
+            return installation.mark(library)
+
+    young = marked(b"one", old)  # its change is young, whatever its modification time says
+    assert not shelf
+    monkeypatch.setattr(time, "time_ns", lambda: new + 10**10)
+    assert again() == young
+    assert shelf
+    monkeypatch.setattr(xxhash, "xxh3_128", None)  # nothing is read from here on
+    assert again() == young
+    monkeypatch.undo()
+    assert marked(b"two", old) != young

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpucache import payload
 from gpucache.errors import FormatError
 from gpucache.payload import elf
+from gpucache.payload.library import Library
 from gpucache.payload.reading import Reading
 from tests.payload.build import library, shared_library
 
@@ -21,7 +22,7 @@ _SOUND = library()
 def test_a_library_says_what_its_loader_reads(order: str, bits: int) -> None:
     """Build id, needed libraries and search paths are read in either class and byte order."""
     library = elf.read_library(Reading(shared_library(order, bits)))
-    assert library == elf.Library("abcdef01", ("libc.so.6", "libm.so.6"), ("/a", "/b"), ("$ORIGIN",))
+    assert library == Library("abcdef01", ("libc.so.6", "libm.so.6"), ("/a", "/b"), ("$ORIGIN",))
 
 
 def test_tables_beyond_the_file_are_refused_before_they_are_read() -> None:
@@ -87,7 +88,7 @@ def test_a_changed_library_is_read_or_refused(changes: list[tuple[int, int]]) ->
     for place, value in changes:
         data[place] = value
     with suppress(FormatError):
-        assert isinstance(elf.read_library(Reading(bytes(data))), elf.Library)
+        assert isinstance(elf.read_library(Reading(bytes(data))), Library)
 
 
 @settings(max_examples=100, deadline=None)

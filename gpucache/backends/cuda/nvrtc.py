@@ -11,17 +11,18 @@ import sys
 import time
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
-from gpucache.backends.installation import Installation, mark
+from gpucache.backends.installation import Installation, mark, read_library, remembered
 from gpucache.backends.interface import Compilation
-from gpucache.backends.libraries import loaded, read_library
+from gpucache.backends.libraries import loaded
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
+from gpucache.sources import Memos
 
 _TARGET = r"(sm|compute)_(\d+)([af]?)"
 _IDENTITY = ("architecture",)
@@ -52,9 +53,22 @@ def version() -> tuple[int, int]:
     return major, minor
 
 
-@lru_cache(maxsize=64)
-def toolchain(target: Target) -> Toolchain:
-    """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError."""
+def toolchain(target: Target, memos: Memos | None = None) -> Toolchain:
+    """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError.
+
+    ``memos`` keep what is found in its files.
+    """
+    found = _toolchains.get(target)
+    if found is None:
+        with remembered(memos, "NVRTC"):
+            found = _toolchains[target] = _toolchain(target)
+    return found
+
+
+_toolchains: dict[Target, Toolchain] = {}
+
+
+def _toolchain(target: Target) -> Toolchain:
     require_target(target)
     return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
 
@@ -107,8 +121,11 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
     This needs no compile: it searches as the loader does when NVRTC loads them.
     """
-    candidates = _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
-    return loaded(name) or next(filter(Path.is_file, candidates), None)
+    found = loaded(name)
+    if found is None:
+        candidates = _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
+        found = next(filter(Path.is_file, candidates), None)
+    return found
 
 
 def search_builtins(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], Path]:

@@ -167,7 +167,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
 
 
 def _names_files(variable: str) -> bool:
-    return variable.startswith(("CL_", "OCL")) and re.fullmatch(_NAMES_FILES, variable) is not None
+    return variable.startswith(("CL_CONFIG_", "OCLB")) and re.fullmatch(_NAMES_FILES, variable) is not None
 
 
 def _may_differ(implementation: str, *, debugged: bool) -> str:

@@ -5,7 +5,6 @@ fields that identify an OpenCL compiler. It reads the driver UUID with ctypes, b
 """
 
 import ctypes
-import hashlib
 import os
 import platform as machine
 import re
@@ -18,13 +17,14 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from gpucache.backends.installation import Installation
+from gpucache.backends.installation import Installation, remembered
 from gpucache.backends.opencl import vendors
 from gpucache.backends.opencl.cpu import cpu_features
 from gpucache.backends.opencl.installations import installation_of, library_of
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
+from gpucache.sources import Memos
 
 _SHORT_NAMES = {
     "portable computing language": "pocl",
@@ -101,9 +101,22 @@ def target_of(handle: Any) -> Target:
     return Target("opencl", f"{_platform_slug(handle.platform)}/{slug(handle.name)}")
 
 
-@lru_cache(maxsize=64)
-def toolchain(handle: Any) -> Toolchain:
-    """The fields that identify a device's compiler; the UUID of a board is never among them."""
+def toolchain(handle: Any, memos: Memos | None = None) -> Toolchain:
+    """The fields that identify a device's compiler; the UUID of a board is never among them.
+
+    ``memos`` keep what is found in the files of the compiler.
+    """
+    found = _toolchains.get(handle)
+    if found is None:
+        with remembered(memos, handle.platform.name):
+            found = _toolchains[handle] = _toolchain(handle)
+    return found
+
+
+_toolchains: dict[Any, Toolchain] = {}
+
+
+def _toolchain(handle: Any) -> Toolchain:
     platform = handle.platform
     fields = [
         ("platform name", platform.name),
@@ -147,6 +160,8 @@ def _configuration() -> str | None:
     try:
         if not path.is_file():
             return None  # reading a pipe would wait for its writer
+        import hashlib
+
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

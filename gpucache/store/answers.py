@@ -1,0 +1,40 @@
+"""The answers of a store that is asked for an entry."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.model import CacheKey, EntryHead
+
+
+class Damage(StrEnum):
+    """What is wrong with the bytes of an entry."""
+
+    TRUNCATED = "truncated"
+    CORRUPT = "corrupt"
+    MISPLACED = "misplaced"
+    UNTRUSTED = "untrusted"
+    UNSUPPORTED = "unsupported"
+
+
+class Found(NamedTuple):
+    """A sound entry: header and payload checksums match and the key is the one asked for."""
+
+    key: CacheKey
+    head: EntryHead
+    payload: bytes
+    root: Path
+
+
+class Absent(NamedTuple):
+    """There is no entry; ``reason`` is set if it could not be read, as with an unreadable root."""
+
+    reason: str | None = None
+
+
+class Damaged(NamedTuple):
+    """There was an entry and it is not sound; ``quarantined`` says whether it was moved out of the way."""
+
+    damage: Damage
+    detail: str
+    quarantined: bool
