@@ -13,11 +13,14 @@ from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.units import parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+_LONGEST_MS = 600_000
 _NO_HOME = (
     "this user has no home directory to keep a cache in; set GPUCACHE_DIR to a directory of its own, "
     "or GPUCACHE_SYSTEM_DIRS to a warmed one"
@@ -51,15 +54,19 @@ ENVIRONMENT = (
     ),
     Variable("GPUCACHE_DISABLE", "1: programs consult none of our caches, and run as without gpucache."),
     Variable("GPUCACHE_READ_ONLY", "1: entries are used, and nothing is written or removed."),
-    Variable("GPUCACHE_REQUIRE", "1: a miss raises an error in the program instead of compiling."),
+    Variable(
+        "GPUCACHE_REQUIRE",
+        "1: a miss raises an error in the program instead of compiling; under run and in an exported layer "
+        "that build fails, and its build log says why.",
+    ),
     Variable(
         "GPUCACHE_LEARN",
         "1: what a program left for warm --misses is built after its end, by a process of its own.",
     ),
     Variable(
         "GPUCACHE_LOG",
-        "debug, info or warning: what a program logs of its hits and misses; with debug a defect of the "
-        "command line shows its traceback.",
+        "debug, info or warning: what a program logs of its hits and misses, by itself, under run or in an "
+        "exported layer; with debug a defect of the command line shows its traceback.",
     ),
 )
 """Every variable that settings are made of, in the order in which people need them."""
@@ -131,7 +138,10 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like ours and is not, with the nearest that is."""
+    """A sentence for each variable that looks like ours and is not, with the nearest that is.
+
+    And for each of ours whose value nobody reads, beside those for which ``read_settings`` raises.
+    """
     known = [variable.name for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT)]
     told = []
     for name in sorted(environ):
@@ -140,7 +150,19 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
             near = get_close_matches(name, known, 1, cutoff=0)
             told.append(f"{name} is set and means nothing to gpucache; {near[0]} does")
-    return told
+    return [*told, *_misspelt(environ)]
+
+
+def _misspelt(environ: Mapping[str, str]) -> "Iterator[str]":
+    level = environ.get("GPUCACHE_LOG", "")
+    if level and level.lower() not in _LEVELS:
+        yield f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning"
+    tell = environ.get("GPUCACHE_LAYER_TELL", "")
+    if tell.lower() not in _TRUE | _FALSE:
+        yield f"GPUCACHE_LAYER_TELL={tell} is neither yes nor no; set it to 1 or 0"
+    limit = environ.get("GPUCACHE_RUN_TIMEOUT_MS", "")
+    if limit and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= _LONGEST_MS):
+        yield f"GPUCACHE_RUN_TIMEOUT_MS={limit} is no time from 1 to {_LONGEST_MS}; 5000 is used"
 
 
 def other_roots(environ: Mapping[str, str]) -> "list[Path]":
@@ -183,6 +205,11 @@ def _default_root() -> "Path | None":
     if sys.platform != "win32" and path.is_relative_to("/.cache") and os.geteuid() != 0:
         return None  # HOME=/, which container runtimes give to a uid without a name
     return path
+
+
+def is_true(text: str) -> bool:
+    """Whether the value of a variable says yes, as the libraries in C read it."""
+    return text.lower() in _TRUE
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

@@ -35,6 +35,7 @@ def export_layer(folder: Path, place: str) -> None:
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import run_command
+    from gpucache.intercept.environment import REQUIRE
     from gpucache.intercept.layer import Layer
     from gpucache.intercept.layering import Answering, Questions
     from gpucache.intercept.server import Later
@@ -50,6 +51,7 @@ def export_layer(folder: Path, place: str) -> None:
         opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
         with scratch("layer") as caches:  # what a library's own cache answers is not asked for
             environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
+            environ.pop(REQUIRE, None)  # what misses is to be built for the layer
             ended = run_command(command, environ, found, [questions.heard(opencl), questions.heard(nvrtc)])
         opencl.finish(), nvrtc.finish()
         noted = frozenset() if opencl.made is None else opencl.made.noted

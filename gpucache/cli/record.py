@@ -54,7 +54,7 @@ def record(folder: Path, digests_only: bool) -> None:
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
-    from gpucache.intercept.environment import TIMEOUT
+    from gpucache.intercept.environment import REQUIRE, TIMEOUT
     from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
     from gpucache.outcomes import RecordSummary, Unrecorded
     from gpucache.recording.writing import BLOBS, Writer
@@ -67,6 +67,7 @@ def record(folder: Path, digests_only: bool) -> None:
         unbegun.callback(remove_empty, new)
         recorded = Recorded(Writer(folder.absolute(), sources=not digests_only), command)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
+        environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
         with suppress(OSError):  # where no folder can be made the command runs alone, which is told
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         devices = Devices(wait_s=_PATIENCE_MS / 1000 - 10)

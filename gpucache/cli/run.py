@@ -49,8 +49,9 @@ def run(learn: bool, report: Path | None) -> None:
     The command and all that it starts need no change. What is not there is compiled by the command
     itself, in its driver's own way, and kept for the next run; of a compiler that builds late (PoCL) only
     what was asked is noted, and built afterwards with --learn or by warm --misses. A program goes on as
-    without gpucache whatever goes wrong here, also if this process is killed; GPUCACHE_REQUIRE is for
-    programs that call the library, and makes no command fail.
+    without gpucache whatever goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 each
+    build that is no hit fails, and its build log says why. With GPUCACHE_LOG=info each hit and each miss is
+    told when it comes.
 
     OpenCL is reached where the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 where glibc's linker
     loads them, from whatever place. Not reached are an NVRTC that is linked statically or lies under another
@@ -61,13 +62,19 @@ def run(learn: bool, report: Path | None) -> None:
     signal ends it, this process ends by the same one.
     """
     from gpucache.outcomes import summarise_run
+    from gpucache.settings import Settings
 
     command = named_command("run")
-    settings = given().settings()
-    running = given().running
+    running, misspelt = given().running, ""
+    try:
+        settings = given().settings()
+    except UsageError as error:
+        if given().root == "":
+            raise
+        settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:
-        running = Running(command, given().root)
-        running.run(given().environment())
+        running = Running(command, given().root, misspelt)
+        running.run(given().environment() if not misspelt else os.environ)
     ended, outcomes = running.ended, running.finish()
     opencl = running.opencl and running.opencl.made
     noted, binaries = (opencl.noted, opencl.binaries) if opencl else (frozenset(), 0)

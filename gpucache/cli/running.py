@@ -41,8 +41,9 @@ def is_plain(arguments: "Sequence[str]") -> bool:
 class Running:
     """A command that is run once, and what answered it."""
 
-    def __init__(self, command: "Sequence[str]", root: "str | None" = None) -> None:
-        """``root`` is where the option says that the cache lives."""
+    def __init__(self, command: "Sequence[str]", root: "str | None" = None, alone: str = "") -> None:
+        """``root`` is where the option says that the cache lives, ``alone`` why it is not to be asked."""
+        self._alone = alone
         self.command = command
         self._root = root
         self._listening = Listening(self._answering)
@@ -57,7 +58,7 @@ class Running:
         """Run it; what goes wrong before its start is raised by ``ended``."""
         try:
             self._libraries = libraries()
-            self._ended = await_command(self.command, environ, self._libraries, self._listening)
+            self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
         except Exception as error:
             self._error = error
 
@@ -111,14 +112,16 @@ class Services:
         devices = Devices(layers)
         devices.begin()  # which takes longer than the rest
         from gpucache.intercept.serving import OpenCLServing
+        from gpucache.intercept.telling import said_at
 
-        return OpenCLServing(layers, devices, self._libraries)
+        return OpenCLServing(layers, devices, self._libraries, said_at(self._settings.log))
 
     def nvrtc(self) -> "NVRTCServing":
         """Of NVRTC's compiles."""
         from gpucache.intercept.nvrtc_serving import NVRTCServing
+        from gpucache.intercept.telling import said_at
 
-        return NVRTCServing(self._layers())
+        return NVRTCServing(self._layers(), said_at(self._settings.log))
 
     def _layers(self) -> "Layers":
         from gpucache.assembly import open_layers

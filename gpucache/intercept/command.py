@@ -47,22 +47,25 @@ def run_command(
 
 
 def await_command(
-    argv: "Sequence[str]", environ: "Mapping[str, str]", libraries: "Libraries", listening: Listening
+    argv: "Sequence[str]",
+    environ: "Mapping[str, str]",
+    libraries: "Libraries",
+    listening: Listening,
+    alone: str = "",
 ) -> Plain:
-    """The same with the plain values of ``Ended``."""
+    """The same with the plain values of ``Ended``; with ``alone``, which says why, as it would without us."""
     if sys.platform != "linux":
         from gpucache.errors import UsageError
 
         raise UsageError(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
-    alone = ""
     numbers = frozenset(int(getattr(signal, name)) for name in (*_PASSED_ON, "SIGCHLD"))
     # These are held, and threads that are started inherit that. The command gets the mask from before.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         try:
-            environ = intercepted(environ, listening.open(), libraries)
+            environ = environ if alone else intercepted(environ, listening.open(), libraries)
         except Exception as error:
             alone = _told(error)
         try:

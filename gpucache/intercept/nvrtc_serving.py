@@ -24,6 +24,7 @@ from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
+from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult
@@ -89,8 +90,10 @@ class _Given:
 class NVRTCServing:
     """Answers a command's calls of NVRTC from layers of the cache."""
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: Layers, say: Say = silent) -> None:
+        """``say`` is told each hit and each miss when it is known."""
         self._layers = layers
+        self._say = say
         self._lock = Lock()
         self._tokens = count(1)
         self._compiles: dict[bytes, _Compile] = {}
@@ -125,15 +128,25 @@ class NVRTCServing:
         call = read_call(fields)
         if call.is_ours:
             return PASSED
+        required = is_required(call.environ)
         asked = self._workers.submit(self._ask, call)
         try:
-            answer = asked.result(_UNKNOWN_WAIT_S if self._is_unknown(call) else None)
+            answer = asked.result(_UNKNOWN_WAIT_S if not required and self._is_unknown(call) else None)
         except TimeoutError:
             return self._miss(_Compile(call, asked, started_ns, now_ns), wanted=True)
         except GpucacheError as error:
-            self._tell(Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error)))
+            outcome = Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error))
+            if required:
+                return self._refuse(outcome)
+            self._say(miss_line(outcome))
+            self._tell(outcome)
             return PASSED
         if isinstance(answer.found, Lacking):
+            if required:
+                miss = answer.found.explain(self._layers)
+                note_miss(self._layers, answer.prepared, miss)
+                outcome = _outcome(answer.prepared, RunResult.LEFT)
+                return self._refuse(replace(outcome, verdict=miss.verdict, reason=miss.detail))
             wanted = self._layers.target is not None and answer.prepared.refusal is None
             return self._miss(_Compile(call, asked, started_ns, 0), wanted=wanted)
         hits, log = answer.found
@@ -145,7 +158,15 @@ class NVRTCServing:
         took_ns = time.perf_counter_ns() - started_ns
         saved_ns = hits[0].head.compile_ns
         self._tell(replace(outcome, begun_ns=started_ns, build_ns=took_ns, saved_ns=saved_ns))
+        self._say(hit_line(outcome, hits[0]))
         return Reply(Kind.HIT, told)
+
+    def _refuse(self, outcome: Intercepted) -> Reply:
+        """Have a compile fail, because its program demands a hit."""
+        outcome, reply = refused(outcome)
+        self._say(miss_line(outcome))
+        self._tell(outcome)
+        return reply
 
     def _is_unknown(self, call: Call) -> bool:
         """Whether no build of a source is recorded, so that there is no entry of it.
@@ -183,6 +204,7 @@ class NVRTCServing:
         def settle() -> None:
             try:
                 outcome = self._settled(one, given)
+                self._say(miss_line(outcome, given.compile_ns))
                 self._tell(replace(outcome, begun_ns=one.asked_ns, build_ns=ended_ns - one.asked_ns))
             finally:
                 published.set()

@@ -23,6 +23,7 @@ from gpucache.intercept.devices import Devices, NotKnownYetError
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
+from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import LARGEST, TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
@@ -78,7 +79,9 @@ class _Build:
 class OpenCLServing:
     """Answers a command's OpenCL builds from layers of the cache."""
 
-    def __init__(self, layers: Layers, devices: Devices, libraries: Libraries) -> None:
+    def __init__(self, layers: Layers, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
+        """``say`` is told each hit and each miss when it is known."""
+        self._say = say
         self._layers = layers
         self._devices = devices
         self._libraries = libraries
@@ -124,13 +127,16 @@ class OpenCLServing:
         outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
         try:
             prepared = prepare_build(asked, self._devices, self._layers)
-        except NotKnownYetError as error:
-            wanted = self._layers.target is not None
-            later = _Build(asked, (), (), replace(outcome, reason=str(error)), now_ns, wanted)
-            return Reply(Kind.MISS, (self._remember(later), number(wanted)))
         except GpucacheError as error:
-            passed = _Build(asked, (), (), replace(outcome, reason=str(error)))
-            return Reply(Kind.PASS, (self._remember(passed),))
+            outcome = replace(outcome, reason=str(error))
+            if is_required(asked.environ):
+                return self._refuse(outcome)
+            if not isinstance(error, NotKnownYetError):
+                self._say(miss_line(outcome))
+                return Reply(Kind.PASS, (self._remember(_Build(asked, (), (), outcome)),))
+            wanted = self._layers.target is not None
+            later = _Build(asked, (), (), outcome, now_ns, wanted)
+            return Reply(Kind.MISS, (self._remember(later), number(wanted)))
         for one in prepared:
             self._wait_for(one.key)
         found = tuple(find(self._layers, one) for one in prepared)
@@ -138,6 +144,8 @@ class OpenCLServing:
         outcome = replace(outcome, target=_targets(prepared), result=RunResult.LEFT)
         known = _Build(asked, prepared, tuple(map(_without_payload, found)), outcome)
         if len(hits) < len(prepared):
+            if is_required(asked.environ):
+                return self._refuse(self._missed(known))
             known.wanted = self._wants(known)
             return Reply(Kind.MISS, (self._remember(known), number(known.wanted)))
         parts = [part for hit in hits for part in (hit.payload, self._log(hit))]
@@ -153,6 +161,7 @@ class OpenCLServing:
         if not fits((token, *parts)):
             known.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
             return Reply(Kind.PASS, (token,))
+        self._say(hit_line(known.outcome, hits[0]))
         return Reply(Kind.HIT, (token, *parts))
 
     def _built(self, fields: Fields) -> Reply:
@@ -177,6 +186,7 @@ class OpenCLServing:
                 for place, prepared, found in one.missing():
                     result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
                     one.outcome = self._settled(one, result, prepared, found)
+                    self._say(miss_line(one.outcome, compile_ns))
                 self._retire(token)
             finally:
                 published.set()
@@ -187,6 +197,10 @@ class OpenCLServing:
         token, one = self._known(fields)
         one.rejected = f"the driver refused the binary with {fields.number()}"
         one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0, all_kernels=False)
+        if is_required(one.asked.environ):
+            with self._lock:
+                del self._builds[token]
+            return self._refuse(self._missed(one))
         one.wanted = self._wants(one)
         return Reply(Kind.MISS, (token, number(one.wanted)))
 
@@ -204,6 +218,8 @@ class OpenCLServing:
         fields.number()  # the process
         entry_point = fields.text()
         outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
+        if self._layers.require:
+            outcome, _ = refused(outcome)
         with self._lock:
             if entry_point not in _COMPILES_NOTHING:
                 self._done.append(outcome)
@@ -250,6 +266,24 @@ class OpenCLServing:
         if isinstance(kept, Built) and kept.key is None:
             return replace(outcome, result=RunResult.LEFT, reason=kept.note)
         return replace(outcome, result=RunResult.KEPT)
+
+    def _missed(self, one: _Build) -> Intercepted:
+        """Write down the misses of a build that is not made; the first, as what became of it."""
+        outcome = one.outcome
+        for place, (_, prepared, found) in enumerate(one.missing()):
+            miss = self._miss(one, prepared, found)
+            note_miss(self._layers, prepared, miss)
+            if not place:
+                outcome = replace(outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
+        return outcome
+
+    def _refuse(self, outcome: Intercepted) -> Reply:
+        """Have a build fail, because its program demands a hit."""
+        outcome, reply = refused(outcome)
+        self._say(miss_line(outcome))
+        with self._lock:
+            self._done.append(outcome)
+        return reply
 
     def _abandon(self, one: _Build) -> None:
         """Write down the misses of a build whose end nobody told."""

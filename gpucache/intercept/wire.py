@@ -58,6 +58,8 @@ class Kind(IntEnum):
     """Not there: compile it, and say what came of it."""
     OK = 0x83
     """Heard."""
+    REFUSED = 0x84
+    """Not there, and the program demands a hit: have the build fail, for this reason."""
 
 
 OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER)

@@ -18,7 +18,7 @@ from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
+from gpucache.settings import ENVIRONMENT, Settings, is_true, read_settings, unknown_variables
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -193,7 +193,7 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
     except (UsageError, OSError) as error:
         gone = "a root is named by a relative path, and the current directory is gone; name its full path"
         say_once(f"the cache is not used: {gone if isinstance(error, OSError) else error}")
-        required = environ.get("GPUCACHE_REQUIRE", "").lower() not in ("", "0", "false", "no", "off")
+        required = is_true(environ.get("GPUCACHE_REQUIRE", ""))
         settings = Settings(root=None, root_origin="none", disabled=True, require=required)
     _listen(settings.log)
     for sentence in unknown_variables(os.environ):
@@ -224,8 +224,7 @@ def _listen(level: str) -> None:
     logger = _logger()
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        say_once(f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning")
-        return
+        return  # which is told with all variables
     logger.setLevel(number)
     if logger.hasHandlers():
         return  # the program has a handler, and would print each line twice

@@ -28,20 +28,41 @@ enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 static char folder[PATH_MAX], name[NAME_MAX + 1], start[PATH_MAX];
 static int tells;
 
-static int is_true(const char *value) {
+int is_true(const char *value) {
     return value && (!strcmp(value, "1") || !strcasecmp(value, "true") || !strcasecmp(value, "yes") ||
                      !strcasecmp(value, "on"));
+}
+
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...);
+
+/* Tell of a variable whose value says neither yes nor no, which is taken for no. */
+static void check_flag(const char *variable) {
+    const char *value = secure_getenv(variable);
+    if (!value || !*value || is_true(value) || !strcmp(value, "0") || !strcasecmp(value, "false") ||
+        !strcasecmp(value, "no") || !strcasecmp(value, "off"))
+        return;
+    say("%s=%.100s is neither yes nor no; set it to 1 or 0", variable, value);
 }
 
 int index_begin(void) {
     const char *path = secure_getenv("GPUCACHE_LAYER_INDEX");
     const char *slash = path ? strrchr(path, '/') : NULL;
+    if (path) {
+        static const char *const flags[] = {"GPUCACHE_DISABLE", "GPUCACHE_REQUIRE", "GPUCACHE_LAYER_TELL"};
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) check_flag(flags[i]);
+        if (*path && *path != '/') say("GPUCACHE_LAYER_INDEX=%.300s is no absolute path, so it is not read", path);
+    }
     if (!slash || *path != '/' || strlen(path) >= sizeof folder || strlen(slash) > sizeof name) return 0;
     if (is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
     /* Two threads may do this at a time: each writes what the other does, and nothing else meanwhile. */
     memcpy(folder, path, (size_t)(slash - path));
     strcpy(name, slash + 1);
-    tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL"));
+    const char *level = secure_getenv("GPUCACHE_LOG");
+    if (level && *level && strcasecmp(level, "info") && strcasecmp(level, "debug") && strcasecmp(level, "warning") &&
+        strcasecmp(level, "error") && strcasecmp(level, "critical"))
+        say("GPUCACHE_LOG=%.100s is no level; set it to debug, info or warning", level);
+    tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL")) ||
+            (level && (!strcasecmp(level, "info") || !strcasecmp(level, "debug")));
     if (!getcwd(start, sizeof start)) *start = 0;
     return 1;
 }
@@ -49,10 +70,10 @@ int index_begin(void) {
 /* ---- telling ---- */
 
 /* A line on standard error, unless whoever read that has gone: the signal would end the program. */
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+static void say(const char *format, ...) {
     char line[PATH_MAX + WHY_SIZE] = "gpucache: ";
     struct pollfd error = {.fd = 2, .events = POLLOUT};
-    if (!tells || poll(&error, 1, 0) != 1 || error.revents != POLLOUT) return;
+    if (poll(&error, 1, 0) != 1 || error.revents != POLLOUT) return;
     size_t used = strlen(line);
     va_list values;
     va_start(values, format);
@@ -65,6 +86,8 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) 
     line[used] = '\n';
     if (write(2, line, used + 1) < 0) return;
 }
+
+#define tell(...) (tells ? say(__VA_ARGS__) : (void)0)
 
 /* ---- bytes ---- */
 
@@ -339,7 +362,7 @@ static int search(const struct question *question, int fd, uint64_t size, uint64
     find_digests(question, &of_source, &of_question);
     uint64_t first = first_row(fd, rows, of_source);
     snprintf(why, WHY_SIZE, "its source is not in the index");
-    for (int same = 1; same >= !tells; same--) {
+    for (int same = 1; same >= !(tells || wire_requires()); same--) {
         for (uint64_t at = first; at < rows && read < (same ? CANDIDATES_CAP : TOLD_CAP); at++) {
             if (!read_at(fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
             if ((number_at(row + 8) == of_question) != same) continue;
@@ -392,5 +415,5 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
         tell("miss: %s: %s", title, why);
     }
     errno = kept;
-    return answered;
+    return answered || (wire_requires() && wire_refuse(reply, why));
 }

@@ -21,6 +21,8 @@ struct question {
 /* Where the first fields of a request stand, and those that say which library compiles. */
 enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_NVRTC = 4 };
 
+int is_true(const char *value); /* of a variable that says yes or no */
+
 /* Read GPUCACHE_LAYER_INDEX and GPUCACHE_LAYER_TELL: whether there is an index to ask. */
 int index_begin(void);
 

@@ -21,12 +21,13 @@
 #include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
+#define OURS "/nonexistent/gpucache/program.cu" /* what gpucache's own library calls a source, which looks it up */
 #define TEXT_(value) #value
 #define TEXT(value) TEXT_(value)
 
 typedef struct _nvrtcProgram *nvrtcProgram;
 typedef int nvrtcResult;
-enum { SUCCESS = 0, INVALID_INPUT = 3, NO_NAMES_AFTER_COMPILATION = 8,
+enum { SUCCESS = 0, INVALID_INPUT = 3, COMPILATION = 6, NO_NAMES_AFTER_COMPILATION = 8,
        NO_NAMES_BEFORE_COMPILATION = 9, NAME_NOT_VALID = 10, INTERNAL_ERROR = 11 };
 
 /* The functions of NVRTC that are called here; a program that calls one which NVRTC lacks gets an error. */
@@ -354,15 +355,27 @@ static nvrtcResult compile(nvrtcProgram handle, struct program *program, int cou
     return result;
 }
 
+/* Have a compile fail that GPUCACHE_REQUIRE does not allow. */
+static void refuse(struct program *program, char *log) {
+    drop(program, LOG, CUBIN);
+    program->artifacts[LOG] = (struct wire_bytes){log, log ? strlen(log) + 1 : 0};
+    program->answered = 1;
+}
+
 EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char *const *options) {
     struct program *program = program_of(handle);
     struct wire_reply reply;
     struct wire_bytes token = {NULL, 0}, wanted = {NULL, 0};
     int sane = count >= 0 && (options || !count);
     for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
-    if (!program || program->followed || !sane || !ask(program, count, options, &reply))
-        return compile(handle, program, count, options);
-    if (reply.kind == WIRE_HIT && serve(program, &reply)) return SUCCESS;
+    int asked = program && !program->followed && sane && ask(program, count, options, &reply);
+    if (asked && reply.kind == WIRE_HIT && serve(program, &reply)) return SUCCESS;
+    if (sane && wire_requires() && !(program && !strcmp(program->name, OURS))) {
+        if (program) refuse(program, wire_refusal(asked ? &reply : NULL));
+        if (asked) wire_done(&reply);
+        return COMPILATION;
+    }
+    if (!asked) return compile(handle, program, count, options);
     if (wire_next(&reply, &token)) wire_next(&reply, &wanted);
     struct stopwatch timed = begin_compile();
     nvrtcResult result = compile(handle, program, count, options);

@@ -27,8 +27,11 @@ typedef void (*cl_program_notify)(cl_program program, void *data);
 enum {
     CL_SUCCESS = 0,
     CL_BUILD_SUCCESS = 0,
+    CL_BUILD_ERROR = -2,
     CL_OUT_OF_RESOURCES = -5,
     CL_BUILD_PROGRAM_FAILURE = -11,
+    CL_COMPILE_PROGRAM_FAILURE = -15,
+    CL_LINK_PROGRAM_FAILURE = -17,
     CL_KERNEL_ARG_INFO_NOT_AVAILABLE = -19,
     CL_INVALID_VALUE = -30,
     CL_INVALID_DEVICE = -33,

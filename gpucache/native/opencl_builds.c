@@ -388,6 +388,11 @@ static bool may_ask(struct program *program, const struct build *build) {
     return false;
 }
 
+void refuse_build(struct program *program, char *log) {
+    built_by_driver(program, 0); /* what stood before is gone */
+    set_refusal(program, log ? log : strdup(""));
+}
+
 static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
 
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
@@ -397,17 +402,23 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     struct wire_reply reply = {.kind = WIRE_PASS};
     struct wire_bytes field;
     char *token = NULL;
+    set_refusal(program, NULL);
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
     if (sound && twin_has_kernels(program)) return CL_INVALID_OPERATION;
-    if (sound && may_ask(program, &build) && ask_build(&build, &reply) && wire_next(&reply, &field))
+    if (sound && may_ask(program, &build) && ask_build(&build, &reply) &&
+        reply.kind != WIRE_REFUSED && wire_next(&reply, &field))
         token = copy_field(field);
     set_token(program, token);
     bool served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
     bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
+    bool refused = sound && !served && wire_requires();
+    if (refused) refuse_build(program, wire_refusal(&reply));
     wire_done(&reply);
     *progress = served ? SERVED : ENDED;
     if (served) tell_served(&build, token);
-    cl_int code = served ? CL_SUCCESS : build_from_source(&build, asked, token, wanted, progress);
+    cl_int code = served    ? CL_SUCCESS
+                  : refused ? CL_BUILD_PROGRAM_FAILURE
+                            : build_from_source(&build, asked, token, wanted, progress);
     free(token);
     return code;
 }

@@ -29,6 +29,9 @@ enum progress {
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
                    enum progress *progress);
 
+/* Have a build fail that GPUCACHE_REQUIRE does not allow: its log, which the program owns from then on, says why. */
+void refuse_build(struct program *program, char *log);
+
 /* Whether an error comes from a build that has begun, so that what was built before no longer stands. */
 bool has_begun(cl_int code);
 

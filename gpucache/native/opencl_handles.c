@@ -34,6 +34,7 @@ struct program {
     uint64_t compiled; /* devices for which the driver has built it from source */
     struct twin *twin;
     char *token;
+    char *refusal; /* the log of a build that had to fail */
     struct launch *launches;
     size_t told;
 };
@@ -142,6 +143,7 @@ void forget_program(struct program *unused) {
     if (unused->kept) below.clReleaseProgram(unused->entry.handle);
     free_launches(unused->launches);
     free(unused->token);
+    free(unused->refusal);
     free(unused);
 }
 
@@ -244,6 +246,22 @@ void set_twin(struct program *program, struct twin *twin) {
     program->kept |= keep;
     leave();
     give_back(before);
+}
+
+void set_refusal(struct program *program, char *log) {
+    enter();
+    char *before = program->refusal;
+    program->refusal = log;
+    leave();
+    free(before);
+}
+
+char *refusal_of(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    char *log = program && program->refusal ? strdup(program->refusal) : NULL;
+    leave();
+    return log;
 }
 
 void set_token(struct program *program, const char *token) {

@@ -73,6 +73,12 @@ void set_twin(struct program *program, struct twin *twin);
 /* The server's name for the build that was asked about last, or NULL; launches are told anew for it. */
 void set_token(struct program *program, const char *token);
 
+/* The log of a build that has to fail, which stands until the next; NULL where there is none. The program owns it. */
+void set_refusal(struct program *program, char *log);
+
+/* A copy of it, to be freed. */
+char *refusal_of(cl_program handle);
+
 /* ---- Twins ---- */
 
 /* NULL for a program that is not served. */

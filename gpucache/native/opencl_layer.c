@@ -39,7 +39,7 @@ static cl_program create_program_with_source(cl_context context, cl_uint count,
                                              const char **strings, const size_t *lengths,
                                              cl_int *error) {
     cl_program handle = below.clCreateProgramWithSource(context, count, strings, lengths, error);
-    if (handle && wire_asks()) remember_program(handle);
+    if (handle && (wire_asks() || wire_requires())) remember_program(handle);
     return handle;
 }
 
@@ -168,10 +168,16 @@ static cl_uint place_in_build(const struct twin *twin, cl_device_id device) {
 static cl_int get_program_build_info(cl_program program, cl_device_id device,
                                      cl_program_build_info name, size_t room, void *to,
                                      size_t *size_ret) {
+    static const cl_int failed = CL_BUILD_ERROR;
+    char *refusal = refusal_of(program);
     struct twin *twin = borrow_twin(program);
     cl_uint i = twin ? place_in_build(twin, device) : 0;
     cl_int code;
-    if (!twin || i == twin->count)
+    if (refusal && name == CL_PROGRAM_BUILD_LOG)
+        code = answer(refusal, strlen(refusal) + 1, room, to, size_ret);
+    else if (refusal && name == CL_PROGRAM_BUILD_STATUS)
+        code = answer(&failed, sizeof failed, room, to, size_ret);
+    else if (!twin || i == twin->count)
         code = below.clGetProgramBuildInfo(program, device, name, room, to, size_ret);
     else if (name == CL_PROGRAM_BUILD_OPTIONS)
         code = answer(twin->options, strlen(twin->options) + 1, room, to, size_ret);
@@ -180,6 +186,7 @@ static cl_int get_program_build_info(cl_program program, cl_device_id device,
     else
         code = below.clGetProgramBuildInfo(twin->handle, device, name, room, to, size_ret);
     give_back(twin);
+    free(refusal);
     return code;
 }
 
@@ -289,7 +296,9 @@ static cl_program create_program_with_binary(cl_context context, cl_uint count,
 static cl_program create_program_with_il(cl_context context, const void *il, size_t length,
                                          cl_int *error) {
     tell_other("clCreateProgramWithIL", NULL, NULL);
-    return below.clCreateProgramWithIL(context, il, length, error);
+    cl_program handle = below.clCreateProgramWithIL(context, il, length, error);
+    if (handle && wire_requires()) remember_program(handle); /* its build will have to fail */
+    return handle;
 }
 
 /* What is compiled apart replaces what was built, and such a handle is never served again. */
@@ -302,6 +311,11 @@ static cl_int compile_program(cl_program handle, cl_uint count, const cl_device_
     if (program && twin_has_kernels(program)) {
         end_build(program);
         return CL_INVALID_OPERATION;
+    }
+    if (wire_requires()) {
+        if (program) refuse_build(program, wire_refusal(NULL));
+        if (program) end_build(program);
+        return CL_COMPILE_PROGRAM_FAILURE;
     }
     cl_int code =
         below.clCompileProgram(handle, count, devices, options, header_count, headers, names, notify, data);
@@ -317,6 +331,10 @@ static cl_program link_program(cl_context context, cl_uint count, const cl_devic
                                const char *options, cl_uint inputs, const cl_program *given,
                                cl_program_notify notify, void *data, cl_int *error) {
     tell_other("clLinkProgram", options, NULL);
+    if (wire_requires()) {
+        if (error) *error = CL_LINK_PROGRAM_FAILURE;
+        return NULL;
+    }
     struct twin **twins = given && inputs ? calloc(inputs, sizeof *twins) : NULL;
     cl_program *handles = twins ? calloc(inputs, sizeof *handles) : NULL;
     for (cl_uint i = 0; handles && i < inputs; i++) {
@@ -431,7 +449,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
         wire_tell(WIRE_LOADED, &process, 1); /* so that the server makes ready while the program does */
     }
-    if (wire_asks()) take_over(&tables[mine]);
+    if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;
     *table_ret = &tables[mine];
     return CL_SUCCESS;

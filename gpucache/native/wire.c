@@ -28,13 +28,19 @@ extern char **environ;
 /* The only state. Atomic and without a lock, so that a child of fork() finds it usable at any moment. */
 enum { UNREAD, ASKING, READING, SILENT };
 static atomic_int state = UNREAD;
+static int stands; /* somebody was named who answers, whether or not anybody does */
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
+
+static void put_u32(unsigned char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+}
 
 void wire_begin(void) {
     if (atomic_load(&state) != UNREAD) return;
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
+    stands = path || secure_getenv("GPUCACHE_LAYER_INDEX");
     if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
         atomic_store(&state, !path && index_begin() ? READING : SILENT);
         return;
@@ -48,6 +54,33 @@ void wire_begin(void) {
 int wire_asks(void) {
     int now = atomic_load(&state);
     return now == ASKING || now == READING;
+}
+
+int wire_requires(void) { return stands && is_true(secure_getenv("GPUCACHE_REQUIRE")); }
+
+char *wire_refusal(struct wire_reply *reply) {
+    static const char begin[] = "GPUCACHE_REQUIRE is set, and this build is no hit: ";
+    static const char nobody[] = "no cache could be asked, or none of its answers was in time";
+    static const char unasked[] = "gpucache does not serve such a build";
+    struct wire_bytes why = wire_text(wire_asks() ? unasked : nobody);
+    if (reply && reply->kind == WIRE_REFUSED) wire_next(reply, &why);
+    char *text = malloc(sizeof begin + why.size);
+    if (!text) return NULL;
+    memcpy(text, begin, sizeof begin - 1);
+    memcpy(text + sizeof begin - 1, why.at, why.size);
+    text[sizeof begin - 1 + why.size] = 0;
+    return text;
+}
+
+int wire_refuse(struct wire_reply *reply, const char *why) {
+    size_t size = strlen(why);
+    *reply = (struct wire_reply){.kind = WIRE_REFUSED, .body = malloc(4 + size)};
+    if (reply->body) {
+        put_u32(reply->body, (uint32_t)size);
+        memcpy(reply->body + 4, why, size);
+        reply->size = 4 + size;
+    }
+    return 1;
 }
 
 void wire_stop(void) { atomic_store(&state, SILENT); }
@@ -125,10 +158,6 @@ static int receive_all(int fd, unsigned char *at, size_t size, int64_t deadline_
     return 1;
 }
 
-static void put_u32(unsigned char *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
-}
-
 static uint32_t get_u32(const unsigned char *at) {
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
@@ -170,7 +199,7 @@ static int receive_reply(int fd, struct wire_reply *reply, int64_t deadline_us) 
     uint32_t size = get_u32(header), rest = get_u32(header + 4);
     if (size < 4 || size > WIRE_MAX_BYTES || (rest & 0xffff) != WIRE_VERSION) return 0;
     *reply = (struct wire_reply){.kind = rest >> 16, .size = size - 4, .body = malloc(size)};
-    return reply->kind >= WIRE_PASS && reply->kind <= WIRE_OK && reply->body &&
+    return reply->kind >= WIRE_PASS && reply->kind <= WIRE_REFUSED && reply->body &&
            receive_all(fd, reply->body, reply->size, deadline_us) && wire_is_sound(reply);
 }
 

@@ -33,6 +33,7 @@ enum wire_kind {
     WIRE_HIT = 0x81,
     WIRE_MISS = 0x82,
     WIRE_OK = 0x83,
+    WIRE_REFUSED = 0x84,
 };
 
 /* Bytes that belong to somebody else. */
@@ -53,6 +54,15 @@ void wire_begin(void);
 
 /* Whether the server or the index may be asked: there is one, and nothing has failed yet. */
 int wire_asks(void);
+
+/* Whether a build that is not served has to fail: GPUCACHE_REQUIRE is set, and there is or was somebody to ask. */
+int wire_requires(void);
+
+/* What such a build's log is to say: what a reply of this kind gives, else that nobody answered. To be freed. */
+char *wire_refusal(struct wire_reply *reply);
+
+/* Make a reply that refuses a build; always 1. */
+int wire_refuse(struct wire_reply *reply, const char *why);
 
 /* Ask no more: for who finds that a sound reply makes no sense. */
 void wire_stop(void);

@@ -18,6 +18,7 @@ class RunResult(StrEnum):
     LEFT = "left"
     FAILED = "failed"
     PASSED = "passed"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class RunSummary:
     noted: int
     failed: int
     passed: int
+    refused: int
+    """Those that failed because GPUCACHE_REQUIRE demands a hit."""
     build_ns: int
     """For how long at least one build was under way: those of parallel threads and processes count once."""
     saved_ns: int
@@ -107,6 +110,7 @@ def summarise_run(
         noted=count[RunResult.NOTED],
         failed=count[RunResult.FAILED],
         passed=count[RunResult.PASSED],
+        refused=count[RunResult.REFUSED],
         build_ns=_covered(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
         saved_ns=sum(one.saved_ns for one in outcomes),
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),

@@ -64,7 +64,7 @@ SUMMARY = (
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
     Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
     Key(
-        "refused",
+        "unanswered",
         "list of text",
         "Its processes that asked as another user, and had no answer.",
         "ended.refused",

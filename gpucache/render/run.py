@@ -80,6 +80,8 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
         yield f"'gpucache warm --misses' builds {summary.wanted} for the next run"
     if summary.failed:
         yield f"{summary.failed} did not compile"
+    if summary.refused:
+        yield f"{summary.refused} had to fail, as GPUCACHE_REQUIRE is set"
     if summary.passed:
         yield f"{summary.passed} not served"
     if summary.ended.refused:
@@ -96,12 +98,9 @@ def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]
                 where = f" for {one.target}" if one.target else ""
                 yield f"{one.program or 'a call'}{where}: {one.result}: {one.reason}"
         return
-    untold = (one for one in outcomes if one.result in (RunResult.LEFT, RunResult.PASSED))
-    told = tuple(
-        dict.fromkeys(
-            f"not {'kept' if one.result is RunResult.LEFT else 'served'}: {one.reason}" for one in untold
-        )
-    )
+    done = {RunResult.LEFT: "kept", RunResult.PASSED: "served", RunResult.REFUSED: "built"}
+    untold = (one for one in outcomes if one.result in done)
+    told = tuple(dict.fromkeys(f"not {done[one.result]}: {one.reason}" for one in untold))
     yield from told[:_REASONS]
     if len(told) > _REASONS:
         yield f"{format_count(len(told) - _REASONS, 'more reason')}; -v tells them"

@@ -32,7 +32,7 @@ SUMMARY = (
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
     Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
     Key(
-        "refused",
+        "unanswered",
         "list of text",
         "Its processes that asked as another user, and had no answer.",
         "ended.refused",
@@ -42,7 +42,7 @@ SUMMARY = (
     Key("misses", "number", "Builds that were not there."),
     *(
         Key(name, "number", f"Builds whose result is {name}.")
-        for name in ("kept", "noted", "failed", "passed")
+        for name in ("kept", "noted", "failed", "passed", "refused")
     ),
     Key("build_ms", "number", "How long at least one was under way; those of parallel threads count once."),
     Key("saved_ms", "number", "How long compiling the hits took when they were built."),

@@ -1,7 +1,9 @@
 """A PyOpenCL program that knows nothing of gpucache: ``program.py PLATFORM [FACTOR...]``.
 
 It builds one source once for each factor, launches it, and prints the sums. A factor that is no number does
-not compile, and the error's name is printed. ``kill`` as a factor kills the parent process there.
+not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After ``log``
+errors come with what the compiler said, and after ``option`` builds have an option that is not served;
+``compile`` compiles without linking.
 """
 
 import os
@@ -18,14 +20,22 @@ warnings.simplefilter("ignore")  # of compilers' words
 platform = next(each for each in cl.get_platforms() if each.name.startswith(sys.argv[1]))
 context = cl.Context(platform.get_devices()[:1])
 queue = cl.CommandQueue(context)
+told, option = False, ""
 for factor in sys.argv[2:] or ["2"]:
+    if factor in ("log", "option"):
+        told, option = told or factor == "log", " -save-temps" if factor == "option" else option
+        continue
     if factor == "kill":
         os.kill(os.getppid(), signal.SIGKILL)
         continue
     try:
-        program = cl.Program(context, SOURCE).build(f"-DFACTOR={factor}")
+        program = cl.Program(context, SOURCE)
+        if factor == "compile":
+            program.compile("-DFACTOR=1")
+            continue
+        program = program.build(f"-DFACTOR={factor}{option}")
     except cl.RuntimeError as error:
-        sys.stdout.write(f"{type(error).__name__} {error.code}\n")
+        sys.stdout.write(f"{type(error).__name__} {error.code}{f' {error}' if told else ''}\n")
         continue
     values = np.ones(64, np.float32)
     buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)

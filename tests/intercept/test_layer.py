@@ -344,6 +344,34 @@ def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) 
     assert "the index " in told[0] and _results(told) == ["miss"]
 
 
+def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) -> None:
+    """The program starts, and its builds are served."""
+    exported.export(*_python(PROGRAM, INTEL, 2))
+    wrong = {"GPUCACHE_REQUIRE": "maybe", "GPUCACHE_DISABLE": "nope", "GPUCACHE_LOG": "inof"}
+    out, told = exported.run(*_python(PROGRAM, INTEL, 2), variables=wrong)
+    assert out == "128.0\n"
+    assert told[:3] == [
+        "GPUCACHE_DISABLE=nope is neither yes nor no; set it to 1 or 0",
+        "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0",
+        "GPUCACHE_LOG=inof is no level; set it to debug, info or warning",
+    ]
+    assert _results(told[3:]) == ["hit"]
+
+
+def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> None:
+    """Its log says what differs; hits are served, and GPUCACHE_LOG tells both."""
+    exported.export(*_python(PROGRAM, INTEL, 2))
+    required = {"GPUCACHE_REQUIRE": "1", "GPUCACHE_LAYER_TELL": "", "GPUCACHE_LOG": "info"}
+    out, told = exported.run(*_python(PROGRAM, INTEL, "log", 2, 3), variables=required)
+    assert out.startswith("128.0\nRuntimeError -11 ")
+    assert "GPUCACHE_REQUIRE is set, and this build is no hit: " in out
+    assert "build options: now '-DFACTOR=3" in out
+    assert _results(told) == ["hit", "miss"]
+    (exported.folder / "index").unlink()
+    out, _ = exported.run(*_python(PROGRAM, INTEL, "log", 2), variables=required)
+    assert "cannot be read (No such file or directory)" in out
+
+
 @pytest.mark.parametrize("arguments", [("core", "plain"), ("core", "lines"), ("bindings", "lines")])
 def test_what_nvrtc_compiled_is_served_without_gpucache(
     exported: Exported, arguments: tuple[str, ...], tmp_path: Path

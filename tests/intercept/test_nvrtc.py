@@ -213,6 +213,22 @@ def test_a_program_that_sees_other_files_is_passed(
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_compile_that_misses_fails_where_a_hit_is_required(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program sees a compile that failed, and its log says why."""
+    monkeypatch.setenv("GPUCACHE_REQUIRE", "1")
+    printed, (outcome,) = run("core", "plain")
+    assert outcome["result"] == "refused"
+    assert "NVRTC_ERROR_COMPILATION" in printed
+    assert "GPUCACHE_REQUIRE is set, and this build is no hit: scale for cuda:sm_90: never-built: " in printed
+    monkeypatch.delenv("GPUCACHE_REQUIRE")
+    run("core", "plain")
+    monkeypatch.setenv("GPUCACHE_REQUIRE", "1")
+    assert [one["result"] for one in run("core", "plain")[1]] == ["hit"]
+
+
+@pytest.mark.usefixtures("installed")
 def test_the_library_is_not_served_twice(run: Run) -> None:
     """What gpucache's own library compiles was looked up by it."""
     _, outcomes = run("library")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,14 +154,75 @@ def test_a_program_that_does_not_compile_fails_as_without_us(
     assert done.results == ["failed", "kept"]
 
 
-@pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE", "GPUCACHE_REQUIRE"])
+@pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
 def test_settings_never_make_a_command_fail(program: Program, root: Path, variable: str) -> None:
-    """Where nothing is kept the command compiles, and the reason is told; nothing is required of it."""
+    """Where nothing is kept the command compiles, and the reason is told."""
     done = program(INTEL, 2, **{variable: "1"})
     assert (done.code, done.out) == (0, "128.0\n")
-    kept = variable == "GPUCACHE_REQUIRE"
-    assert done.results == (["kept"] if kept else ["left"])
-    assert kept or (variable in done.err and not root.exists())
+    assert done.results == ["left"]
+    assert variable in done.err and not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("GPUCACHE_MAX_SIZE", "much", "the command ran without gpucache: GPUCACHE_MAX_SIZE: "),
+        ("GPUCACHE_REQUIRE", "maybe", "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0"),
+        ("GPUCACHE_LOG", "inof", "GPUCACHE_LOG=inof is no level; set it to debug, info or warning"),
+        (
+            "GPUCACHE_RUN_TIMEOUT_MS",
+            "5s",
+            "GPUCACHE_RUN_TIMEOUT_MS=5s is no time from 1 to 600000; 5000 is used",
+        ),
+        ("GPUCACHE_LAYER_TELL", "ture", "GPUCACHE_LAYER_TELL=ture is neither yes nor no; set it to 1 or 0"),
+    ],
+)
+def test_a_misspelt_value_is_told_and_the_command_runs(
+    run: Callable[..., Done], variable: str, value: str, told: str
+) -> None:
+    """Whatever a variable says, the command is started and has its own exit code."""
+    done = run("sh", "-c", "exit 3", **{variable: value})
+    assert done.code == 3 and told in done.err
+
+
+_REQUIRE = {"GPUCACHE_REQUIRE": "1"}
+
+
+def test_a_miss_fails_where_a_hit_is_required(program: Program) -> None:
+    """The program sees a build that failed, its log says why, and the exit code is its own."""
+    done = program(INTEL, "log", "2", **_REQUIRE)
+    assert (done.code, done.results, done.report["summary"]["refused"]) == (0, ["refused"], 1)
+    assert done.out.startswith("RuntimeError -11 ")
+    assert "GPUCACHE_REQUIRE is set, and this build is no hit: scale for opencl:" in done.out
+    assert ": never-built: nothing was ever built as scale in " in done.out
+    assert "1 build: 0 hits, 1 miss" in done.err and "1 had to fail, as GPUCACHE_REQUIRE is set" in done.err
+    program(INTEL, 2)
+    assert program(INTEL, 2, **_REQUIRE).out == "128.0\n"
+
+
+@pytest.mark.parametrize("words", [("option", "2"), ("compile",), ("kill", "2")])
+def test_what_is_not_served_or_not_reached_is_a_miss_as_well(
+    environment: Mapping[str, str], words: tuple[str, ...]
+) -> None:
+    """Passed builds, programs that are compiled apart, and builds without a server fail likewise."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, *words],
+        env={**environment, **_REQUIRE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stdout == f"RuntimeError {-15 if words == ('compile',) else -11}\n", done.stderr
+
+
+def test_hits_and_misses_are_told_as_the_library_tells_them(program: Program) -> None:
+    """With GPUCACHE_LOG each is a line when it is known."""
+    missed, hit = (program(INTEL, 2, GPUCACHE_LOG=level) for level in ("info", "debug"))
+    assert re.search(
+        r"^gpucache: miss scale for opencl:\S+: never-built: .*; compiled in \d+ ms$", missed.err, re.M
+    )
+    assert re.search(r"^gpucache: hit scale for opencl:\S+: [0-9a-f]{12} in /", hit.err, re.M)
 
 
 @needs_root

@@ -301,6 +301,7 @@ def _begin(
     except OSError as error:
         (Path(place) / _SAID).write_text(str(error), encoding="utf-8")
         raise
+    os.environ.pop("GPUCACHE_REQUIRE", None)  # it is for programs, and what is built here is to miss
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":

@@ -1,0 +1,60 @@
+"""What is said of a build while a command runs: the lines of GPUCACHE_LOG, and why one has to fail.
+
+Owns the words, which are the library's. Must not know how a build is answered.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from gpucache.intercept.server import Reply
+from gpucache.intercept.wire import Kind
+from gpucache.outcomes import Hit, Intercepted, RunResult
+from gpucache.settings import is_true
+
+Say = Callable[[str], object]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+def said_at(level: str) -> Say:
+    """What prints the lines of a level of GPUCACHE_LOG; what ``warning`` shows is told at the end."""
+    return _say if level.lower() in ("debug", "info") else silent
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"gpucache: {sentence}\n")
+    sys.stderr.flush()
+
+
+def is_required(environ: Mapping[str, str]) -> bool:
+    """Whether a process demands that its builds are hits."""
+    return is_true(environ.get("GPUCACHE_REQUIRE", ""))
+
+
+def hit_line(outcome: Intercepted, hit: Hit) -> str:
+    """A build that was served."""
+    return f"hit {_named(outcome)}: {hit.key.short} in {hit.layer}"
+
+
+def miss_line(outcome: Intercepted, compile_ns: int = 0) -> str:
+    """A build that was not; ``compile_ns`` is how long its driver took."""
+    took = f"; compiled in {compile_ns // 1_000_000} ms" if compile_ns else ""
+    return f"miss {_named(outcome)}: {_why(outcome)}{took}"
+
+
+def refused(outcome: Intercepted) -> tuple[Intercepted, Reply]:
+    """A build that has to fail because it is no hit, and what its program is told."""
+    reason = f"{_named(outcome)}: {_why(outcome)}".encode(errors="surrogateescape")
+    return replace(outcome, result=RunResult.REFUSED), Reply(Kind.REFUSED, (reason,))
+
+
+def _named(outcome: Intercepted) -> str:
+    named = outcome.program or "a call"
+    return f"{named} for {outcome.target}" if outcome.target else named
+
+
+def _why(outcome: Intercepted) -> str:
+    return f"{outcome.verdict}: {outcome.reason}" if outcome.verdict else outcome.reason
