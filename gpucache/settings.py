@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.host.environment import is_true
 from gpucache.units import parse_size
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
-_TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LONGEST_MS = 600_000
@@ -158,7 +158,7 @@ def _misspelt(environ: Mapping[str, str]) -> "Iterator[str]":
     if level and level.lower() not in _LEVELS:
         yield f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning"
     tell = environ.get("GPUCACHE_LAYER_TELL", "")
-    if tell.lower() not in _TRUE | _FALSE:
+    if not is_true(tell) and tell.lower() not in _FALSE:
         yield f"GPUCACHE_LAYER_TELL={tell} is neither yes nor no; set it to 1 or 0"
     limit = environ.get("GPUCACHE_RUN_TIMEOUT_MS", "")
     if limit and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= _LONGEST_MS):
@@ -207,14 +207,9 @@ def _default_root() -> "Path | None":
     return path
 
 
-def is_true(text: str) -> bool:
-    """Whether the value of a variable says yes, as the libraries in C read it."""
-    return text.lower() in _TRUE
-
-
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     text = environ.get(name, "").strip().lower()
-    if text in _TRUE:
+    if is_true(text):
         return True
     if text in _FALSE:
         return False

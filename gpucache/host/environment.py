@@ -24,3 +24,8 @@ def environment() -> Mapping[str, str]:
         read = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
         _last = before, read
     return read
+
+
+def is_true(value: str) -> bool:
+    """Whether a variable of ours says yes, as the libraries in C read it."""
+    return value.lower() in ("1", "true", "yes", "on")

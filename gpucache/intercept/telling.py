@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gpucache.host.environment import is_true
 from gpucache.intercept.server import Reply
 from gpucache.intercept.wire import Kind
 from gpucache.outcomes import Hit, Intercepted, RunResult
-from gpucache.settings import is_true
 
 Say = Callable[[str], object]
 

@@ -16,9 +16,9 @@ from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
-from gpucache.host.environment import environment
+from gpucache.host.environment import environment, is_true
 from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.settings import ENVIRONMENT, Settings, is_true, read_settings, unknown_variables
+from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 if TYPE_CHECKING:
     from logging import Logger
