@@ -5,8 +5,8 @@ each round begins with another one. What is told are medians of the rounds, quar
 the median of the ratios of one round: of ours, the first side, to each other.
 """
 
+import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,6 +17,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 CHECKOUT = Path(__file__).parents[2]
+_LAUNCHER = """
+import json, os, sys, time
+report, command = int(sys.argv[1]), sys.argv[2:]
+os.set_inheritable(report, False)
+began = time.perf_counter_ns()
+_, status, used = os.wait4(os.posix_spawnp(command[0], command, os.environ), 0)
+took = time.perf_counter_ns() - began
+os.write(report, json.dumps([took, status, used.ru_utime + used.ru_stime, used.ru_maxrss]).encode())
+"""
+"""A child's peak begins with that of the process that starts it, so a small one does."""
 _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -155,23 +165,22 @@ def process(
     def side() -> Sample:
         if before is not None:
             before()
-        began = time.perf_counter_ns()
-        with subprocess.Popen(command, cwd=CHECKOUT, env=kept, stdout=subprocess.PIPE) as child:
+        reading, writing = os.pipe()
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(writing), *map(str, command)]
+        with subprocess.Popen(
+            launcher, cwd=CHECKOUT, env=kept, stdout=subprocess.PIPE, pass_fds=[writing]
+        ) as child:
+            os.close(writing)
             assert child.stdout is not None
             while child.stdout.read(1 << 20):
                 pass
-            _, status, used = os.wait4(child.pid, 0)
-            took = time.perf_counter_ns() - began
-            child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
-            raise RuntimeError(f"{' '.join(map(str, command))} ended with {child.returncode}")
-        return Sample(took, _cpu_ns(used), used.ru_maxrss * _PEAK_UNIT)
+        with os.fdopen(reading) as report:
+            took, status, cpu_s, peak = json.loads(report.read())
+        if code := os.waitstatus_to_exitcode(status):
+            raise RuntimeError(f"{' '.join(map(str, command))} ended with {code}")
+        return Sample(took, round(cpu_s * 1e9), peak * _PEAK_UNIT)
 
     return side
-
-
-def _cpu_ns(used: resource.struct_rusage) -> int:
-    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def show(found: Comparison, to: TextIO) -> None:

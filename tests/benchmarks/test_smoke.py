@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.__main__ import NAMES
+from tests.benchmarks.measure import process
 from tests.patience import PATIENCE_S
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows tells no peak of a process that ended")
+def test_the_peak_memory_of_a_process_is_its_own() -> None:
+    """However much this process holds."""
+    held = bytearray(b"x" * (200 << 20))
+    sample = process([sys.executable, "-c", "pass"])()
+    assert 0 < sample.peak_bytes < len(held) / 2
 
 
 @pytest.mark.slow
