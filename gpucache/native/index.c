@@ -19,6 +19,8 @@
 #define ROWS_CAP (1u << 20)
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
 #define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
+#define NEAREST_CAP 256   /* the most that are read to name the one with the nearest source */
+#define NEAREST_BYTES (1u << 20)
 #define TITLE_SIZE 100
 #define BLANKS " \t\r\n" /* not by sscanf, for which a new glibc would be needed where one compiles */
 #define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
@@ -316,19 +318,25 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
     return wire_is_sound(answer);
 }
 
+/* Read the record of a row; its first field is its title. */
+static int read_record(int fd, uint64_t size, const unsigned char *row, uint64_t most, struct wire_reply *record,
+                       struct wire_bytes *title) {
+    uint64_t from = number_at(row + 16), length = number_at(row + 24);
+    unsigned char sum[8];
+    *record = (struct wire_reply){.kind = WIRE_PASS};
+    if (length < 8 || length > most || from > size || length > size - from) return 0;
+    *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
+    return record->body && read_at(fd, sum, 8, from) && read_at(fd, record->body, length - 8, from + 8) &&
+           digest(record->body, length - 8, 0) == number_at(sum) && wire_is_sound(record) && wire_next(record, title);
+}
+
 /* Read a record, and answer from it if it is of this question and everything is as it was. */
 static int try_record(const struct question *question, int fd, uint64_t size, const unsigned char *row,
                       struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
-    uint64_t from = number_at(row + 16), length = number_at(row + 24);
     struct wire_bytes title = {0};
     struct wire_reply at_holes;
     if (!*longest) snprintf(why, WHY_SIZE, "the index is damaged");
-    if (length < 8 || length > WIRE_MAX_BYTES || from > size || length > size - from) return 0;
-    unsigned char sum[8];
-    *reply = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
-    int sound = reply->body && read_at(fd, sum, 8, from) && read_at(fd, reply->body, length - 8, from + 8) &&
-                digest(reply->body, length - 8, 0) == number_at(sum) && wire_is_sound(reply) &&
-                wire_next(reply, &title);
+    int sound = read_record(fd, size, row, WIRE_MAX_BYTES, reply, &title);
     at_holes = *reply;
     if (sound && is_same(question, reply, longest, why) && conditions_hold(question, reply, why) &&
         fill_holes(question, &at_holes, reply)) {
@@ -352,6 +360,52 @@ static uint64_t first_row(int fd, uint64_t rows, uint64_t of_source) {
     return from;
 }
 
+/* The source of a record that asks for the same but for that; 0 for any other. */
+static int has_other_source(const struct question *question, struct wire_reply *record, struct wire_bytes *source) {
+    uint64_t holes, count;
+    struct hole hole;
+    struct wire_bytes was;
+    if (!next_number(record, &holes)) return 0;
+    for (; holes; holes--)
+        if (!next_hole(record, &hole)) return 0;
+    if (!next_number(record, &count) || count != question->count) return 0;
+    for (size_t i = 0; i < question->count; i++) {
+        struct wire_bytes is = question->fields[i];
+        if (!wire_next(record, &was)) return 0;
+        if (i == (question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE)) *source = was;
+        else if (is_compared(question, i) && !(question->kind == WIRE_COMPILE && i == AT_NAME) &&
+                 (is.size != was.size || memcmp(is.size ? is.at : "", was.size ? was.at : "", is.size)))
+            return 0;
+    }
+    return 1;
+}
+
+/* Where no record has this source, and everything else that is asked for: tell the one whose source is nearest, if
+   at least half of that is the same, and from which line on it differs. */
+static void name_nearest(const struct question *question, int fd, uint64_t size, uint64_t rows, char why[WHY_SIZE]) {
+    const struct wire_bytes is = question->fields[question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE];
+    const char *now = is.at;
+    size_t best = 0;
+    for (uint64_t at = 0; at < rows && at < NEAREST_CAP; at++) {
+        unsigned char row[ROW];
+        struct wire_reply record;
+        struct wire_bytes title, was = {0};
+        if (!read_at(fd, row, ROW, HEADER + at * ROW)) return;
+        if (read_record(fd, size, row, NEAREST_BYTES, &record, &title) && has_other_source(question, &record, &was)) {
+            const char *then = was.at;
+            size_t least = is.size < was.size ? is.size : was.size, same = 0, behind = 0, line = 1;
+            for (; same < least && now[same] == then[same]; same++) line += now[same] == '\n';
+            while (behind < least - same && now[is.size - 1 - behind] == then[was.size - 1 - behind]) behind++;
+            if (same + behind > best && same + behind >= least / 2) {
+                best = same + behind;
+                snprintf(why, WHY_SIZE, "its source is not in the index; nearest: %.*s, which differs from line %zu on",
+                         (int)(title.size < 200 ? title.size : 200), (const char *)title.at, line);
+            }
+        }
+        wire_done(&record);
+    }
+}
+
 /* Of the records of this source those of this question; where there are none, a few others tell what differs. */
 static int search(const struct question *question, int fd, uint64_t size, uint64_t rows, struct wire_reply *reply,
                   char why[WHY_SIZE]) {
@@ -371,6 +425,7 @@ static int search(const struct question *question, int fd, uint64_t size, uint64
         }
         if (read) break;
     }
+    if (!read && (tells || wire_requires())) name_nearest(question, fd, size, rows, why);
     return 0;
 }
 

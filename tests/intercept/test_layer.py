@@ -344,6 +344,16 @@ def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) 
     assert "the index " in told[0] and _results(told) == ["miss"]
 
 
+def test_a_source_that_is_not_in_a_layer_names_the_nearest(exported: Exported, tmp_path: Path) -> None:
+    """Where only the source differs, with the line from which on it does."""
+    changed = tmp_path / "changed.py"
+    changed.write_text(PROGRAM.read_text().replace("*= FACTOR", "*= FACTOR + 1"))
+    exported.export(*_python(PROGRAM, INTEL, 2))
+    _, (told,) = exported.run(*_python(changed, INTEL, 2))
+    assert "its source is not in the index; nearest: scale for opencl:intel/" in told
+    assert told.endswith(", which differs from line 1 on")
+
+
 def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) -> None:
     """The program starts, and its builds are served."""
     exported.export(*_python(PROGRAM, INTEL, 2))

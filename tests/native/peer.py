@@ -34,6 +34,7 @@ class Kind(IntEnum):
     HIT = 0x81
     MISS = 0x82
     OK = 0x83
+    REFUSED = 0x84
 
 
 Request = tuple[int, tuple[bytes, ...]]

@@ -82,7 +82,7 @@ def _reference(reply: bytes) -> bytes:
     if (
         not 4 <= size <= 256 << 20
         or version != 1
-        or not Kind.PASS <= kind <= Kind.OK
+        or not Kind.PASS <= kind <= Kind.REFUSED
         or len(body) != size - 4
     ):
         return _BAD
@@ -101,7 +101,7 @@ def _reference(reply: bytes) -> bytes:
 def _mutated(draw: random.Random) -> bytes:
     """A reply with a few bytes changed, cut off, put in, or lengths that lie."""
     fields = [draw.randbytes(draw.choice((0, 1, 4, 30))) for _ in range(draw.randrange(5))]
-    reply = bytearray(frame(draw.choice((0x7F, 0x80, 0x81, 0x82, 0x83, 0x84)), *fields))
+    reply = bytearray(frame(draw.choice((0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85)), *fields))
     for _ in range(draw.randrange(3)):
         at = draw.randrange(len(reply))
         match draw.randrange(4):
