@@ -110,6 +110,8 @@ class _Learner:
         for root in tuple(self._roots):  # threads may go on adding
             options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
             with suppress(Exception):  # if it cannot be started, a later process will try
+                from gpucache.host.process_groups import yield_as_before
+
                 child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "gpucache", *options],
                     stdin=subprocess.DEVNULL,
@@ -121,6 +123,7 @@ class _Learner:
                 )
                 child.returncode = 0  # nobody waits for it, and Popen should not warn of that
                 os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
+                yield_as_before(child.pid)
 
 
 _LEARNER = _Learner()

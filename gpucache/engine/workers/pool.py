@@ -36,7 +36,7 @@ from gpucache.engine.workers.processes import (
 )
 from gpucache.errors import GpucacheError
 from gpucache.host.interrupts import held
-from gpucache.host.process_groups import exit_pipe, kill_own_group_on_exit
+from gpucache.host.process_groups import exit_pipe, kill_own_group_on_exit, yield_as_before
 from gpucache.host.scratch import scratch
 
 J = TypeVar("J")
@@ -290,6 +290,7 @@ def _begin(
     """Begin a worker: an empty directory of its own, no output, limits, and an end with its parent."""
     if hasattr(os, "setsid"):
         os.setsid()  # a group of its own, to be killed as one, and out of reach of a terminal
+        yield_as_before()
     if line is not None:
         kill_own_group_on_exit(line)
     silence = os.open(os.devnull, os.O_WRONLY)

@@ -1,0 +1,38 @@
+"""Sessions of our own give way to others as niceness says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+_NICE = """
+import os, subprocess, sys
+from contextlib import ExitStack
+from pathlib import Path
+from gpucache.engine.workers.pool import Bounds, Done, run_isolated
+from gpucache.host.process_groups import start_group
+if __name__ == "__main__":
+    os.nice(5)
+    place = Path("/proc/self/autogroup")
+    ((_, answer),) = run_isolated(Path.read_text, [place], Bounds(jobs=1))
+    print(answer.value.split()[-1])
+    with ExitStack() as ends:
+        child = start_group(
+            ["sleep", "600"], ends, stdout=subprocess.PIPE, stderr=2
+        )
+        print(Path(f"/proc/{child.pid}/autogroup").read_text().split()[-1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions are not weighed here")
+def test_a_session_yields_as_niceness_says(tmp_path: Path) -> None:
+    """Workers, probes and commands under nice do not escape it because they are sessions of their own."""
+    script = tmp_path / "nice.py"
+    script.write_text(_NICE)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert done.stdout.split() == ["5", "5"]
