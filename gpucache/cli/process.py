@@ -94,9 +94,10 @@ def _read_variables(own: Sequence[str]) -> None:
     if {"-q", "--quiet"} & set(own) or not any(name.startswith("GPUCACHE_") for name in os.environ):
         return
     from gpucache.settings import unknown_variables
+    from gpucache.units import printable
 
     for sentence in unknown_variables(os.environ):
-        streams.complain(f"gpucache: {sentence}")
+        streams.complain(f"gpucache: {printable(sentence, None)}")
 
 
 def _words(error: GpucacheError) -> str:

@@ -38,8 +38,13 @@ _PATIENCE_MS = 60_000
     is_flag=True,
     help="Keep names and digests and no sources: enough for warm --check, and nothing can be built of it.",
 )
+@click.option(
+    "--keep-arguments",
+    is_flag=True,
+    help="Keep the command with its arguments, which may hold secrets; else its name alone.",
+)
 @global_options
-def record(folder: Path, digests_only: bool) -> None:
+def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     """Run the command after -- and write down what its OpenCL programs and NVRTC compile.
 
     Nothing is served and nothing kept in the cache: every build is the driver's own. The caches of the
@@ -61,11 +66,12 @@ def record(folder: Path, digests_only: bool) -> None:
 
     command = named_command("record")
     found = libraries()
+    told = command if keep_arguments else (Path(command[0]).name,)
     new = absent(folder.absolute() / BLOBS)
     with ExitStack() as ends:
         unbegun = ends.enter_context(ExitStack())
         unbegun.callback(remove_empty, new)
-        recorded = Recorded(Writer(folder.absolute(), sources=not digests_only), command)
+        recorded = Recorded(Writer(folder.absolute(), sources=not digests_only), told)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
         with suppress(OSError):  # where no folder can be made the command runs alone, which is told

@@ -104,6 +104,7 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
     from gpucache.host.interrupts import disarm
     from gpucache.outcomes import WarmResult
     from gpucache.render.run import learning_line
+    from gpucache.units import printable
 
     try:
         if not (given().json or given().quiet):
@@ -119,7 +120,8 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
         interrupted = any(one.result is WarmResult.INTERRUPTED for one in outcomes)
     for one in outcomes:
         if one.result not in (WarmResult.BUILT, WarmResult.INTERRUPTED):
-            complain(f"gpucache: {one.program} for {one.target} was not built: {one.result}: {one.reason}")
+            told = f"{one.program} for {one.target} was not built: {one.result}: {one.reason}"
+            complain(f"gpucache: {printable(told, None)}")
     built = sum(one.result is WarmResult.BUILT for one in outcomes)
     if interrupted:
         complain(f"gpucache: building for the next run was interrupted after {built} of {len(noted)}")

@@ -149,11 +149,13 @@ def warm(
 def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
     """Say what went wrong where nothing else is said."""
     from gpucache.outcomes import WarmResult
+    from gpucache.units import printable
 
     wrong = (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING)
     for outcome in outcomes if given().quiet and not given().json else ():
         if outcome.result in wrong:
-            complain(f"gpucache: {outcome.program} for {outcome.target}: {outcome.reason}")
+            told = f"{outcome.program} for {outcome.target}: {outcome.reason}"
+            complain(f"gpucache: {printable(told, None)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ class Recorded:
     """What is written down of a command, and the tokens by which it speaks of its builds."""
 
     def __init__(self, writer: Writer, command: Sequence[str]) -> None:
+        """``command`` is kept as it is given: arguments may hold secrets."""
         self._writer = writer
-        told = command if writer.keeps_sources else command[:1]  # arguments may be as secret as sources
-        self._command = shlex.join(told)[:COMMAND_CAP]
+        self._command = shlex.join(command)[:COMMAND_CAP]
         self._lock = Lock()
         self._tokens = count(1)
         self._builds: dict[bytes, tuple[str, ...]] = {}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
 _SENTENCES_KEPT = 64
+_INFO, _WARNING = 20, 30
+"""Levels of ``logging``, which a hit that tells nothing does not import."""
 _INTERPRETERS = ("python", "pypy")
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
@@ -143,12 +145,13 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
         if "logging" not in sys.modules:
             return  # so nobody listens; it takes longer to import than a hit
         program, target = request.program.name or outcome.head.program, outcome.head.target
-        _logger().info("hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
+        _log(_INFO, "hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
         return
     from gpucache.engine.prepare import lacks_kernels
 
     if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
-        _logger().warning(
+        _log(
+            _WARNING,
             "%s for %s compiles to no kernel; name the instances of a template with name_expressions=[...]",
             request.program.name,
             request.target,
@@ -160,7 +163,8 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     # An entry that could not be read matters only if this build did not replace it.
     unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
-    _logger().info(
+    _log(
+        _INFO,
         "miss %s for %s: %s: %s; compiled in %d ms%s%s",
         request.program.name,
         request.target,
@@ -185,7 +189,16 @@ def say_once(sentence: str) -> None:
         _SAID.clear()
     mine = object()
     if _SAID.setdefault(sentence, mine) is mine:  # without a lock, as a fork could leave one held
-        _logger().warning("%s", sentence)
+        _log(_WARNING, "%s", sentence)
+
+
+def _log(level: int, form: str, *told: object) -> None:
+    """Log a line in which no name breaks the line or moves a terminal's cursor."""
+    logger = _logger()
+    if logger.isEnabledFor(level):
+        from gpucache.units import printable  # most hits tell nothing
+
+        logger.log(level, form, *(printable(one, None) if isinstance(one, str) else one for one in told))
 
 
 @lru_cache(maxsize=8)

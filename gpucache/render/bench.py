@@ -45,7 +45,7 @@ from gpucache.render.figures import (
     verdict_words,
 )
 from gpucache.render.grid import Column, Grid, plain
-from gpucache.units import format_duration
+from gpucache.units import format_duration, printable
 
 _CACHED_PART = (
     "cached part: key, lookup or compile, load, kernels and first launch; what remains of a start, the "
@@ -138,7 +138,7 @@ def _short(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
 
 
 def _case(case: BenchCase) -> Iterator[RenderableType]:
-    yield plain(f"\n{name_of(case)}", "bold")
+    yield plain(f"\n{printable(name_of(case), None)}", "bold")
     yield plain(verdict_words(case), _STYLES[BenchVerdict(case.verdict)])
     drawn = bars(case)
     if drawn:

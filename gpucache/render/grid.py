@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.units import printable_lines
+from gpucache.units import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -104,8 +104,11 @@ class Grid:
         self._known: dict[int, int] = {}  # the width of the widest cell by column, until a row is added
 
     def add(self, *cells: Cell) -> None:
-        """Add a row with a cell for each column; text is shown as it is and never read as markup."""
-        self.rows.append(tuple([cell if isinstance(cell, Line) else _unindented(cell) for cell in cells]))
+        """Add a row with a cell for each column; text is shown on one line and never read as markup.
+
+        A line break in a name or an option must not look like a row; what has several lines is a ``Line``.
+        """
+        self.rows.append(tuple([cell if isinstance(cell, Line) else one_line(cell).text for cell in cells]))
         self._known.clear()
 
     def __rich_console__(self, _: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
@@ -286,6 +289,11 @@ def _unindented(text: str) -> str:
 def plain(text: str, style: str = "") -> Line:
     """Text for a terminal that holds no markup and no control characters."""
     return Line(_unindented(text), style)
+
+
+def one_line(text: str, style: str = "") -> Line:
+    """Text on one line: a line break in a name must not look like the end of what is said."""
+    return Line(printable(text.expandtabs(), None), style)
 
 
 def digest(value: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpucache.model import Checks, KeyField
 from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Written
-from gpucache.render.grid import SIZE, Block, Column, Grid, Line, Pairs, digest, plain
-from gpucache.units import format_age, format_count, format_duration, format_instant, format_size
+from gpucache.render.grid import SIZE, Block, Column, Grid, Line, Pairs, digest, one_line, plain
+from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -202,7 +202,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         else:
             shown.append(one)
     for one in shown[:_MOST_ADVICE]:
-        yield plain(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
+        yield one_line(f"{one.kind}: {one.program} for {one.target}: {one.detail}", "yellow")
     if len(shown) > _MOST_ADVICE:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
     if unread:
@@ -215,7 +215,9 @@ def report(one: EntryReport, *, whole: bool) -> "Iterator[RenderableType]":
     entry = one.entry
     sizes = ", ".join("x".join(map(str, size)) for size in one.local_sizes)
     by = f" by gpucache {one.tool_version}" if one.tool_version else ""
-    yield plain(f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold")
+    yield one_line(
+        f"{entry.program or entry.key[:12]}{f' for {entry.target}' if entry.target else ''}", "bold"
+    )
     yield _pairs(
         [
             ("key", entry.key),
@@ -284,7 +286,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> "Table":
     grid.add_column(no_wrap=False, max_width=34, overflow="fold")
     grid.add_column(overflow="fold")
     for label, value in pairs:
-        grid.add_row(plain(label, "cyan"), plain(value))
+        grid.add_row(one_line(label, "cyan"), one_line(value))
     return grid
 
 
@@ -308,7 +310,7 @@ def misses(
         what = f"{record.get('program')} for {record.get('target')}{again}"
         detail = _in_brief(record) if brief else str(record.get("detail"))
         cut = cut or detail != str(record.get("detail"))
-        rows.append((_ago(record, now_ns), f"{what}: {record.get('verdict')}: {detail}"))
+        rows.append((_ago(record, now_ns), printable(f"{what}: {record.get('verdict')}: {detail}", None)))
     yield plain("Last misses", "bold") if rows else plain("No miss is on record.")
     if rows:
         yield _by_age(rows)

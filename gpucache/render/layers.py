@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucache.outcomes import Layered, LayerResult, LayerSummary
 from gpucache.render.run import unseen
-from gpucache.units import format_count, format_size
+from gpucache.units import format_count, format_size, printable
 
 _REASONS = 3
 """The most reasons that are told unless everything is."""
@@ -31,7 +31,8 @@ def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
     found = [row for row in rows if row.result is LayerResult.LEFT]
     if whole:
         yield from (
-            f"left: {row.program or 'a build'} for {row.target or 'nobody'}: {row.reason}" for row in found
+            printable(f"left: {row.program or 'a build'} for {row.target or 'nobody'}: {row.reason}", None)
+            for row in found
         )
         return
     reasons = Counter(row.reason for row in found).most_common()

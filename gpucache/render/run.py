@@ -3,7 +3,7 @@
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
-from gpucache.units import format_count, format_duration, format_list
+from gpucache.units import format_count, format_duration, format_list, printable
 
 TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]
         for one in outcomes:
             if one.result is not RunResult.HIT:
                 where = f" for {one.target}" if one.target else ""
-                yield f"{one.program or 'a call'}{where}: {one.result}: {one.reason}"
+                yield printable(f"{one.program or 'a call'}{where}: {one.result}: {one.reason}", None)
         return
     done = {RunResult.LEFT: "kept", RunResult.PASSED: "served", RunResult.REFUSED: "built"}
     untold = (one for one in outcomes if one.result in done)

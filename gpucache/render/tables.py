@@ -21,8 +21,8 @@ from gpucache.outcomes import (
     WarmResult,
     WarmSummary,
 )
-from gpucache.render.grid import SIZE, Block, Column, Grid, plain
-from gpucache.units import format_count, format_duration, format_list, format_size
+from gpucache.render.grid import SIZE, Block, Column, Grid, one_line, plain
+from gpucache.units import format_count, format_duration, format_list, format_size, printable
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
 LOG_LINES = 20
@@ -129,11 +129,11 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[B
         yield plain("")
     for (result, why, log), same in groups.items():
         for one in same if whole else same[: len(same) == 1]:
-            yield plain(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
+            yield one_line(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
         if len(same) > 1 and not whole:
             programs = list(dict.fromkeys(one.program for one in same))
             named = format_list(programs, NAMED)
-            yield plain(f"{len(same)} {result.value}: {why}: {named}; -v tells of each", _STYLES[result])
+            yield one_line(f"{len(same)} {result.value}: {why}: {named}; -v tells of each", _STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
     empty = [_item(one) for one in outcomes if one.lacks_kernels]
@@ -147,7 +147,8 @@ def _warm_reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[B
 
 def _item(one: WarmOutcome) -> str:
     variant = f" [{one.variant}]" if one.variant else ""
-    return f"{one.program}{variant} for {one.target}" if one.target else f"{one.program}{variant}"
+    where = f" for {one.target}" if one.target else ""
+    return printable(f"{one.program}{variant}{where}", None)
 
 
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[Block]:
@@ -272,7 +273,7 @@ class Evictions:
         for removal in self._shown if self._whole else ():
             one = removal.entry
             where = f" for {one.target}" if one.target else ""
-            yield plain(f"{one.key[:12]} {one.program}{where} was removed: {removal.rule}")
+            yield one_line(f"{one.key[:12]} {one.program}{where} was removed: {removal.rule}")
         yield from self._kept("was not removed", "were not removed")
         removed = format_count(summary.removed, "entry", "entries")
         yield plain(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpucache.outcomes import Answer, Build, Hit, Miss, Reach, ReplyState, Served
-from gpucache.render.grid import Block, Column, Grid, digest, plain
+from gpucache.render.grid import Block, Column, Grid, digest, one_line, plain
 from gpucache.units import format_age
 
 
@@ -12,7 +12,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
     for one in found:
         where = f" for {one.target}" if one.target else ""
         variant = f" [{one.variant}]" if one.variant else ""
-        yield plain(f"{one.program}{variant}{where}", "bold")
+        yield one_line(f"{one.program}{variant}{where}", "bold")
         unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
         if one.consulted or unasked:  # else the answer says why nothing could be asked
             yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")

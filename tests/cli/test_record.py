@@ -210,6 +210,22 @@ def test_a_librarys_own_cache_hides_nothing(
 
 
 @pytest.mark.usefixtures("intel")
+def test_arguments_of_the_command_are_kept_where_that_is_asked(
+    gpucache: Gpucache, project: Path, tmp_path: Path
+) -> None:
+    """They may hold secrets, so that else the recording has the command's name alone."""
+    folders = tmp_path / "plain", tmp_path / "asked"
+    for folder, options in zip(folders, ((), ("--keep-arguments",)), strict=True):
+        words = ("--", sys.executable, "-X", "token=secret", *app("intel")[2:])
+        done = gpucache("record", *options, "-o", str(folder), *words, cwd=project)
+        assert done.returncode == 0, done.stderr
+    texts = [b"".join(path.read_bytes() for path in folder.glob("*.jsonl")) for folder in folders]
+    assert [b"token=secret" in text for text in texts] == [False, True]
+    [(_, seen)] = read_recording(folders[0]).recording.rows()
+    assert seen.first is not None and seen.first[1] == Path(sys.executable).name
+
+
+@pytest.mark.usefixtures("intel")
 def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
     """They are enough to ask whether a cache has everything, before and after it is there."""
     digests, whole = tmp_path / "digests", tmp_path / "whole"
@@ -218,7 +234,7 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
     gpucache("record", "-o", str(whole), *app("intel"), cwd=project)
     assert not (digests / "blobs").exists()
     [(_, seen)] = read_recording(digests).recording.rows()
-    assert (seen.first is not None and seen.first[1], seen.roots) == (sys.executable, frozenset())
+    assert (seen.first is not None and seen.first[1], seen.roots) == (Path(sys.executable).name, frozenset())
     words = ("--root", str(tmp_path / "root"), "warm")
     assert gpucache(*words, "--check", "--recording", str(digests), cwd=tmp_path).returncode == 3
     assert gpucache(*words, "--recording", str(whole), cwd=tmp_path).returncode == 0

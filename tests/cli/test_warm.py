@@ -331,3 +331,30 @@ def test_a_source_that_is_too_large_fails_alone(run: Run, write: Write, nvrtc: s
     reasons = [row["reason"] for row in answer.document["outcomes"] if row["result"] == "failed"]
     assert "is larger than 64.0 MiB" in reasons[0]
     assert run("--json", "warm", "--check", str(folder), "--target", nvrtc).code == 3
+
+
+NAME = "a\x1b[31m\nFAKE\x9b31m\r\u202e.cu"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no other system has such names")
+def test_a_name_neither_breaks_a_line_nor_moves_a_cursor(run: Run, write: Write, nvrtc: str) -> None:
+    """Names of files, of targets and of entries are shown on one line, whatever shows them."""
+    folder = write({NAME: VECTOR, f"bad{NAME}": "no\n"})
+    source = str(folder / NAME)
+    for arguments in (
+        ("-v", "warm", str(folder), "--target", nvrtc),
+        ("-v", "warm", source, "--target", nvrtc),
+        ("--quiet", "warm", str(folder), "--target", nvrtc),
+        ("warm", "--check", str(folder), "--target", nvrtc, "-D", "X=1\nFAKE"),
+        ("inspect", "--list"),
+        ("inspect", "--misses"),
+        ("inspect", NAME),
+        ("inspect", "--why", source, "--target", nvrtc, "-D", "X=7"),
+        ("verify", NAME),
+        ("evict", "--dry-run", "--all"),
+        ("-v", "evict", "--program", NAME, "--yes"),
+    ):
+        answer = run(*arguments)
+        told = answer.out + answer.err
+        assert not {*"\x1b\x9b\r\u202e"} & set(told), arguments
+        assert not any(line.lstrip().startswith("FAKE") for line in told.splitlines()), (arguments, told)

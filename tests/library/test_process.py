@@ -146,6 +146,14 @@ def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.Complete
     assert "GPUCACHE_LOG=loud is no level" in told
 
 
+def test_no_name_breaks_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Names of programs and values of options come from outside, and a log is read on terminals."""
+    process.say_once("no \x1b[31m\nsecond line: \x9b1m\r\u202e")
+    assert [record.getMessage() for record in caplog.records] == [
+        "no \ufffd[31m\ufffdsecond line: \ufffd1m\ufffd\ufffd"
+    ]
+
+
 def test_a_misspelt_variable_is_a_warning(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """A program is warned once of a variable that looks like ours and is not."""
     (told,) = run(2, GPUCACHE_DISABEL="1").stderr.splitlines()

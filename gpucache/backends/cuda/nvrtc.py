@@ -23,6 +23,7 @@ from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
 from gpucache.sources import Memos
+from gpucache.units import printable
 
 _TARGET = r"(sm|compute)_(\d+)([af]?)"
 _IDENTITY = ("architecture",)
@@ -267,7 +268,8 @@ def _log(handle: Any, request: BuildRequest) -> str:
     _call(api.nvrtcGetProgramLog, handle, buffer)
     if request.asked:
         return buffer[:-1].decode(errors="surrogateescape")
-    return buffer.decode("utf-8", "replace").strip("\0\n ").replace(FILE_NAME, request.program.name)
+    name = printable(request.program.name, None)
+    return buffer.decode("utf-8", "replace").strip("\0\n ").replace(FILE_NAME, name)
 
 
 def _output(handle: Any, kind: str) -> bytes:

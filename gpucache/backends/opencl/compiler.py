@@ -25,6 +25,7 @@ from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import command_line
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
+from gpucache.units import printable
 
 # PyOpenCL's own function, as it was at the import: a program may put another that calls this module there.
 _BUILD = cl.Program.build
@@ -239,7 +240,7 @@ def _log(program: Any, device: Any, request: BuildRequest) -> str:
         log = str(program.get_build_info(device, cl.program_build_info.LOG))
     except (cl.Error, UnicodeDecodeError):  # PyOpenCL reads logs as UTF-8
         return ""
-    return program_log(log, request.program.name)
+    return program_log(log, printable(request.program.name, None))
 
 
 def _first_line(error: BaseException) -> str:
