@@ -40,7 +40,7 @@ class Closure(NamedTuple):
     """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
     constant nothing can be found in the artifact."""
     tells_name: bool = False
-    """The same of what the source is called, as far as that is not made up for each build."""
+    """The same of what the source is called, as far as its compiler does not make that up for each build."""
     renames: bool = False
     """Whether a text may have a name that is relative to the current directory, by a ``#line``."""
 

@@ -6,7 +6,8 @@ moving between fields. What enters: language, digest of the source (CR LF taken 
 closure (name as spelled with digest, names that resolved nowhere, and a digest of how names resolved),
 canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
 fields, environment variables that reach the compiler, name expressions, and, where a program calls
-its compiler itself, the last part of the name that it gives its source, as symbols have it. A located
+its compiler itself, the last part of the name that it gives its source, as symbols have it, and whether a
+folder is before that (entries of a name without one are of that name alone). A located
 key adds the directories and file name that the compiler could have written into its output. Local sizes
 are no part of a key: an artifact that is compiled for more of them serves a request that names fewer, so
 its head says for which.
@@ -129,7 +130,8 @@ def _pairs(
     for expression in request.name_expressions:
         yield "name expression", expression
     if request.asked is not None:
-        yield SOURCE_NAME, posixpath.basename(request.asked.file_name)
+        folder, last = posixpath.split(request.asked.file_name)
+        yield SOURCE_NAME, f"*/{last}" if folder else last
 
 
 def header_of(label: str) -> str | None:

@@ -59,8 +59,8 @@ def export_layer(folder: Path, place: str) -> None:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
         outcomes, rows, kinds = [], [], set()
         answering = Answering(open_layers(settings, command=Path(command[0]).name), found)
-        for kind, fields in questions:
-            outcome, row = answering.answer(kind, fields)
+        for kind, fields, name in questions:
+            outcome, row = answering.answer(fields, name)
             outcomes.append(outcome)
             if row is not None:
                 rows.append(row)

@@ -7,6 +7,7 @@ of what was made up, and a program gets its own name back.
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,11 @@ class FileName:
 
 
 def read_name(given: str, environ: Mapping[str, str]) -> FileName:
-    """The name of a source, in which Python's module ``tempfile`` may have made something up."""
+    """The name of a source, in which Python's module ``tempfile`` may have made something up.
+
+    Then what it has made is there while the source is compiled, for its user alone. Any other name counts as
+    it is.
+    """
     places = dict.fromkeys((*filter(None, map(environ.get, _VARIABLES)), *_PLACES))
     place = next((one for one in map(os.path.normpath, places) if given.startswith(f"{one}/")), None)
     if place is None:
@@ -53,10 +58,7 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     parts = given.removeprefix(f"{place}/").split("/")
     for number, part in enumerate(parts):
         match = _MADE_UP.fullmatch(part)
-        last = number == len(parts) - 1
-        if match is None or (
-            not last and not _holds_only(Path(place, *parts[: number + 1]), parts[number + 1])
-        ):
+        if match is None or not _is_made(Path(place, *parts[: number + 1]), "".join(parts[number + 1 :][:1])):
             continue
         kept = f"{match[1]}{KEPT}{match[3] or ''}"
         stems = os.fsencode(match[1] + match[2]), os.fsencode(match[1] + KEPT)
@@ -64,11 +66,15 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     return FileName(given, given)
 
 
-def _holds_only(folder: Path, name: str) -> bool:
-    """Whether a folder holds nothing but the source, which then includes nothing from there."""
+def _is_made(path: Path, below: str) -> bool:
+    """Whether ``tempfile`` has made a file, or a folder that holds nothing but what is ``below`` it.
+
+    A source that is alone in its folder includes nothing from there.
+    """
     try:
-        return set(os.listdir(folder)) <= {name}  # noqa: PTH208 - names are enough
-    except FileNotFoundError:
-        return True
-    except OSError:
+        status = path.lstat()
+        alone = not below or set(os.listdir(path)) <= {below}  # noqa: PTH208 - names are enough
+    except (OSError, ValueError):
         return False
+    mode = stat.S_IFDIR | 0o700 if below else stat.S_IFREG | 0o600
+    return alone and status.st_uid == os.geteuid() and status.st_mode & ~stat.S_ISGID == mode

@@ -5,7 +5,7 @@ looked up once more: what was missed and kept meanwhile is found, and files are 
 is made of a question; which file it becomes is ``index``'s, what an answer depends on ``conditions``'.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -16,6 +16,7 @@ from gpucache.errors import GpucacheError
 from gpucache.intercept.conditions import UncoveredError, of_build, of_call
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
+from gpucache.intercept.file_names import FileName
 from gpucache.intercept.index import Answered, Hole, Row, fits, row_of
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.nvrtc_serving import Lacking, answer_fields, find_all
@@ -38,7 +39,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._asked: dict[tuple[Kind, tuple[bytes, ...]], None] = {}
+        self._asked: dict[tuple[Kind, tuple[bytes, ...]], FileName | None] = {}
         self._bytes = 0
         self.too_many = False
         """Whether more was asked than is kept."""
@@ -48,7 +49,7 @@ class Questions:
         return Heard(self, service)
 
     def add(self, kind: Kind, fields: tuple[bytes, ...]) -> None:
-        """Keep a question, once."""
+        """Keep a question, once; with the name of its source, as a file that was made up will be gone."""
         asked = (kind, fields)
         with self._lock:
             if asked in self._asked:
@@ -57,10 +58,10 @@ class Questions:
             if len(self._asked) >= _QUESTIONS_CAP or self._bytes > _BYTES_CAP:
                 self.too_many = True
                 return
-            self._asked[asked] = None
+            self._asked[asked] = read_call(Fields(fields)).file_name if kind is Kind.COMPILE else None
 
-    def __iter__(self) -> Iterator[tuple[Kind, tuple[bytes, ...]]]:
-        return iter(self._asked)
+    def __iter__(self) -> Iterator[tuple[Kind, tuple[bytes, ...], FileName | None]]:
+        return ((*asked, name) for asked, name in self._asked.items())
 
 
 class Heard:
@@ -99,12 +100,10 @@ class Answering:
         self._devices = Devices(layers, wait_s=_PROBE_S)
         self._began = False
 
-    def answer(self, kind: Kind, fields: tuple[bytes, ...]) -> tuple[Layered, Row | None]:
-        """What becomes of a question; with its record where there is one."""
-        look: Callable[[tuple[bytes, ...]], tuple[Layered, Answered | None]]
-        look = self._call if kind is Kind.COMPILE else self._build
+    def answer(self, fields: tuple[bytes, ...], name: FileName | None) -> tuple[Layered, Row | None]:
+        """What becomes of a question, of NVRTC if it has a name; with its record where there is one."""
         try:
-            outcome, answered = look(fields)
+            outcome, answered = self._build(fields) if name is None else self._call(fields, name)
         except WireError:
             return Layered("", "", LayerResult.LEFT, "it does not read"), None
         row = None if answered is None else row_of(answered)
@@ -137,8 +136,8 @@ class Answering:
         done = replace(left, result=LayerResult.EXPORTED)
         return done, Answered(_title(done), Kind.BUILD, fields, (b"", *given), conditions, holes)
 
-    def _call(self, fields: tuple[bytes, ...]) -> tuple[Layered, Answered | None]:
-        call = read_call(Fields(fields))
+    def _call(self, fields: tuple[bytes, ...], name: FileName) -> tuple[Layered, Answered | None]:
+        call = replace(read_call(Fields(fields)), file_name=name)
         left = Layered(call.file_name.given, "", LayerResult.LEFT)
         if call.is_ours:
             return replace(left, reason="a program of gpucache.cuda looks into the cache by itself"), None

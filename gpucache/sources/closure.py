@@ -35,6 +35,7 @@ from gpucache.sources.scan import (
     can_paste,
     hints,
     path_macros,
+    printing_macros,
     probed_by_macro,
     probing_macros,
     used_in_text,
@@ -209,19 +210,29 @@ class _Walk:
     def judge_paths(self) -> None:
         """Find out whether constants may be made of a header's path, or of the source's file name.
 
-        Some compilers give the source another file name in each build.
+        Some compilers give the source another file name in each build. One that does not, NVRTC, names no
+        types after files; and of what the source itself prints a macro may make a constant, by ``#``.
         """
+        named = self._rule.names_sources
+        prints = PathConstants.PRINTED | PathConstants.ASSERTS if named else PathConstants.PRINTED
+        from_source = _OF_SOURCE & ~PathConstants.TYPES if named else _OF_SOURCE
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = path_macros([text for _, text in texts])
         headers = any(file.number for file, _ in texts)
-        printed = any(text.path_constants & PathConstants.PRINTED for _, text in texts)
+        printed = any(text.path_constants & prints for _, text in texts)
+        printing = printing_macros([text for _, text in texts]) if named and printed else frozenset()
         computed = printed and any(
             text.path_constants & PathConstants.PRINTS or prints_anew(text.definitions) for _, text in texts
         )
         for file, text in texts:
             told = text.path_constants
-            if computed and told & PathConstants.PRINTED:
+            if computed and told & prints:
                 told |= PathConstants.HERE | PathConstants.CALLER
+            if not file.number and (
+                (named and told & prints)
+                or (printing and uses_macro(self._content(file), printing, trigraphs=self._rule.trigraphs))
+            ):
+                told |= PathConstants.MAIN
             if (
                 macros
                 and not told & PathConstants.HERE
@@ -230,8 +241,8 @@ class _Walk:
                 told |= PathConstants.HERE
             tells = PathConstants.HERE if file.number else PathConstants.CALLER
             self._tells_places = self._tells_places or bool(headers and told & tells)
-            of_source = _OF_SOURCE | PathConstants.HERE if file is self._main else _OF_SOURCE
-            if told & of_source and self._rule.names_sources:
+            of_source = from_source | PathConstants.HERE if file is self._main else from_source
+            if told & of_source and named:
                 self._tells_name = True
             elif told & of_source and self.uncacheable is None:
                 self.uncacheable = (

@@ -34,6 +34,7 @@ _REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MU
 _DEFINED = re.compile(
     rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}\"#]{0,1000}\)[^;{}()\"#]{0,200}\{)"
 )
+_ASSERT = re.compile(rb"(?<!\w)assert(?!\w)")
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
@@ -58,6 +59,8 @@ class PathConstants(Flag):
     """None, unless the program itself defines the functions that print."""
     PRINTS = 64
     """None by itself: it defines such a function."""
+    ASSERTS = 128
+    """None, as ``PRINTED``: it uses ``assert``, which NVRTC itself defines to print the path."""
 
 
 _CALL = PathConstants.HERE | PathConstants.CALLER
@@ -85,6 +88,8 @@ def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
     found, macros = PathConstants.NOTHING, set[bytes]()
     if (b"printf" in text or b"__assert" in text) and _DEFINED.search(text):
         found = PathConstants.PRINTS
+    if b"assert" in text and _ASSERT.search(text):
+        found |= PathConstants.ASSERTS
     if not any(word in text for word in _LIKELY) or _CCCL.search(text):
         return found, macros
     for mention in _MENTION.finditer(text):

@@ -183,6 +183,7 @@ _OWN_DOT = re.compile(rb"(?<![\w.$)\]])\.(?![\d.])([A-Za-z]*)(.?)", re.DOTALL)
 _NAMED_DIRECTIVE = re.compile(rb"\.\s*(?:" + b"|".join(_DIRECTIVE_NAMES) + rb")\b", re.IGNORECASE)
 _JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
 _ENDS = frozenset({b"", *(b"%c" % sign for sign in b"),#\n")})
+_PRINTING = re.compile(rb"(?<!\w)(?:assert|__(?:BASE_)?FILE__|__builtin_FILE)(?!\w)")
 _PROBES = frozenset({b"__has_include", b"__has_include_next", b"__has_embed"})
 _WORD = re.compile(rb"\w+")
 _FIRST_MATCH = frozenset({b"__has_include"})
@@ -216,6 +217,12 @@ def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
 def path_macros(texts: Collection[Scan]) -> frozenset[bytes]:
     """The macros that may make a constant of the path of their user, and those that use them in turn."""
     return with_users(texts, {name for text in texts for name in text.path_macros})
+
+
+def printing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
+    """The macros that may print their user's path, as ``assert`` does, and those that use them in turn."""
+    lines = (line for text in texts for line in text.definitions.split(b"\n") if _PRINTING.search(line))
+    return with_users(texts, {head[1] for line in lines if (head := _HEAD.match(line))})
 
 
 def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:

@@ -1,4 +1,4 @@
-"""Programs that call NVRTC as their authors wrote them: ``core`` or ``bindings``, then the mode.
+"""Programs that call NVRTC as their authors wrote them: ``core``, ``bindings`` or ``names``, then the mode.
 
 Every line that is printed must be the same whether the compile is served or not.
 """
@@ -64,6 +64,53 @@ def bindings(mode: str) -> None:
         say(log.decode().replace(name, "NAME"), ask(nvrtc.nvrtcGetLoweredName, program, b"scale<int>"))
 
 
+_HASH = "__device__ constexpr unsigned h(const char *s) { return *s ? *s + 31u * h(s + 1) : 0u; }\n"
+_KERNEL = 'extern "C" __global__ void k(const char **o) { %s; }'
+_NUMBER = _KERNEL % "constexpr unsigned v = h(%s); *o = (const char *)v"
+FORMS = {
+    "text": _KERNEL % "*o = __FILE__",
+    "size": _KERNEL % "*o = (const char *)sizeof(__FILE__)",
+    "digest": _HASH + _NUMBER % "__FILE__",
+    "letter": _KERNEL % "*o = (const char *)__FILE__[9]",
+    "builtin": _HASH + _NUMBER % "__builtin_FILE()",
+    "last part": _HASH + _NUMBER % "__builtin_FILE_NAME()",
+    "base": _HASH + _NUMBER % "__BASE_FILE__",
+    "wide": "#define S(x) L##x\n#define T(x) S(x)\n" + _KERNEL % "*o = (const char *)T(__FILE__)",
+    "pasted": "#define C(a, b) a##b\n" + _KERNEL % "*o = C(__FI, LE__)",
+    "assert": _KERNEL % "assert(o)",
+    "assert as text": "#define S(x) #x\n#define T(x) S(x)\n" + _HASH + _NUMBER % "T(assert(1))",
+    "assert anew": "#define __assertfail(e, f, ...) (void)(*o = f)\n" + _KERNEL % "assert(!o)",
+    "lambda": "template <class T> __device__ const char *g(T) { return __PRETTY_FUNCTION__; }\n"
+    + _KERNEL % "*o = g([] {})",
+    "warned": _KERNEL % "int unused; *o = 0",
+    "message": "#pragma message(__FILE__)\n" + _KERNEL % "*o = 0",
+    "static": "static __device__ int x;\n" + _KERNEL % "*o = (const char *)&x",
+    "silent": _KERNEL % "*o = 0",
+    "macro": '#include "tells.h"\n' + _HASH + _NUMBER % "NAME",
+    "function": '#include "tells.h"\n' + _HASH + _NUMBER % "where()",
+    "printing macro": '#include "says.h"\n#define S(x) #x\n#define T(x) S(x)\n' + _HASH + _NUMBER % "T(SAY)",
+    "printed base": '#include "says.h"\n' + _KERNEL % "say(); *o = 0",
+    "caller": '#include "tells.h"\n' + _HASH + _NUMBER % "caller()",
+}
+
+
+def names(folder: str, *names: str) -> None:
+    """Sources that tell how they are called, each under several names."""
+    from cuda.bindings import nvrtc
+
+    options = [b"-arch=sm_80", f"-I{folder}".encode(), b"-std=c++17"]
+    for name in names:
+        for form, source in FORMS.items():
+            _, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+            said = [form, name, int(status)]
+            for kind in ("ProgramLog", "CUBIN", "PTX"):
+                data = bytes(getattr(nvrtc, f"nvrtcGet{kind}Size")(program)[1])
+                getattr(nvrtc, f"nvrtcGet{kind}")(program, data)
+                said.append(hashlib.sha256(data).hexdigest()[:12])
+            say(*said)
+
+
 def library() -> None:
     """Through gpucache itself."""
     from gpucache.cuda import compile_program
@@ -76,5 +123,7 @@ if __name__ == "__main__":
         core(*sys.argv[2:])
     elif sys.argv[1] == "bindings":
         bindings(sys.argv[2])
+    elif sys.argv[1] == "names":
+        names(*sys.argv[2:])
     else:
         library()

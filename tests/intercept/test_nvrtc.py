@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -181,6 +183,45 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
     assert kept["key"][:12] in told
     assert "gpucache inspect --misses" in told
     assert "gpucache inspect --misses" in gpucache("inspect", "--why", kept["key"][:12]).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_a_source_that_tells_its_name_tells_its_own(
+    command: Command, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever form, under any name; what is made up for one run is not kept where it is told."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "tells.h").write_text(
+        "#define NAME __FILE__\n"
+        "__device__ constexpr const char *where() { return __FILE__; }\n"
+        "__device__ constexpr const char *caller(const char *file = __builtin_FILE()) { return file; }\n"
+    )
+    (tmp_path / "says.h").write_text(
+        '#define SAY printf("%s", __FILE__)\n__device__ inline void say() { printf("%s", __BASE_FILE__); }\n'
+    )
+    made_up = [tmp_path / "kern_aaaaaaa1.cu", tmp_path / "kern_zzzzzzz2.cu"]
+    chosen = tmp_path / "kern_reducers.cu"
+    for path in (*made_up, chosen):
+        path.touch(0o600 if path in made_up else 0o644)
+    for number in "12":
+        (tmp_path / f"tmpfolder_{number}").mkdir(0o700)
+        made_up.append(tmp_path / f"tmpfolder_{number}" / "p.cu")
+    whole = ("p.cu", "sub/p.cu", "./sub/p.cu", str(tmp_path / "p.cu"), str(chosen))
+    words = ("names", tmp_path, *whole, *made_up)
+    bare = command(sys.executable, _PROGRAM, *words).stdout
+    assert bare.count("\n") == len(nvrtc_program.FORMS) * (len(whole) + len(made_up))
+    for _ in range(3):  # the second is for a machine so slow that new headers were not waited for
+        printed, outcomes = run(*words)
+        assert printed == bare
+    results = Counter(one["result"] for one in outcomes)
+    refused = {"pasted"}
+    untold = {"lambda", "message", "silent", "static", "warned"}
+    assert results["hit"] == len(whole) * len({*nvrtc_program.FORMS} - refused) + len(made_up) * len(untold)
+    assert results["kept"] == results["failed"] == 0
+    assert {one["reason"].partition(",")[0] for one in outcomes if one["result"] == "passed"} == {
+        "its source may compute with its file name"
+    }
 
 
 @pytest.mark.slow
@@ -438,43 +479,59 @@ def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes)
 @pytest.mark.usefixtures("installed")
 def test_what_may_lie_above_a_made_up_folder_is_not_asked_for(program: _Program) -> None:
     """The folder that stands for it is not there, so that nothing is found from it."""
-    kind, (_, wanted) = program.ask(name="/tmp/tmpab12_xyz/kern.cu")
-    assert (kind, wanted) == (Kind.MISS, b"1")
-    kind, _ = program.ask(name="/tmp/tmpab12_xyz/kern.cu", source=b'#include "../value.h"')
-    assert kind is Kind.PASS
+    folder = Path(tempfile.mkdtemp(prefix="tmp"))
+    try:
+        kind, (_, wanted) = program.ask(name=f"{folder}/kern.cu")
+        assert (kind, wanted) == (Kind.MISS, b"1")
+        kind, _ = program.ask(name=f"{folder}/kern.cu", source=b'#include "../value.h"')
+        assert kind is Kind.PASS
+    finally:
+        folder.rmdir()
 
 
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("/tmp/app_scale_ab12_xyz.cu", "/tmp/app_scale_gpucache.cu"),
-        ("/tmp/tmpab12_xyz.cu", "/tmp/tmpgpucache.cu"),
-        ("/tmp/tmpab12_xyz/kern.cu", "/tmp/tmpgpucache/kern.cu"),
-        ("/elsewhere/app_ab12_xyz.cu", "/elsewhere/app_ab12_xyz.cu"),
-        ("/tmp/kernels.cu", "/tmp/kernels.cu"),
-        ("default_program", "default_program"),
-        ("", ""),
+        ("app_scale_ab12_xyz.cu", "app_scale_gpucache.cu"),
+        ("tmpab12_xyz.cu", "tmpgpucache.cu"),
+        ("tmpab12_xyz/kern.cu", "tmpgpucache/kern.cu"),
+        ("kernels.cu", "kernels.cu"),
     ],
 )
-def test_what_a_name_has_of_its_run_is_replaced(given: str, kept: str) -> None:
-    """Only below a folder for temporary files, and only what Python's module for them makes up."""
-    name = read_name(given, {})
-    assert name.kept == kept
-    assert name.to_give(name.to_keep(given.encode())) == given.encode()
+def test_what_a_name_has_of_its_run_is_replaced(tmp_path: Path, given: str, kept: str) -> None:
+    """As much of it as Python's module for temporary files makes up."""
+    path = tmp_path / given
+    path.parent.mkdir(0o700, exist_ok=True)
+    path.touch(0o600)
+    name = read_name(str(path), {"TMPDIR": str(tmp_path)})
+    assert name.kept == str(tmp_path / kept)
+    assert name.to_give(name.to_keep(os.fsencode(path))) == os.fsencode(path)
+
+
+@pytest.mark.parametrize("mode", [0o644, None])
+def test_a_name_that_looks_made_up_counts_as_it_is(tmp_path: Path, mode: int | None) -> None:
+    """What Python's module makes is there, and for its user alone."""
+    path = tmp_path / "kern_reducers.cu"
+    if mode is not None:
+        path.touch(mode)
+    name = read_name(str(path), {"TMPDIR": str(tmp_path)})
+    assert (name.kept, name.stems) == (str(path), None)
 
 
 def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> None:
     """What lies beside the source is included from there, so the folder counts."""
     folder = tmp_path / "tmpab12_xyz"
-    folder.mkdir()
+    folder.mkdir(0o700)
     given = str(folder / "kern.cu")
     assert read_name(given, {"TMPDIR": str(tmp_path)}).kept == str(tmp_path / "tmpgpucache" / "kern.cu")
     (folder / "value.h").touch()
     assert read_name(given, {"TMPDIR": str(tmp_path)}).kept == given
 
 
-def test_a_made_up_name_that_is_in_the_source_too() -> None:
+def test_a_made_up_name_that_is_in_the_source_too(tmp_path: Path) -> None:
     """What is found of it in the artifact may then be of the source."""
-    name = read_name("/tmp/app_kernel01.cu", {})
+    path = tmp_path / "app_kernel01.cu"
+    path.touch(0o600)
+    name = read_name(str(path), {"TMPDIR": str(tmp_path)})
     assert name.is_in([b"void app_kernel01() {}"])
     assert not name.is_in([b"void kernel01() {}"])

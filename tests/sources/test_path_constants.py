@@ -119,6 +119,36 @@ def test_what_a_constant_is_made_of_ties_to_a_place_or_to_one_build(
         assert (closure.uncacheable is not None) == (refused and rule is _MADE_UP), closure.uncacheable
 
 
+_WITHOUT_EFFECT = PathConstants.TYPES | PathConstants.PRINTED | PathConstants.ASSERTS
+
+
+@pytest.mark.parametrize(
+    ("source", "header", "option", "tells"),
+    [
+        ("int v;", "", "", False),
+        ("void f() { assert(1); }", "", "", True),
+        ("#define S(x) #x\nint v = sizeof(S(printf(__FILE__)));", "", "", True),
+        (_INCLUDE, "inline void f() { assert(1); printf(__FILE__); }", "", False),
+        ("#define __assertfail(e, f, ...) g(f)\n" + _INCLUDE, "inline void f() { assert(1); }", "", True),
+        (_INCLUDE + "int v = T(SAY);", "#define SAY printf(__FILE__)", "", True),
+        (_INCLUDE, "inline void f() { g(__PRETTY_FUNCTION__); }", "", False),
+        ("int v = V;", "", "V=sizeof(__FILE__)", True),
+        ("void f() { CHECK; }", "", "CHECK=assert(1)", True),
+    ],
+)
+def test_whether_a_source_tells_its_name(
+    tmp_path: Path, source: str, header: str, option: str, tells: bool
+) -> None:
+    """To NVRTC, of whose prints a source may make texts, and which names no types after files."""
+    (tmp_path / "h.h").write_text(header, encoding="ascii")
+    definitions = [option] if option else []
+    folders = [str(tmp_path)]
+    closure = read_closure(
+        source.encode(), rule=_NAMED, include_dirs=folders, cwd=None, definitions=definitions
+    )
+    assert closure.tells_name == tells
+
+
 def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None:
     """Of all of them, with CUB, Thrust and libcu++: programs that include them may be found from anywhere."""
     include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
@@ -129,5 +159,5 @@ def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None
     assert len(likely) > 10
     for path in likely:
         found = scan(path.read_bytes(), trigraphs=False)
-        assert not found.path_constants & ~(PathConstants.TYPES | PathConstants.PRINTED), path
+        assert not found.path_constants & ~_WITHOUT_EFFECT, path
         assert not found.path_macros, path

@@ -141,9 +141,9 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     linked = enciphered or any(re.fullmatch(LINKED, option) for option in options)
     lined, debugged = (any(re.fullmatch(form, option) for option in options) for form in (_LINES, DEBUG))
     hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
-    if asked.made_up and (debugged or (lined and linked)):
+    if asked.made_up and (hidden or (lined and linked)):
         raise OptionError(
-            "its debug information tells of a file that is another in each run, so it is not kept"
+            "it tells, where nothing finds it, of a file that is another in each run, so it is not kept"
         )
     # Line information holds full paths; debug information and what is enciphered the directory in any case.
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
