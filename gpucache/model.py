@@ -28,6 +28,10 @@ class ArtifactKind(StrEnum):
     OPENCL_BINARY = "opencl-binary"
 
 
+GIVEN_WITH: Mapping[StrEnum, tuple[ArtifactKind, ...]] = {ArtifactKind.CUBIN: (ArtifactKind.PTX,)}
+"""What else a program may ask its compiler for after one compile, by what that is for: a hit has it too."""
+
+
 class Checks(StrEnum):
     """How a program is compiled: with the checks of its kernels or without, and when the host looks."""
 

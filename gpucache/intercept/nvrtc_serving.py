@@ -26,7 +26,7 @@ from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
-from gpucache.model import Artifact, ArtifactKind, CacheKey, Language, Program
+from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, CacheKey, Language, Program
 from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult
 from gpucache.sources import is_settled
 
@@ -38,8 +38,6 @@ _UNKNOWN_WAIT_S = 0.05
 _YOUNG_NS = 2_000_000_000
 """How far clocks of file systems may be behind."""
 _WORKERS = 8
-_ALSO: Mapping[ArtifactKind, tuple[ArtifactKind, ...]] = {ArtifactKind.CUBIN: (ArtifactKind.PTX,)}
-"""What else comes out of a compile, by what it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +287,7 @@ def _kind(prepared: Prepared) -> ArtifactKind:
 
 def _others(prepared: Prepared) -> Iterator[Prepared]:
     """The same inputs for what else comes out of a compile."""
-    return (of_kind(prepared, other) for other in _ALSO.get(_kind(prepared), ()))
+    return (of_kind(prepared, other) for other in GIVEN_WITH.get(_kind(prepared), ()))
 
 
 def answer_fields(call: Call, hits: Sequence[Hit], log: bytes) -> Iterator[bytes]:

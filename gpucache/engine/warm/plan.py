@@ -18,6 +18,7 @@ from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import GpucacheError
 from gpucache.manifest import ProgramSpec
 from gpucache.model import (
+    GIVEN_WITH,
     ArtifactKind,
     AsAsked,
     BuildRequest,
@@ -153,10 +154,22 @@ def plan_recorded(
     items: dict[tuple[object, ...], WarmItem] = {}
     for one in replayed:
         for item in _replayed_items(one, devices, selected, backends, environ):
-            wanted = (one.build.what, item.target)
-            before = items.get(wanted)
-            items[wanted] = item if before is None else _either(before, item)
+            for each in _all_kinds(item):
+                kind = each.request and each.request.artifact_kind
+                wanted = (one.build.what, each.target, kind)
+                before = items.get(wanted)
+                items[wanted] = each if before is None else _either(before, each)
     return list(items.values())
+
+
+def _all_kinds(item: WarmItem) -> Iterator[WarmItem]:
+    """An item for each kind of artifact that a program may ask its compiler for, if it calls that itself."""
+    yield item
+    request = item.request
+    if request is not None and request.asked is not None:
+        for kind in GIVEN_WITH.get(request.artifact_kind, ()):
+            variant = f"{item.variant} {kind}"
+            yield replace(item, variant=variant, request=request._replace(artifact_kind=kind))
 
 
 def _replayed_items(
