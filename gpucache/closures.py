@@ -3,6 +3,7 @@
 Must not know how it is found, which ``gpucache.sources`` does.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -15,6 +16,8 @@ class Include(NamedTuple):
 
 Asked = tuple[str, str, str]
 """A question to the disk, the path that it is about, and the answer."""
+Stamps = tuple[tuple[str, tuple[int, ...]], ...]
+"""Paths with what changes when the file or folder does."""
 
 
 class Closure(NamedTuple):
@@ -30,10 +33,10 @@ class Closure(NamedTuple):
     """Why no key can be made, with the remedy; None if one can."""
     files: tuple[str, ...] = ()
     """Where the headers were found; for traces and watching, never part of a key."""
-    stamps: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    stamps: "Stamps | None" = ()
     """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
-    what tells that one was another for a while. Never part of a key."""
-    asked: tuple[Asked, ...] | None = ()
+    what tells that one was another for a while. None where they were not taken. Never part of a key."""
+    asked: Sequence[Asked] | None = ()
     """All that was asked of the disk, in that order; None where an answer is an error that may pass.
     Never part of a key."""
     tells_places: bool = False

@@ -17,7 +17,7 @@ from gpucache.engine.explain import explain
 from gpucache.engine.hits import build_log as build_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.journal import note_miss
-from gpucache.engine.prepare import Prepared, closure_of, holds_paths
+from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
 from gpucache.engine.program_names import Identity
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheMissError, CacheUnusableError
@@ -88,6 +88,7 @@ def build(
     found and has to be replaced.
     """
     store = layers.target
+    prepared = stamped(prepared, layers)
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
         note_miss(layers, prepared, miss)
         note, told = why_not_kept(layers, miss)
@@ -165,7 +166,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     Folders that contain the cache's own root do not count: they change when the root is made.
     """
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
-    moved = {path for path, _ in {*before.stamps} ^ {*now.stamps}}
+    moved = {path for path, _ in {*(before.stamps or ())} ^ {*(now.stamps or ())}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))
     if files:
         return f"the header{'s' * (len(files) > 1)} {format_list(files)} changed"

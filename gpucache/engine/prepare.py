@@ -95,14 +95,16 @@ def prepare(
     environ: Mapping[str, str],
     memos: Memos | None = None,
     known: Known | None = None,
+    *,
+    light: bool = False,
 ) -> Prepared:
     """Everything a lookup needs; raises OptionError for options that must be refused.
 
     ``memos`` keep what is found in headers from one process to the next. ``known`` replaces source and
-    headers that are not here.
+    headers that are not here. With ``light`` the closure may lack its stamps, see ``stamped``.
     """
     compilation = backend.plan(request, toolchain, environ)
-    closure = closure_of(request, compilation, memos) if known is None else known.closure
+    closure = closure_of(request, compilation, memos, light=light) if known is None else known.closure
     if request.asked is not None and compilation.lists_files and (closure.renames or known is not None):
         inputs = compilation.inputs._replace(folder=request.cwd)
         compilation = compilation._replace(inputs=inputs)  # NVRTC makes a full path of a relative name
@@ -132,13 +134,22 @@ def prepare_again(
         closure = still_closure(prepared.closure)
         if closure is not None:
             return prepared if closure is prepared.closure else prepared._replace(closure=closure)
-    prepared = prepare(backend, request, toolchain, environ, memos)
-    asked, source = prepared.closure.asked, request.program.source
-    if asked is not None and len(asked) <= _QUESTIONS_KEPT and len(source) <= _SOURCE_BYTES_KEPT:
+    prepared = prepare(backend, request, toolchain, environ, memos, light=True)
+    asked, few = prepared.closure.asked, len(prepared.closure.files) <= _QUESTIONS_KEPT
+    small = few and len(request.program.source) <= _SOURCE_BYTES_KEPT
+    if asked is not None and small and len(asked) <= _QUESTIONS_KEPT:
         if len(_kept) >= _PROGRAMS_KEPT:
             _kept.clear()  # another thread may do so between any two lines here
         _kept[asking] = environ, prepared
     return prepared
+
+
+def stamped(prepared: Prepared, memos: Memos | None) -> Prepared:
+    """The same with the stamps of all that was asked of the disk, before the compiler reads any of it."""
+    if prepared.closure.stamps is not None:
+        return prepared
+    now = closure_of(prepared.request, prepared.compilation, memos)
+    return prepared._replace(closure=prepared.closure._replace(stamps=now.stamps))
 
 
 def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
@@ -170,7 +181,9 @@ def _below(place: str, cwd: str = "/") -> str:
     return os.path.normpath(os.path.join(cwd, place)).rstrip("/") + "/"  # noqa: PTH118
 
 
-def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | None = None) -> Closure:
+def closure_of(
+    request: BuildRequest, compilation: Compilation, memos: Memos | None = None, *, light: bool = False
+) -> Closure:
     """The include closure as it is on disk now, headers in memory among it."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
     headers = request.asked.headers if request.asked is not None else ()
@@ -184,6 +197,7 @@ def closure_of(request: BuildRequest, compilation: Compilation, memos: Memos | N
         named_headers=request.headers,
         name_them=request.name_headers,
         memos=memos,
+        light=light,
         # What each includes is looked for beside its name first.
         held=[(os.path.dirname(os.path.join(request.cwd, name)), text) for name, text in headers],  # noqa: PTH118, PTH120 - text in, text out
     )

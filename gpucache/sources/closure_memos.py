@@ -7,16 +7,19 @@ Losing one costs a walk. Must not know where memos are kept, nor what a closure 
 """
 
 import os
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, overload
 
-from gpucache.closures import Closure, Include
+from gpucache.closures import Asked, Closure, Include, Stamps
+from gpucache.host.file_stamps import is_settled as is_settled_file
+from gpucache.host.file_stamps import stamp_of
 from gpucache.keys import digest
-from gpucache.sources.disk import Disk, changed_itself_ns, on_the_way
+from gpucache.sources.disk import NO_FILE, Disk, changed_itself_ns, on_the_way
 from gpucache.sources.rules import Limits
 
 _LIMITS = Limits()
@@ -59,10 +62,11 @@ def name_of(*given: object) -> str:
     return digest(repr((_code(), sys.getfilesystemencoding(), given)).encode())
 
 
-def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | None:
+def recall(memos: Memos, name: str, limits: Limits, remedy: str, *, light: bool = False) -> Closure | None:
     """The remembered closure; None if there is none, or if a walk might find another one.
 
-    The reason for being uncacheable may name the ``remedy``, so that has to be the same.
+    The reason for being uncacheable may name the ``remedy``, so that has to be the same. With ``light`` files
+    whose stamps are as they were are not read, and the closure has no stamps.
     """
     data = memos.recall(name) if _code() else None
     if data is None:
@@ -71,11 +75,79 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str) -> Closure | No
 
     disk = Disk()
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        values = json.loads(data)
-        same = values["name"] == name and (values["uncacheable"] is None or values["remedy"] == remedy)
-        if same and disk.answers(values["asked"], limits.file_bytes):
-            return _closure(values, disk)
+        found, _, asked = data.partition(b"\n")
+        values = json.loads(found)
+        if values["name"] != name or (values["uncacheable"] is not None and values["remedy"] != remedy):
+            return None
+        if light and values["stood"] is not None and _stands(values["stood"]):
+            return _closure(values, None, _Late(asked))
+        if disk.answers(json.loads(asked), limits.file_bytes):
+            return _closure(values, tuple(disk.stamps), tuple(disk.asked))
     return None
+
+
+class _Late(Sequence[Asked]):
+    """Questions that are read from their JSON when one is wanted."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @cached_property
+    def _asked(self) -> tuple[Asked, ...]:
+        import json
+
+        return tuple((question, path, answer) for question, path, answer in json.loads(self._data))
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    @overload
+    def __getitem__(self, place: int) -> Asked: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Asked, ...]: ...
+    def __getitem__(self, place: int | slice) -> Asked | tuple[Asked, ...]:
+        return self._asked[place]
+
+
+def _stood(disk: Disk) -> object:
+    """What a later process compares in place of asking again; None if a file is too young to be known so."""
+    contents = disk.contents.items()
+    if not all(is_settled_file(path, status, disk.began_ns) for path, status in contents):
+        return None
+    seen = {path: status for path, status in disk.seen.items() if path not in disk.contents}
+    return {
+        "read": [(os.fsdecode(path), *stamp_of(status)) for path, status in contents],
+        "there": [
+            (os.fsdecode(path), status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode))
+            for path, status in seen.items()
+            if status is not None
+        ],
+        "absent": [os.fsdecode(path) for path, status in seen.items() if status is None],
+        "others": [row for row in disk.asked if row[0] in ("list", "real") or row == ("read", row[1], "")],
+    }
+
+
+def _stands(stood: Mapping[str, list[Any]]) -> bool:
+    """Whether all is as it was; raises OSError for what is gone, TypeError, ValueError, KeyError."""
+    look = os.stat
+    for path, *stamp in stood["read"]:
+        status = look(path)
+        if stamp != [
+            status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
+        ]:  # fmt: skip
+            return False
+    for path, device, inode, kind in stood["there"]:
+        status = look(path)
+        if (status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode)) != (device, inode, kind):
+            return False
+    for path in stood["absent"]:
+        try:
+            look(path)
+        except OSError as error:
+            if error.errno in NO_FILE:
+                continue
+        return False
+    return Disk().answers(stood["others"], 0)
 
 
 def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
@@ -136,7 +208,6 @@ def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str)
 
     values = {
         "name": name,
-        "asked": disk.asked,
         "includes": [(include.name, include.digest) for include in closure.includes],
         "resolution": closure.resolution,
         "uncacheable": closure.uncacheable,
@@ -145,11 +216,13 @@ def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str)
         "tells_places": closure.tells_places,
         "tells_name": closure.tells_name,
         "renames": closure.renames,
+        "stood": _stood(disk),
     }
-    memos.remember(name, json.dumps(values, separators=(",", ":")).encode("ascii"))
+    text = "\n".join(json.dumps(one, separators=(",", ":")) for one in (values, disk.asked))
+    memos.remember(name, text.encode("ascii"))
 
 
-def _closure(values: Mapping[str, object], disk: Disk) -> Closure:
+def _closure(values: Mapping[str, object], stamps: Stamps | None, asked: Sequence[Asked]) -> Closure:
     """Raises TypeError, ValueError or KeyError for what was not written by ``remember``."""
     includes, files = values["includes"], values["files"]
     resolution, uncacheable = values["resolution"], values["uncacheable"]
@@ -162,8 +235,8 @@ def _closure(values: Mapping[str, object], disk: Disk) -> Closure:
         resolution,
         uncacheable,
         tuple(map(str, files)),
-        tuple(disk.stamps),
-        tuple(disk.asked),
+        stamps,
+        asked,
         values["tells_places"] is True,
         values["tells_name"] is True,
         values["renames"] is True,

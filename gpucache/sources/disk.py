@@ -11,14 +11,16 @@ number, given in the order in which files are seen, and not by the inode: a copi
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import AnyStr, Literal, NamedTuple
 
 from gpucache.closures import Asked
+from gpucache.host.file_stamps import stamp_of
 from gpucache.keys import digest
 
-_NO_FILE = frozenset(
+NO_FILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
 )
 _CHUNK = 64 * 1024
@@ -49,6 +51,11 @@ class Disk:
         """Paths with their inode, size and times, taken before reading: they change with the file."""
         self.failed = False
         """Whether an answer was an error that may be gone next time."""
+        self.seen: dict[bytes, os.stat_result | None] = {}
+        """The status of what was looked at; None where there was nothing."""
+        self.contents: dict[bytes, os.stat_result] = {}
+        """The status of each file before it was read."""
+        self.began_ns = time.time_ns()
         self._looks: dict[bytes, Look] = {}
         self._watched: tuple[bytes, ...] = ()
         self._passed: set[bytes] = set()
@@ -72,7 +79,7 @@ class Disk:
         try:
             fd = os.open(path, _READ)
         except OSError as error:
-            if error.errno not in _NO_FILE:
+            if error.errno not in NO_FILE:
                 self.failed = True
                 raise
             self._note("read", path, "")
@@ -81,7 +88,8 @@ class Disk:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):  # it was replaced since it was looked at
                 raise OSError(errno.EINVAL, "it is no regular file any more")
-            self.stamps.append((os.fsdecode(path), _stamp(status)))
+            self.contents[path] = status
+            self.stamps.append((os.fsdecode(path), stamp_of(status)))
             self._watch_way(path)
             data = _read_all(fd, status.st_size, limit)
         except OSError:
@@ -127,7 +135,7 @@ class Disk:
         folder = os.path.join(os.path.dirname(path), b"")
         while folder.startswith(self._watched) and folder not in self._passed:
             with suppress(OSError):
-                self.stamps.append((os.fsdecode(folder), _stamp(os.stat(folder))))
+                self.stamps.append((os.fsdecode(folder), stamp_of(os.stat(folder))))
                 self._passed.add(folder)
                 return
             folder = os.path.join(os.path.dirname(folder.rstrip(b"/")), b"")
@@ -161,10 +169,12 @@ class Disk:
         try:
             status = os.stat(path)
         except OSError as error:
-            if error.errno in _NO_FILE:
+            if error.errno in NO_FILE:
+                self.seen[path] = None
                 return Look()
             self.failed = True
             return Look(error=error)
+        self.seen[path] = status
         # Numbered in the order of being seen, so that the same questions give the same numbers.
         number = self._numbers.setdefault((status.st_dev, status.st_ino), len(self._numbers) + 1)
         if stat.S_ISDIR(status.st_mode):
@@ -212,7 +222,3 @@ def _read_all(fd: int, size: int, limit: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns

@@ -49,6 +49,7 @@ def read_closure(
     limits: Limits = _LIMITS,
     memos: Memos | None = None,
     held: Sequence[tuple[str, bytes]] = (),
+    light: bool = False,
 ) -> Closure:
     """The closure of a source in memory, resolved by the rule of the compiler that will read it.
 
@@ -60,6 +61,7 @@ def read_closure(
     are headers in memory, each behind the folder in which its quoted includes are searched first: they are
     read with the source, as macros of one count in the other, and are no part of the includes. Raises
     nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
+    With ``light`` a remembered closure stands where the status of its files is as it was, and has no stamps.
     """
     texts = (source, *(text for _, text in held))
     if not (forced or named_headers) and all(asks_nothing(text, definitions) for text in texts):
@@ -73,7 +75,7 @@ def read_closure(
     if memos is not None and (forced or named_headers or any(b"include" in text for text in texts)):
         places = tuple(place for place, _ in held)
         name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
-        known = recall(memos, name, limits, name_them)
+        known = recall(memos, name, limits, name_them, light=light)
         if known is not None:
             return known
     from gpucache.sources.closure import walk_closure

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,9 @@ class Shelf:
         """Have every memo answer with a resolution that no walk comes to, whenever it answers."""
         for name, data in self.kept.items():
             if data.startswith(b'{"name"'):
-                self.kept[name] = json.dumps(json.loads(data) | {"resolution": "from a memo"}).encode()
+                found, _, asked = data.partition(b"\n")
+                spoilt = json.loads(found) | {"resolution": "from a memo"}
+                self.kept[name] = json.dumps(spoilt).encode() + b"\n" + asked
 
 
 @pytest.fixture
@@ -94,6 +97,69 @@ def test_a_closure_is_remembered(many: Path) -> None:
         walked.tells_places,
     )
     assert again.stamps != first.stamps
+
+
+def _change(root: Path, change: str) -> None:
+    """Change what a program includes, or what is looked for before it."""
+    header = root / "a/many/1.h"
+    if change == "content":
+        header.write_bytes(b"int x;")
+    elif change == "content of the same size and time":
+        header.write_bytes(b"/**/")
+        os.utime(header, ns=(0, 0))
+    elif change == "a header that is gone":
+        header.unlink()
+    elif change == "a header before it":
+        (root / "many").mkdir()
+        (root / "many/1.h").write_bytes(b"int y;")
+    elif change == "a copy in its place":
+        (root / "a").rename(root / "elsewhere")
+        shutil.copytree(root / "elsewhere", root / "a")
+
+
+_SAME = "nothing"
+_CHANGES = (
+    *(_SAME, "content", "content of the same size and time", "a header that is gone"),
+    *("a header before it", "a copy in its place"),
+)
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_files_whose_status_is_as_it_was_are_not_read(
+    many: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Any change is seen all the same, whatever it leaves of size and time."""
+    memos, source = Shelf(), b'#include "many/1.h"\n' + _MANY
+    (many / "a/many/1.h").write_bytes(b"    ")
+    os.utime(many / "a/many/1.h", ns=(0, 0))
+    with monkeypatch.context() as patched:
+        now_ns = time.time_ns()
+        patched.setattr(time, "time_ns", lambda: now_ns + 10**10)  # by then it was settled
+        first = _closure(many, memos, source)
+    _change(many, change)
+    opened: list[object] = []
+    with monkeypatch.context() as patched:
+        real = Disk.read
+
+        def read(disk: Disk, path: bytes, limit: int) -> tuple[bytes, str] | None:
+            opened.append(path)
+            return real(disk, path, limit)
+
+        patched.setattr(Disk, "read", read)
+        again = _closure(many, memos, source, light=True)
+    walked = _closure(many, None, source)
+    assert again == walked
+    assert (again == first) == (change in (_SAME, "a copy in its place"))
+    assert bool(opened) == (change != _SAME)
+    assert (again.stamps is None) == (change == _SAME)
+    assert [*(again.asked or ())] == [*(walked.asked or ())]
+
+
+def test_a_file_that_is_too_young_is_read_again(many: Path) -> None:
+    """A later change of it could leave its status as it was."""
+    memos = Shelf()
+    _closure(many, memos)
+    assert _closure(many, memos, light=True).stamps is not None
 
 
 @pytest.mark.parametrize(
@@ -182,14 +248,21 @@ def test_a_memo_that_does_not_read_is_passed_over(many: Path) -> None:
     memos = Shelf()
     walked = _closure(many, memos)
     (name,) = memos.kept
-    good = json.loads(memos.kept[name])
-    bad = [{}, [], good | {"name": "0" * 64}, good | {"asked": 1}, good | {"asked": [["open", "/", ""]]}]
+    found, _, asked = memos.kept[name].partition(b"\n")
+    good = json.loads(found)
+    bad = [{}, [], good | {"name": "0" * 64}, good | {"uncacheable": 0}]
     bad += [good | {"includes": [1]}, good | {"files": None}, good | {"resolution": 1}]
-    bad += [good | {"uncacheable": 0}, good | {"asked": [["look", "/\0", ""]]}]
-    for data in (b"", b"\xff", b"[" * 100_000, *(json.dumps(each).encode() for each in bad)):
-        memos.kept = {name: data}
-        assert _closure(many, memos) == walked
-        assert _asked(memos, many)
+    texts = [json.dumps(each).encode() + b"\n" + asked for each in bad]
+    texts += [
+        found + b"\n" + json.dumps(each).encode() for each in (1, [["open", "/", ""]], [["look", "/\0", ""]])
+    ]
+    untold = [1, {}, {"read": 1}, {"read": [["/\0"]]}, {"read": [], "there": [], "absent": [], "others": 1}]
+    texts += [json.dumps(good | {"stood": each}).encode() + b"\n" + asked for each in untold]
+    for data in (b"", b"\xff", b"[" * 100_000, found, *texts):
+        for light in (False, True):
+            memos.kept = {name: data}
+            assert _closure(many, memos, light=light) == walked
+            assert _asked(memos, many)
 
 
 def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,10 +497,14 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
         walked = _closure(tmp_path, None, source, **asked_for)
         assert found == walked
         assert (found.files, found.tells_places) == (walked.files, walked.tells_places)
-        assert {*found.stamps} == {*walked.stamps}
+        assert {*(found.stamps or ())} == {*(walked.stamps or ())}
         kept = still_closure(before)
         still += kept is not None
-        assert kept is None or (kept, kept.files, {*kept.stamps}) == (walked, walked.files, {*walked.stamps})
+        assert kept is None or (kept, kept.files, {*(kept.stamps or ())}) == (
+            walked,
+            walked.files,
+            {*(walked.stamps or ())},
+        )
     assert 0 < answered < _STATES
     assert 0 < still < _STATES
 
