@@ -318,6 +318,18 @@ def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:
     assert "key-changed: the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set" in outcome["log"][0]
 
 
+def test_a_variable_that_changed_after_the_runtime_was_loaded_keeps_nothing(run: Run) -> None:
+    """Intel's runtime read it when it was loaded; a program that begins with the new value compiles anew."""
+    first, second, third = run(
+        _job("intel"),
+        _job("intel", environment={"CL_CONFIG_CPU_TARGET_ARCH": "corei7"}),
+        _job("intel", environment={"CL_CONFIG_CPU_TARGET_ARCH": None}),
+    )
+    assert _compiled([first, second, third]) == [1, 1, 0]
+    assert any("CL_CONFIG_CPU_TARGET_ARCH was changed" in line for line in second["log"])
+    assert _compiled(run(_job("intel"), CL_CONFIG_CPU_TARGET_ARCH="corei7")) == [1]
+
+
 def test_the_configuration_that_intels_runtime_reads_is_keyed(run: Run, tmp_path: Path) -> None:
     """A cl.cfg in the current directory, at the build or at the start, is another key; without, it is one."""
     source, settings = _SHOW.replace("V;", "native_sin((float)V) + V;"), tmp_path / "settings"

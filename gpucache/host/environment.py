@@ -5,7 +5,10 @@ variables, which is a third of what a whole hit may take.
 """
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 _last: tuple[dict[bytes | str, bytes | str], Mapping[str, str]] = ({}, {})
 
@@ -29,3 +32,37 @@ def environment() -> Mapping[str, str]:
 def is_true(value: str) -> bool:
     """Whether a variable of ours says yes, as the libraries in C read it."""
     return value.lower() in ("1", "true", "yes", "on")
+
+
+_imported = dict(environment())
+_modules = frozenset(sys.modules)
+_marked: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+
+
+def environment_since(mark: str, module: str) -> Mapping[str, str]:
+    """All variables as they are now, and what others may have been when a Python module loaded a compiler.
+
+    A variable that was another when this module was imported, or when the process began if that module was
+    already imported by then, is there with that value under its name and ``mark``, empty for none. Read it
+    only. There is one ``module`` in a process.
+    """
+    global _marked
+    now = environment()
+    if _marked[0] is not now:
+        known = [_imported, *([_begun()] if module in _modules else [])]
+        others = {
+            f"{name}{mark}": before.get(name, "")
+            for before in known
+            for name in before.keys() | now.keys()
+            if before.get(name) != now.get(name)
+        }
+        _marked = now, {**now, **others} if others else now
+    return _marked[1]
+
+
+def _begun() -> Mapping[str, str]:
+    """The variables with which this process began; those of its import where that cannot be read."""
+    with suppress(OSError):
+        entries = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
+        return {name: value for name, sign, value in (entry.partition("=") for entry in entries) if sign}
+    return _imported

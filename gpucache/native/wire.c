@@ -36,8 +36,14 @@ static void put_u32(unsigned char *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
 }
 
+/* The environment when the compiler was loaded, as it may have read variables then. */
+static struct wire_bytes loaded;
+
+static struct wire_bytes copy_environment(void);
+
 void wire_begin(void) {
     if (atomic_load(&state) != UNREAD) return;
+    loaded = copy_environment();
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
     stands = path || secure_getenv("GPUCACHE_LAYER_INDEX");
@@ -258,7 +264,7 @@ struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]) {
     return wire_text(text);
 }
 
-struct wire_bytes wire_environment(void) {
+static struct wire_bytes copy_environment(void) {
     size_t size = 0, used = 0;
     for (char **each = environ; each && *each; each++) size += strlen(*each) + 1;
     char *copy = malloc(size + 1);
@@ -269,6 +275,41 @@ struct wire_bytes wire_environment(void) {
         used += length;
     }
     return (struct wire_bytes){copy, used};
+}
+
+/* The value of the variable that an entry of an environment names; NULL where it is not set. */
+static const char *value_of(struct wire_bytes environment, const char *entry) {
+    const char *each = environment.at, *end = each + environment.size;
+    size_t name = strcspn(entry, "=") + 1;
+    for (; each < end; each += strlen(each) + 1)
+        if (!strncmp(each, entry, name)) return each + name;
+    return NULL;
+}
+
+/* Add NAME@loaded=VALUE for each variable of `some` with another value in `others`; how much was written. */
+static size_t add_changes(char *to, struct wire_bytes some, struct wire_bytes others) {
+    const char *each = some.at, *end = each + some.size;
+    size_t used = 0;
+    for (; each < end; each += strlen(each) + 1) {
+        const char *before = value_of(loaded, each), *other = value_of(others, each);
+        size_t name = strcspn(each, "=");
+        if (!each[name] || (other && (others.at != loaded.at || !strcmp(other, each + name + 1)))) continue;
+        used += (size_t)sprintf(to + used, "%.*s@loaded=%s", (int)name, each, before ? before : "") + 1;
+    }
+    return used;
+}
+
+struct wire_bytes wire_environment(void) {
+    struct wire_bytes now = copy_environment();
+    if (!now.at || !loaded.at || (now.size == loaded.size && !memcmp(now.at, loaded.at, now.size))) return now;
+    /* No entry is shorter than a byte and its end, and each of both environments adds at most one. */
+    size_t most = now.size + (now.size + loaded.size) / 2 * sizeof "@loaded=" + now.size + 2 * loaded.size;
+    char *both = realloc((void *)now.at, most + 1);
+    if (!both) return now;
+    now.at = both;
+    size_t changed = add_changes(both + now.size, now, loaded);
+    changed += add_changes(both + now.size + changed, loaded, now);
+    return (struct wire_bytes){both, now.size + changed};
 }
 
 /* The mount that the root directory is on; 0 before Linux 5.8, which cannot tell. */

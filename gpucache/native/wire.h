@@ -85,7 +85,8 @@ void wire_done(struct wire_reply *reply);
 struct wire_bytes wire_text(const char *text); /* NULL is empty */
 struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
 
-/* The environment as the program has it now, each variable ended by NUL; to be freed; NULL without memory. */
+/* The environment as the program has it now, each variable ended by NUL; to be freed; NULL without memory.
+ * For a variable that had another value when this library was loaded NAME@loaded has that one, empty for none. */
 struct wire_bytes wire_environment(void);
 
 /* Which files the calling thread can see and read, as gpucache/host/files_seen.py tells it; empty if unknown. */

@@ -12,12 +12,12 @@ import pyopencl as cl
 from pyopencl.tools import is_spirv
 
 from gpucache.backends.opencl import BACKEND, compiler, platforms
-from gpucache.backends.opencl.options import as_pyopencl_reads, command_line
+from gpucache.backends.opencl.options import LOADED, as_pyopencl_reads, command_line
 from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, CompileError, SourceError
-from gpucache.host.environment import environment
+from gpucache.host.environment import environment_since
 from gpucache.library import process
 from gpucache.model import BuildRequest, Check, Checks, Target
 from gpucache.outcomes.lookups import Hit
@@ -53,7 +53,9 @@ def _of_platform(context: Any) -> Sequence[str]:
 
 
 def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
-    return prepare_again(BACKEND, request, platforms.toolchain(device, layers), environment(), layers)
+    return prepare_again(
+        BACKEND, request, platforms.toolchain(device, layers), environment_since(LOADED, cl.__name__), layers
+    )
 
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:

@@ -317,3 +317,25 @@ def test_the_toolchain_is_handed_on() -> None:
 def test_white_space_is_quoted_where_compilers_accept_it(command: tuple[str, ...], line: str) -> None:
     """OpenCL takes one string: a value with white space is quoted behind its option, as compilers read it."""
     assert command_line(command) == line
+
+
+@pytest.mark.parametrize(
+    ("implementation", "name", "refused"),
+    [
+        ("intel", "CL_CONFIG_CPU_TARGET_ARCH", True),
+        ("intel", "CL_CONFIG_USE_VTUNE", False),
+        ("pocl", "POCL_WORK_GROUP_METHOD", True),
+        ("pocl", "POCL_CACHE_DIR", False),
+        ("pocl", "CL_CONFIG_CPU_TARGET_ARCH", False),
+    ],
+)
+def test_a_variable_that_changed_since_the_compiler_was_loaded_is_refused(
+    implementation: str, name: str, refused: bool
+) -> None:
+    """The compiler may have read the value of then, so it shares no key with one that did not change."""
+    before, now = {name: "now"}, {name: "now", f"{name}@loaded": ""}
+    changed = _plan(implementation=implementation, environ=now)
+    plain = _plan(implementation=implementation, environ=before)
+    assert (changed.refusal is not None) is refused
+    assert (changed.inputs.environment != plain.inputs.environment) is refused
+    assert plain.refusal is None

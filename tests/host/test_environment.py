@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gpucache.host.environment import environment
+from gpucache.host.environment import environment, environment_since
 
 _NAME = "GPUCACHE_TEST_OF_THE_ENVIRONMENT"
 
@@ -29,3 +29,17 @@ def test_an_environment_that_a_program_put_in_its_place_is_read(monkeypatch: pyt
     """Whatever mapping stands in ``os.environ`` is the one that counts."""
     monkeypatch.setattr(os, "environ", {_NAME: "own"})
     assert environment() == {_NAME: "own"}
+
+
+def test_a_variable_that_was_another_before_is_there_with_both_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is set after the import of the module was not set before; what is as it was is there once."""
+    before = environment_since("@before", "no module")
+    assert f"{_NAME}@before" not in before
+    monkeypatch.setenv(_NAME, "new")
+    since = environment_since("@before", "no module")
+    assert (since[_NAME], since[f"{_NAME}@before"]) == ("new", "")
+    assert environment_since("@before", "no module") is since
+    monkeypatch.delenv(_NAME)
+    assert environment_since("@before", "no module") == before

@@ -3,7 +3,7 @@
 It builds one source once for each factor, launches it, and prints the sums. A factor that is no number does
 not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After ``log``
 errors come with what the compiler said, and after ``option`` builds have an option that is not served;
-``compile`` compiles without linking.
+``compile`` compiles without linking. ``NAME=VALUE`` sets a variable, which is removed without a value.
 """
 
 import os
@@ -27,6 +27,12 @@ for factor in sys.argv[2:] or ["2"]:
         continue
     if factor == "kill":
         os.kill(os.getppid(), signal.SIGKILL)
+        continue
+    name, sign, value = factor.partition("=")
+    if sign:
+        os.environ[name] = value
+        if not value:
+            del os.environ[name]
         continue
     try:
         program = cl.Program(context, SOURCE)

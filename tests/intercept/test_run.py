@@ -50,6 +50,20 @@ def test_a_miss_is_kept_and_hit_by_the_next_run(program: Program, environment: M
     assert "gpucache: 2 builds: 2 hits, 0 misses; " in hit.err
 
 
+@pytest.mark.parametrize(("before", "then"), [("", "corei7"), ("corei7", "")], ids=["set", "removed"])
+def test_a_variable_that_is_changed_after_the_compiler_was_loaded_keeps_nothing(
+    program: Program, before: str, then: str
+) -> None:
+    """The compiler may have read it before, so nothing is kept for programs that begin with the new value."""
+    name = "CL_CONFIG_CPU_TARGET_ARCH"
+    given = {name: before} if before else {}
+    changed = program(INTEL, f"{name}={then}", 2, **given)
+    assert (changed.code, changed.results) == (0, ["left"])
+    assert f"the environment variable {name} was changed" in changed.report["outcomes"][0]["reason"]
+    assert program(INTEL, 2, **({name: then} if then else {})).results == ["kept"]
+    assert program(INTEL, "HOME=/tmp", 2, **({name: then} if then else {})).results == ["hit"]
+
+
 def test_a_miss_is_explained(program: Program, gpucache: Call) -> None:
     """``inspect --misses`` tells what a run missed, under the command's name."""
     program(INTEL, 2)

@@ -20,6 +20,8 @@ from gpucache.sources import Place, SearchRule
 
 POCL, INTEL, NVIDIA, OTHER = "pocl", "intel", "nvidia", "other"
 EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+LOADED = "@loaded"
+"""The end of the name of what a variable was when the compiler was loaded, where that was something else."""
 _ADDED_OPTIONS = {
     POCL: ("POCL_EXTRA_BUILD_FLAGS",),
     INTEL: ("OPENCL_PROGRAM_COMPILE_OPTIONS",),
@@ -159,7 +161,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         command=(*everything, *(f"-I{directory}" for directory in include_dirs)),
         options=options,
         late=implementation == POCL,
-        refusal=_refusal(implementation, everything),
+        refusal=_refusal(implementation, everything, environ),
         holds_paths=debugged,
         differs="PoCL puts a temporary path into every binary" if implementation == POCL else "",
         may_differ=_may_differ(implementation, debugged=debugged),
@@ -200,7 +202,15 @@ def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRu
     return rule._replace(home=absolute(place, cwd))
 
 
-def _refusal(implementation: str, options: Sequence[str]) -> str | None:
+def _refusal(implementation: str, options: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    changed = (
+        name.removesuffix(LOADED) for name, _ in _among(implementation, environ) if name.endswith(LOADED)
+    )
+    for name in changed:
+        return (
+            f"the environment variable {name} was changed after the compiler was loaded, which may have read "
+            "it before; set it before the program starts"
+        )
     if _ARGUMENT_INFO not in options or implementation in _ANSWERED_BY_BINARIES:
         return None
     return (
@@ -311,8 +321,15 @@ def variables(implementation: str) -> Variables:
 
 
 def _environment(implementation: str, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    found = variables(implementation).among(environ)
+    found = _among(implementation, environ)
     return tuple(pair for name, value in found for pair in _without_our_layer(name, value))
+
+
+def _among(implementation: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    reaching = variables(implementation)
+    found = reaching.among(environ)
+    named = {name for name, _ in reaching.among({name.removesuffix(LOADED): "" for name, _ in found})}
+    return [pair for pair in found if pair[0].removesuffix(LOADED) in named]
 
 
 def _without_our_layer(name: str, value: str) -> Iterable[tuple[str, str]]:
