@@ -19,6 +19,7 @@ from gpucache.keys import (
     format_local_size,
     key_fields,
     located_fields,
+    source_digest,
 )
 from gpucache.model import (
     ArtifactKind,
@@ -274,3 +275,10 @@ def test_what_is_on_both_sides_is_left_out(
 def test_local_sizes_are_written_as_people_do(size: tuple[int, ...], text: str) -> None:
     """A local size is its extents joined by x."""
     assert format_local_size(size) == text
+
+
+def test_texts_that_look_alike_have_keys_of_their_own() -> None:
+    """A carriage return alone is no end of a line, and a byte that no encoding has is itself alone."""
+    assert len({source_digest(source) for source in (b"a\rb", b"ab", b"a\nb")}) == 3
+    values = ("\udc80", "\udc81", "?", "\ufffd", "")
+    assert len({cache_key([KeyField("option", value)]) for value in values}) == len(values)

@@ -21,6 +21,7 @@ _PROCESS = Path(__file__).with_name("library_process.py")
 _SOURCE = '#include "value.h"\nextern "C" __global__ void show(int *out) { *out = value(); }'
 _PLAIN = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"
 _NAMED = "static __device__ int value() { const char *f = __FILE__; return f[threadIdx.x]; }\n"
+_PRINTED = 'static __device__ int value() { printf("%s", __FILE__); return 7; }\n'
 _LENGTH = """
 constexpr __device__ int length(const char *s) { return *s ? 1 + length(s + 1) : 0; }
 """
@@ -157,12 +158,13 @@ def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
     assert len(codes) == 1
 
 
+@pytest.mark.parametrize("header", [pytest.param(_NAMED, id="used"), pytest.param(_PRINTED, id="printed")])
 @pytest.mark.parametrize("kind", [pytest.param(_PTX, id="ptx"), pytest.param(_LTOIR, id="ltoir")])
 def test_a_path_written_into_an_artifact_binds_it(
-    compiled: Compile, folder: Callable[[str, str], str], kind: dict[str, str]
+    compiled: Compile, folder: Callable[[str, str], str], kind: dict[str, str], header: str
 ) -> None:
     """A header that names its own file is compiled for each folder, and each finds its own bytes again."""
-    places = [folder(name, _NAMED) for name in ("first", "second")]
+    places = [folder(name, header) for name in ("first", "second")]
     outcomes = compiled(*({**kind, "include_path": [place]} for place in (*places, *places)))
     assert [outcome["compiled"] for outcome in outcomes] == [1, 1, 0, 0]
     codes = [outcome["code"] for outcome in outcomes]

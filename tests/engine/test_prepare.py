@@ -141,6 +141,10 @@ def test_line_options_tie_it_where_it_names_a_header(ready: Ready, tree: Tree) -
     [
         (b"int x = __TIME__[0];", [], "the source uses __TIME__"),
         (b"int x;", ["-DBUILT=__DATE__"], "the build option '-DBUILT=__DATE__' puts the time"),
+        *(
+            (b"int x;", [f"-DBUILT={clock}"], f"the build option '-DBUILT={clock}' puts the time")
+            for clock in ("__TIME__", "__TIMESTAMP__")
+        ),
         (b"int x;", ["-DDATED=1"], None),
     ],
 )

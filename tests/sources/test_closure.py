@@ -96,6 +96,14 @@ def test_equal_contents_reached_differently_differ(tree: Tree) -> None:
     assert first.resolution != second.resolution
 
 
+def test_the_form_of_an_include_is_part_of_how_it_was_found(tree: Tree) -> None:
+    """Quotes and brackets are told apart where both lead to the same header."""
+    root = tree({"a/x.h": b"x"})
+    quoted, angled = (_closure(form, root, "a") for form in (b'#include "x.h"', b"#include <x.h>"))
+    assert quoted.includes == angled.includes
+    assert quoted.resolution != angled.resolution
+
+
 def test_a_directory_given_twice_counts_where_the_next_header_is_asked_for(tree: Tree) -> None:
     """A compiler may find the includer itself as the next one; any other include finds the same."""
     root = tree(
