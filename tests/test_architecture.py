@@ -321,13 +321,13 @@ def _words(module: str) -> tuple[tuple[int, str], ...]:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_other_room_names_a_system(name: str) -> None:
-    """What is known of one system's cache stands in its own file, and only the registry names that."""
+    """What is known of one system's cache stands in its own file and its row."""
     title = load_system(name).title
     every = (title,) if name in backend_names() else (name, title)
     called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)
     pattern = re.compile(rf"(?<![a-z0-9])(?:{called})(?![a-z0-9])", re.IGNORECASE)
-    own = SYSTEMS[name].removeprefix("gpucache.")
-    allowed = {own, "caches.registry", *_ALSO_ELSEWHERE.get(name, ())}
+    own = SYSTEMS[name].removeprefix("gpucache.").removesuffix(".format")
+    allowed = {own, "caches.registry", "caches.systems", *_ALSO_ELSEWHERE.get(name, ())}
     naming = [
         f"{module}, line {line}"
         for module in _modules()

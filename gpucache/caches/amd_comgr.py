@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import AmdComgrPlaces
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
@@ -26,20 +25,9 @@ _LARGEST_BYTES = 1 << 30
 _AGAIN = "every program that asks for it compiles it again"
 
 
-class AmdComgr(FilesFormat):
+class AmdComgr(AmdComgrPlaces, FilesFormat):
     """What it compiled, a file for each step."""
 
-    name = "amd-comgr"
-    title = "AMD code object manager cache"
-    owner = "AMD's code object manager"
-    driver = True
-    place = Place(
-        (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
-        move="set AMD_COMGR_CACHE_DIR",
-        nowhere="AMD's code object manager keeps nothing without a home folder; set AMD_COMGR_CACHE_DIR",
-        off={"AMD_COMGR_CACHE": ("0",)},
-        opt_in=True,
-    )
     layout = Layout(
         ["llvmcache-([0-9a-f]{64})"],
         left=[Left(r"amdgpu-compiler[\w.-]*", HOUR_NS)],
@@ -100,4 +88,4 @@ def _length(data: bytes) -> int:
     return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)
 
 
-SYSTEM = ForeignSystem(AmdComgr)
+FORMAT = AmdComgr

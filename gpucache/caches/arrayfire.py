@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import ArrayFirePlaces
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import printable
@@ -41,25 +40,15 @@ def _key(groups: Sequence[str]) -> str:
     return f"{int(number):016x}{sha1('_'.join(device).encode('utf-8', 'surrogateescape')).hexdigest()[:24]}"
 
 
-class ArrayFire(BinaryFormat):
+class ArrayFire(ArrayFirePlaces, BinaryFormat):
     """What ArrayFire compiled for OpenCL and CUDA devices; its other backends keep nothing."""
 
-    name = "arrayfire"
-    title = "ArrayFire kernel cache"
-    owner = "ArrayFire"
-    place = Place(
-        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
-        move="set AF_JIT_KERNEL_CACHE_DIRECTORY",
-        nowhere="ArrayFire finds no home folder; set AF_JIT_KERNEL_CACHE_DIRECTORY",
-        opt_in=True,
-    )
     layout = Layout([_NAME], left=[Left(r"\d{1,20}", HOUR_NS)], own=["test"], key=_key)
     wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
     opaque = (
         "its entries say nothing of what their keys were made from; AF_TRACE=jit tells each kernel that is "
         "compiled or loaded, with its number"
     )
-    tracing = {"AF_TRACE": "jit"}
     absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "ArrayFire would load it"
     key_digits = 40
@@ -135,4 +124,4 @@ def _hash(data: bytes) -> int:
     return reduce(lambda digest, byte: (digest ^ byte) * _PRIME & _MASK, data, _OFFSET)
 
 
-SYSTEM = ForeignSystem(ArrayFire)
+FORMAT = ArrayFire

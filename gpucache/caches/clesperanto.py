@@ -13,10 +13,9 @@ from hashlib import sha1
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place
+from gpucache.caches.systems import ClesperantoPlaces
 
 _VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
 _NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
@@ -28,20 +27,9 @@ def _key(groups: Sequence[str]) -> str:
     return digits + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
-class Clesperanto(BinaryFormat):
+class Clesperanto(ClesperantoPlaces, BinaryFormat):
     """What clesperanto built for the devices of this machine."""
 
-    name = "clesperanto"
-    title = "clesperanto kernel cache"
-    owner = "clesperanto"
-    place = Place(
-        (Home(".cache/clesperanto"),),
-        move="set HOME for these programs alone",
-        nowhere="clesperanto finds no home folder; set HOME",
-        off={"CLESPERANTO_NO_CACHE": ()},
-        lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
-        opt_in=True,
-    )
     layout = Layout(
         [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
         left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", HOUR_NS)],
@@ -67,4 +55,4 @@ class Clesperanto(BinaryFormat):
         return replace(super().look(item), toolchain=(("CLIc", version),))
 
 
-SYSTEM = ForeignSystem(Clesperanto)
+FORMAT = Clesperanto

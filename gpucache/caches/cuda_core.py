@@ -17,35 +17,19 @@ from pathlib import Path
 
 from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node
-from gpucache.caches.places import WINDOWS, Home, Place, Var
+from gpucache.caches.systems import CudaCorePlaces
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable
 
-_BELOW = "cuda-python/program-cache"
-_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
 
 
-class CudaCore(BinaryFormat):
+class CudaCore(CudaCorePlaces, BinaryFormat):
     """Caches that programs ask for by ``Program.compile(cache=FileStreamProgramCache())``."""
 
-    name = "cuda.core"
-    title = "cuda.core program cache"
-    owner = "cuda.core"
-    place = Place(
-        (Var(_VARIABLE, _BELOW), Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_BELOW}", expanded=True)),
-        move=f"set {_VARIABLE}, or give FileStreamProgramCache another path",
-        nowhere="cuda.core names no place without a home folder or XDG_CACHE_HOME; set XDG_CACHE_HOME",
-        lacking=(
-            "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
-            "environment says"
-        ),
-        opt_in=True,
-    )
     layout = Layout(
         "entries/([0-9a-f]{2})/([0-9a-f]{62})",
         left=[Left("tmp/entry-[a-z0-9_]{8}", HOUR_NS)],  # as tempfile.mkstemp completes the prefix
@@ -55,7 +39,6 @@ class CudaCore(BinaryFormat):
         "key": "hex digits of what cuda.core.utils.make_program_cache_key returns, or of an entry's name on "
         "disk",
     }
-    below = {"nvrtc": ""}
     opaque = (
         "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
         "gpucache.cuda.compile_program keeps the inputs and explains its misses"
@@ -118,4 +101,4 @@ class CudaCore(BinaryFormat):
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()
 
 
-SYSTEM = ForeignSystem(CudaCore)
+FORMAT = CudaCore

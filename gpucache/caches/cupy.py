@@ -11,35 +11,23 @@ callbacks lie there as well (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx`
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import CupyPlaces
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _DIGITS = 40
 _MAGIC = b"\x93CUPYNE\0"
 _MISSES = "CuPy takes it for a miss, compiles it again and replaces it"
-_VARIABLE = "CUPY_CACHE_DIR"
 
 
-class Cupy(BinaryFormat):
+class Cupy(CupyPlaces, BinaryFormat):
     """What ``RawModule``, ``ElementwiseKernel`` and CuPy's own functions leave when they compile."""
 
-    name = "cupy"
-    title = "CuPy kernel cache"
-    owner = "CuPy"
-    place = Place(
-        (Var(_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
-        move=f"set {_VARIABLE}",
-        nowhere=f"CuPy finds no home folder; set {_VARIABLE}",
-        off={"CUPY_CACHE_IN_MEMORY": ("1",)},
-    )
     layout = Layout(
         [r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)", r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)\.cu"],
         left=[Left("tmp[a-z0-9_]{8}", HOUR_NS)],  # as tempfile names files
@@ -64,12 +52,6 @@ class Cupy(BinaryFormat):
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """An empty place is no place to CuPy."""
-        if environ.get(_VARIABLE) == "":
-            yield f"{_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """What lies behind the SHA-1 and the mangled names."""
@@ -103,4 +85,4 @@ class Cupy(BinaryFormat):
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own
 
 
-SYSTEM = ForeignSystem(Cupy)
+FORMAT = Cupy

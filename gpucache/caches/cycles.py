@@ -13,10 +13,9 @@ from hashlib import sha1
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import CyclesPlaces
 from gpucache.payload import PayloadKind
 
 _MD5 = "([0-9A-F]{32})"
@@ -27,19 +26,9 @@ def _key(groups: Sequence[str]) -> str:
     return digest.lower() + sha1("_".join(named).encode()).hexdigest()[:8]
 
 
-class Cycles(BinaryFormat):
+class Cycles(CyclesPlaces, BinaryFormat):
     """A file for each kernel and architecture."""
 
-    name = "cycles"
-    title = "Cycles kernel cache"
-    owner = "Cycles"
-    place = Place(
-        (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
-        move="set XDG_CACHE_HOME",
-        nowhere="Cycles finds no home folder; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
-        opt_in=True,
-    )
     layout = Layout(
         [
             rf"cycles_([a-z]\w*)_(sm_\d+)_{_MD5}\.cubin",
@@ -66,4 +55,4 @@ class Cycles(BinaryFormat):
         return replace(super().look(item), program=item.names[0].split("_")[1])
 
 
-SYSTEM = ForeignSystem(Cycles)
+FORMAT = Cycles

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import DarktablePlaces
 from gpucache.folders import Folder
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 
@@ -34,20 +33,9 @@ def _key(groups: Sequence[str]) -> str:
     return digest + sha1(folder.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-class Darktable(BinaryFormat):
+class Darktable(DarktablePlaces, BinaryFormat):
     """What darktable built for the devices of this machine."""
 
-    name = "darktable"
-    title = "darktable kernel cache"
-    owner = "darktable"
-    place = Place(
-        (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
-        move="set XDG_CACHE_HOME, or start darktable with --cachedir",
-        nowhere="darktable finds no home folder; set XDG_CACHE_HOME",
-        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
-        lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
-        opt_in=True,
-    )
     layout = Layout(
         [f"{_FOLDER}/({_DIGEST})"],
         own=[rf"{_FOLDER}/.+\.cl\.bin", r"mipmaps-.+", r"mipmaps-.+/"],
@@ -152,4 +140,4 @@ def _is_there(folder: Folder, name: str) -> bool:
         return False
 
 
-SYSTEM = ForeignSystem(Darktable)
+FORMAT = Darktable

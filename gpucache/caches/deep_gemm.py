@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -30,25 +29,9 @@ _SOURCE_BYTES = 16 << 20
 _STARTS = (b"// Includes' hash value", b"\x7fELF")
 
 
-class DeepGemm(BinaryFormat):
+class DeepGemm(DeepGemmPlaces, BinaryFormat):
     """The matrix products that DeepGEMM compiled, for itself and for servers of language models above it."""
 
-    name = "deep-gemm"
-    title = "DeepGEMM kernel cache"
-    owner = "DeepGEMM"
-    place = Place(
-        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
-        also=(
-            Var("VLLM_CACHE_ROOT", "deep_gemm"),
-            Home(".cache/vllm/deep_gemm"),
-            Var("SGLANG_DG_CACHE_DIR"),
-            Home(".cache/deep_gemm"),
-            Home(".cache/sglang/deep_gemm"),
-        ),
-        move="set DG_JIT_CACHE_DIR",
-        nowhere="DeepGEMM names no place without a home folder; set DG_JIT_CACHE_DIR",
-        opt_in=True,
-    )
     layout = Layout(
         [rf"{_FOLDER}/kernel\.(?:cubin|so)", rf"{_FOLDER}/kernel\.(?:cu|args|ptx|sass)"],
         left=[
@@ -64,7 +47,6 @@ class DeepGemm(BinaryFormat):
         "an entry keeps its source, but neither the compiler nor the options that are in the key as well; "
         "compare the sources of two entries, or set DG_JIT_DEBUG=1"
     )
-    tracing = {"DG_JIT_DEBUG": "1"}
     served = "DeepGEMM would load it"
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
@@ -112,4 +94,4 @@ def _missing(item: Files) -> Problem | None:
     return Problem(FindingKind.TRUNCATED, detail)
 
 
-SYSTEM = ForeignSystem(DeepGemm)
+FORMAT = DeepGemm

@@ -16,10 +16,9 @@ from itertools import chain
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import WINDOWS, Home, Place, Var
+from gpucache.caches.systems import DxvkPlaces
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import printable
@@ -32,27 +31,12 @@ _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _ANEW = "DXVK begins both files anew"
 
 
-class Dxvk(FilesFormat):
+class Dxvk(DxvkPlaces, FilesFormat):
     """Two files for each program."""
 
-    name = "dxvk"
-    title = "DXVK shader cache"
-    owner = "DXVK"
-    place = Place(
-        (
-            Var("DXVK_SHADER_CACHE_PATH"),
-            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
-            Home(".cache/dxvk"),
-        ),
-        move="set DXVK_SHADER_CACHE_PATH",
-        nowhere="DXVK finds no home folder; set DXVK_SHADER_CACHE_PATH",
-        off={"DXVK_SHADER_CACHE": ("0",)},
-        opt_in=True,
-    )
     layout = Layout([r"([0-9a-f]{16})\.dxvk\.lut", r"([0-9a-f]{16})\.dxvk\.bin"])
     wanted = {"key": "the 16 hex digits of its files' names"}
     opaque = "its files name shaders and no program; DXVK_LOG_LEVEL=debug tells each hit and miss"
-    tracing = {"DXVK_LOG_LEVEL": "debug"}
     absent = "no program's files have this name: it never ran here, or they were removed"
     served = "DXVK of this version would use it"
     shows = "a file that begins as DXVK's do"
@@ -118,4 +102,4 @@ def _hash(data: bytes) -> int:
     return reduce(lambda digest, word: (digest ^ word) * _PRIME & _MASK, chain(words, (len(data),)), _OFFSET)
 
 
-SYSTEM = ForeignSystem(Dxvk)
+FORMAT = Dxvk

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -47,18 +46,9 @@ def _key(groups: Sequence[str]) -> str:
     return sha256("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class FlashInfer(FilesFormat):
+class FlashInfer(FlashInferPlaces, FilesFormat):
     """The attention kernels and others that FlashInfer built, for servers of language models above all."""
 
-    name = "flashinfer"
-    title = "FlashInfer module cache"
-    owner = "FlashInfer"
-    place = Place(
-        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
-        move="set FLASHINFER_WORKSPACE_BASE",
-        nowhere="FlashInfer finds no home folder; set FLASHINFER_WORKSPACE_BASE",
-        runs=True,
-    )
     layout = Layout(
         [f"{ops}/{_MODULE}/(?:{names})" for names in _FILES for ops in _OPS],
         left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.\d+", HOUR_NS) for ops in _OPS],
@@ -80,7 +70,6 @@ class FlashInfer(FilesFormat):
         "a module is found by its name alone, and ninja decides whether it is built anew; compare what two "
         "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' in its folder"
     )
-    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
     served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
     shows = "a module of FlashInfer's"
     folders_removed = 1
@@ -184,4 +173,4 @@ def _built_with(item: Files) -> list[tuple[str, str]]:
     return [(label, " ".join(value.split())) for label, value in found]
 
 
-SYSTEM = ForeignSystem(FlashInfer)
+FORMAT = FlashInfer

@@ -1,39 +1,35 @@
-"""Every system that is not ours, made from a format: where its caches are, and what opens one.
+"""Every system that is not ours, made from its places and its format.
 
-Of a system in several files only its places are loaded, and not the engine of its caches (``foreign_cache``),
-until there is a cache to open. Must not know any system.
+Neither the format nor the engine of its caches (``foreign_cache``) is loaded until there is a cache to open.
+Must not know any system.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, cast, overload
+from typing import TYPE_CHECKING, Any
 
-from gpucache.caches.format import Clock, Format, Places, T
 from gpucache.caches.interface import Isolation, Wanted
+from gpucache.caches.places import Places
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import Location
 
 if TYPE_CHECKING:
     from gpucache.caches.foreign_cache import ForeignCache
+    from gpucache.caches.format import Clock, Format
 
 
-class ForeignSystem(Generic[T]):
+class ForeignSystem:
     """A kind of cache: a ``gpucache.caches.interface.System``.
 
-    It is made from a format; or from its places, and a function that imports its format when that is needed.
+    It is made from its places, and the name of the module that has its ``FORMAT``.
     """
 
-    @overload
-    def __init__(self, found: type[Format[T]]) -> None: ...
-
-    @overload
-    def __init__(self, found: type[Places], load: Callable[[], type[Format[T]]]) -> None: ...
-
-    def __init__(self, found: type[Places], load: Callable[[], type[Format[T]]] | None = None) -> None:
+    def __init__(self, found: type[Places], module: str) -> None:
         self._places = found
-        self._load = load or (lambda: cast("type[Format[T]]", found))
+        self._module = module
         self.name, self.title = found.name, found.title
         self.nowhere = found.place.nowhere
         self.tracing: Mapping[str, str] = found.tracing
@@ -41,8 +37,9 @@ class ForeignSystem(Generic[T]):
         self.below: Mapping[str, str] = found.below
 
     @cached_property
-    def _format(self) -> type[Format[T]]:
-        return self._load()
+    def _format(self) -> "type[Format[Any]]":
+        found: type[Format[Any]] = import_module(self._module).FORMAT
+        return found
 
     @property
     def wanted(self) -> Mapping[str, str]:
@@ -64,7 +61,7 @@ class ForeignSystem(Generic[T]):
         except (OSError, ValueError):
             return False
 
-    def open(self, location: Location, clock: Clock = time.time_ns) -> "ForeignCache[T]":
+    def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
         """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
         from gpucache.caches.foreign_cache import cache_of
 

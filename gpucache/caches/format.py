@@ -21,7 +21,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from gpucache.caches import places
 from gpucache.caches.interface import Wanted
-from gpucache.caches.places import Place
+from gpucache.caches.places import Places
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.outcomes import (
@@ -120,71 +120,6 @@ class HeldError(Exception):
 
 class UnjudgedError(FormatError):
     """An entry is not judged now, such as one that is being written; the message is a sentence for a note."""
-
-
-class Places:
-    """Where the programs of a system look for its caches: all that is asked of it where none is here.
-
-    A system in one file has it all in its format. One of several files has this in ``locations``, so that its
-    format is only imported where there is a cache to open. None of this raises anything.
-    """
-
-    name: ClassVar[str]
-    """What people and ``--cache`` call the system."""
-    title: ClassVar[str]
-    owner: ClassVar[str]
-    """What sentences call the program whose cache it is, such as ``PoCL`` or ``the CUDA driver``."""
-    place: ClassVar[Place]
-    tracing: ClassVar[Mapping[str, str]] = {}
-    """The variables that make programs tell what they hit and miss."""
-    driver: ClassVar[bool] = False
-    """Whether a driver keeps it, below every program and whatever else that caches."""
-    below: ClassVar[Mapping[str, str]] = {}
-    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
-    come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
-        """The size that the owner keeps to by itself; None for none, or where it is not known."""
-        return None
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
-        """What is wrong with the owner's variables, a sentence each with the remedy; that they turn the
-        cache off, and that a place is relative, is told already."""
-        yield from ()
-
-    @classmethod
-    def at_place(cls, root: Path) -> Iterator[str]:
-        """What is wrong with a place, a sentence each with the remedy."""
-        place = cls.place
-        found = places.problems(root, move=place.move, makes=place.makes, runs=place.runs)
-        yield from found
-        told = places.closed(root, move=place.move)
-        if told and told not in found:
-            yield told
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """Where programs look in an environment, in their order, there or not."""
-        found = cls.place.find(environ)
-        for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
-            root = places.absolute(named)
-            off = cls.place.why_off(environ)
-            told = (
-                off,
-                *cls.variables(environ),
-                cls.place.relative(named, decided_by),
-                *cls.at_place(root),
-            )
-            yield Location(
-                cls.name,
-                str(root),
-                decided_by,
-                enabled=not off and (not cls.place.opt_in or places.is_folder(root)),
-                limit_bytes=cls.limit_bytes(environ),
-                problems=tuple(filter(None, told)),
-            )
 
 
 class Format(Places, ABC, Generic[T]):

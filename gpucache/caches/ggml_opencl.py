@@ -8,55 +8,31 @@ and renamed, and never removed; what the driver refuses is compiled again. Witho
 temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Place, Temporary, Var
-from gpucache.outcomes import FindingKind, Location, Problem
+from gpucache.caches.systems import GgmlOpenclPlaces
+from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
-_VARIABLE, _DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
 _HEAD, _MAGIC = 16, b"GGMLCLBC\1\0\0\0"
 _AGAIN = "llama.cpp compiles the program again and replaces it"
 
 
-class GgmlOpencl(BinaryFormat):
+class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     """What llama.cpp and what is made of ggml had compiled."""
 
-    name = "ggml-opencl"
-    title = "llama.cpp OpenCL kernel cache"
-    owner = "llama.cpp"
-    place = Place(
-        (Var(_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
-        move=f"set {_VARIABLE}",
-        nowhere=f"llama.cpp finds no temporary folder; set {_VARIABLE}",
-        off={_VARIABLE: ("0", "off", "none", "disable", "disabled")},
-        opt_in=True,
-    )
     layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.\d+", HOUR_NS)])
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
-    tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
     opaque = "its entries say nothing of what their keys were made from"
     absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "llama.cpp would hand it to the driver"
     kinds = frozenset(PayloadKind)
     consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"
     shows = "a file that begins as llama.cpp's do"
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """As the variable says: a place, a word that turns the cache off, or one for the default."""
-        off = cls.place.why_off(environ)
-        by_default = off or environ.get(_VARIABLE) in _DEFAULT
-        asked = {name: value for name, value in environ.items() if not (by_default and name == _VARIABLE)}
-        for location in super().locations(asked):
-            problems = (off, *location.problems) if off else location.problems
-            yield location._replace(enabled=location.enabled and not off, problems=problems)
 
     def look(self, item: Files) -> Look:
         """What the binary says; its header shows whose it is, as a binary can be of any kind."""
@@ -83,4 +59,4 @@ class GgmlOpencl(BinaryFormat):
         return None if unknown else super()._wrong(binary, info, whole=whole)
 
 
-SYSTEM = ForeignSystem(GgmlOpencl)
+FORMAT = GgmlOpencl

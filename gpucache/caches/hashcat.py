@@ -6,18 +6,16 @@ driver; the kernel's source is not among that. An empty file is built again, eve
 driver. Files are written in place, without a lock, and nothing is ever removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha1
 
-from gpucache.caches import places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
-from gpucache.outcomes import FindingKind, Location, Problem
+from gpucache.caches.systems import HashcatPlaces
+from gpucache.outcomes import FindingKind, Problem
 
 
 def _key(groups: Sequence[str]) -> str:
@@ -25,19 +23,9 @@ def _key(groups: Sequence[str]) -> str:
     return digits + sha1(name.encode()).hexdigest()[:32]
 
 
-class Hashcat(BinaryFormat):
+class Hashcat(HashcatPlaces, BinaryFormat):
     """What hashcat built for the devices of this machine."""
 
-    name = "hashcat"
-    title = "hashcat kernel cache"
-    owner = "hashcat"
-    place = Place(
-        (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
-        move="set XDG_CACHE_HOME",
-        nowhere="hashcat finds no home folder; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as hashcat has no variable of its own",
-        opt_in=True,
-    )
     layout = Layout(
         [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"], key=_key
     )
@@ -55,22 +43,6 @@ class Hashcat(BinaryFormat):
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
     shows = "a GPU binary"
 
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folder below the cache folder, or an older one in the home folder where that is there.
-
-        hashcat asks for the home folder on the user's record, whatever HOME says.
-        """
-        environ = {name: value for name, value in environ.items() if name != "HOME"}
-        older = Home(".hashcat/kernels", expanded=True).find(environ)
-        for location in super().locations(environ):
-            if older is not None and places.is_folder(older[0].parent):
-                root = older[0]
-                problems = tuple(cls.at_place(root))
-                yield location._replace(root=str(root), decided_by=older[1], enabled=True, problems=problems)
-            else:
-                yield location
-
     def look(self, item: Files) -> Look:
         """The kernel's name, in place of those of its functions."""
         return replace(super().look(item), program=item.names[0].partition(".")[0])
@@ -82,4 +54,4 @@ class Hashcat(BinaryFormat):
         return data, None
 
 
-SYSTEM = ForeignSystem(Hashcat)
+FORMAT = Hashcat

@@ -17,10 +17,9 @@ from contextlib import contextmanager
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Place, Temporary, Var
+from gpucache.caches.systems import InductorPlaces
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
@@ -38,24 +37,9 @@ def _key(groups: Sequence[str]) -> str:
     return b32decode(f"{groups[0].upper()}A====").hex()
 
 
-class Inductor(FilesFormat):
+class Inductor(InductorPlaces, FilesFormat):
     """What ``torch.compile`` keeps of whole graphs, and the code that it generated for them."""
 
-    name = "inductor"
-    title = "TorchInductor cache"
-    owner = "TorchInductor"
-    place = Place(
-        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        move="set TORCHINDUCTOR_CACHE_DIR",
-        nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
-        off={
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
-            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
-        },
-        runs=True,
-        opt_in=True,
-    )
     layout = Layout(
         [
             rf"fxgraph/[a-z2-7]{{2}}/f({_NAME})/{_NAME}",
@@ -86,7 +70,6 @@ class Inductor(FilesFormat):
         "its entries keep what their keys were made from as pickles alone, which are not unpickled here; "
         "TORCH_LOGS=+inductor tells the parts of each key"
     )
-    tracing = {"TORCH_LOGS": "+inductor"}
     absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
@@ -154,4 +137,4 @@ def _digits(data: bytes) -> str:
     return b32encode(hashlib.sha256(data).digest()).decode().lower()[:_DIGITS]
 
 
-SYSTEM = ForeignSystem(Inductor)
+FORMAT = Inductor

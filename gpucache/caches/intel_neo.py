@@ -8,42 +8,23 @@ driver evicts by it, so a removal corrects it. An empty file is a miss. The plac
 to be there, or the driver caches nothing.
 """
 
-from collections.abc import Mapping
-
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat, SummedFormat
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import IntelNeoPlaces
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
 _KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"
-_DEFAULT_BYTES = 1 << 30
 _OTHER = (b"CTNI", b"!<ar")
 """How binaries begin in the format with tokens for patches, and in archives for several devices."""
 
 
-class IntelNeo(LockedFormat, SummedFormat, BinaryFormat):
+class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     """What the driver's compiler made, a file for each program."""
 
-    name = "intel-neo"
-    title = "compiler cache of Intel's GPU driver"
-    owner = "Intel's GPU driver"
-    driver = True
-    place = Place(
-        (
-            Var("NEO_CACHE_DIR"),
-            Var("XDG_CACHE_HOME", "neo_compiler_cache"),
-            Home(".cache/neo_compiler_cache"),
-        ),
-        move="set NEO_CACHE_DIR to a folder that is there",
-        nowhere="Intel's GPU driver keeps nothing without a home folder; set NEO_CACHE_DIR",
-        off={"NEO_CACHE_PERSISTENT": ("0",)},
-        opt_in=True,
-    )
     layout = Layout(
         [rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
         left=[Left(rf"{_KINDS}\.\w{{6}}", HOUR_NS), Left(rf"[0-9a-f]/[0-9a-f]/{_KINDS}\.\w{{6}}", HOUR_NS)],
@@ -71,13 +52,6 @@ class IntelNeo(LockedFormat, SummedFormat, BinaryFormat):
     sum_is_alone = True
     without_sum = "the driver evicts by none"
 
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which the driver evicts by last use; 1 GiB unless it is set, and 0 for none."""
-        text = environ.get("NEO_CACHE_MAX_SIZE", "")
-        size = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else _DEFAULT_BYTES
-        return size or None
-
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The file as it is; one that is empty is compiled again."""
         if whole and not data:
@@ -93,4 +67,4 @@ class IntelNeo(LockedFormat, SummedFormat, BinaryFormat):
         return sum(status.st_size for status in item.seen.values())
 
 
-SYSTEM = ForeignSystem(IntelNeo)
+FORMAT = IntelNeo

@@ -10,28 +10,23 @@ it tuned in a folder of its own there.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, Look, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.owner_files import LockedFormat
-from gpucache.caches.places import Place, Var
+from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload.compressed import ZLIB, ZSTD, is_verified, unpack
 from gpucache.payload.reading import BrokenError, CutError
 from gpucache.units import format_size
 
-_VARIABLE, _SWITCH = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
-_MAX_SIZE = "JAX_COMPILATION_CACHE_MAX_SIZE"
 _LOCK = ".lockfile"
-_OFF = ("n", "no", "f", "false", "off", "0")
-_ON = ("y", "yes", "t", "true", "on", "1")
 _LARGEST_BYTES = 1 << 30
 """The largest file that is read, and the most that is taken out of one."""
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
@@ -40,28 +35,14 @@ _BEGINNING_BYTES = 4096
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
-class Jax(LockedFormat):
+class Jax(JaxPlaces, LockedFormat):
     """What ``jax.jit`` leaves on every platform."""
 
-    name = "jax"
-    title = "JAX compilation cache"
-    owner = "JAX"
-    place = Place(
-        (Var(_VARIABLE),),
-        move=f"set {_VARIABLE}",
-        nowhere=f"JAX keeps no executables on disk until {_VARIABLE} names a folder; set it",
-        off={_SWITCH: _OFF, _MAX_SIZE: ("0",)},
-        turn_on=(
-            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
-            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
-        ),
-    )
     layout = Layout(
         [rf"[\w.-]+-([0-9a-f]{{64}})-{kind}" for kind in ("cache", "atime")],
         own=[r"\.lockfile", "xla_gpu_per_fusion_autotune_cache_dir/", "xla_gpu_kernel_cache_file"],
     )
     wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}
-    tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
     opaque = (
         "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
         "JAX_DEBUG_LOG_MODULES=jax._src.cache_key logs a hash of each input, so that two runs can be compared"
@@ -75,26 +56,6 @@ class Jax(LockedFormat):
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
     lock_name = _LOCK
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which JAX evicts; none unless it is set."""
-        text = environ.get(_MAX_SIZE, "")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """Values with which JAX cannot be imported."""
-        switch, size = environ.get(_SWITCH, "yes"), environ.get(_MAX_SIZE, "0")
-        if switch.lower() not in (*_OFF, *_ON):
-            yield f"{_SWITCH}={switch} is neither true nor false, so JAX cannot be imported; unset it"
-        if not (size.isascii() and size.removeprefix("-").isdecimal()):
-            yield f"{_MAX_SIZE}={size} is no number of bytes, so JAX cannot be imported; unset it"
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folder that is named, but for one in a cloud's store (``gs://``), which is no folder here."""
-        return iter(()) if "://" in environ.get(_VARIABLE, "") else super().locations(environ)
 
     def bars(self, item: Files) -> Problem | None:
         """That there is the time of the last use alone, or no file in the place of one."""
@@ -139,9 +100,9 @@ class Jax(LockedFormat):
         if len(item.seen) == 1 and os.path.lexists(self.root / _LOCK):
             yield Problem(
                 FindingKind.ORPHAN,
-                f"it has no -atime beside it, so with {_MAX_SIZE} JAX writes no new entry "
+                f"it has no -atime beside it, so with {JAX_MAX_SIZE} JAX writes no new entry "
                 "(FileNotFoundError) until a program has used this one",
-                f"remove it, or unset {_MAX_SIZE}",
+                f"remove it, or unset {JAX_MAX_SIZE}",
             )
 
     def has_checksum(self, item: Files) -> bool:
@@ -173,4 +134,4 @@ class Jax(LockedFormat):
         return sorted(names, key=lambda name: not name.endswith("-cache"))
 
 
-SYSTEM = ForeignSystem(Jax)
+FORMAT = Jax

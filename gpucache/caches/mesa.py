@@ -9,26 +9,21 @@ corrects it. ``mesa_shader_cache_db`` holds ``mesa_cache.db`` and ``.idx``, ``me
 archive of Fossilize for each driver and GPU: those are one entry each, which Mesa alone can thin out.
 """
 
-import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.caches import places
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import SummedFormat
-from gpucache.caches.places import Home, Place, Var
-from gpucache.outcomes import FindingKind, Location, Problem
+from gpucache.caches.systems import MesaPlaces
+from gpucache.outcomes import FindingKind, Problem
 
-_FOLDER = "mesa_shader_cache"
 _DRIVER = "([0-9a-f]{40,64}|rusticl)"
-_FORMS = ("", "_db", "_sf")
 _HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30
 _KEYED = 1
 _DATABASE = struct.Struct("<8sIQ")
@@ -36,7 +31,6 @@ _MAGICS = {".db": b"MESA_DB\0", ".foz": b"\x81FOSSILIZEDB\0\0\0"}
 _AGAIN = "Mesa compiles it again"
 _ANEW = "Mesa throws the whole database away and begins anew"
 _EMPTY = Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")
-_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
 
 
 def _key(groups: Sequence[str]) -> str:
@@ -44,24 +38,9 @@ def _key(groups: Sequence[str]) -> str:
     return name if len(groups) == 2 and len(name) in (40, 64) else sha1(name.encode()).hexdigest()
 
 
-class Mesa(SummedFormat):
+class Mesa(MesaPlaces, SummedFormat):
     """What Mesa's compilers made, in whichever of its three forms."""
 
-    name = "mesa"
-    title = "Mesa shader cache"
-    owner = "Mesa"
-    driver = True
-    place = Place(
-        (
-            Var("MESA_SHADER_CACHE_DIR", _FOLDER),
-            Var("XDG_CACHE_HOME", _FOLDER),
-            Home(f".cache/{_FOLDER}"),
-        ),
-        move="set MESA_SHADER_CACHE_DIR to a folder that is there",
-        nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
-        off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
-        opt_in=True,
-    )
     checksums = True
     layout = Layout(
         [
@@ -89,7 +68,6 @@ class Mesa(SummedFormat):
         "its entries say nothing of what their keys were made from but the driver and the GPU; "
         "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
     )
-    tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
     absent = (
         "no entry has this key: it was never compiled here, or was evicted, of which Mesa keeps no record"
     )
@@ -98,23 +76,6 @@ class Mesa(SummedFormat):
     folders_removed = 1
     sum_name, sum_is_alone = "index", False
     without_sum = "Mesa keeps nothing"
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folders of the three forms that are there; that of the first where none is."""
-        for location in super().locations(environ):
-            named = [location.root + form for form in _FORMS]
-            found = [place for place in named if places.is_folder(Path(place))]
-            for place in found or named[:1]:
-                at = location if place == location.root else location._replace(problems=())
-                yield at._replace(root=place, enabled=bool(found) and location.enabled)
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which Mesa evicts, 1 GiB unless it is set; a number without a unit is of GiB."""
-        text = environ.get("MESA_SHADER_CACHE_MAX_SIZE", "1")
-        match = re.fullmatch(r"(\d{1,9})([KMG]?)", text, re.IGNORECASE)
-        return int(match[1]) << _SHIFTS[match[2].upper()] if match else 1 << 30
 
     def look(self, item: Files) -> Look:
         """Driver and GPU of an entry; of a database how large it is."""
@@ -218,4 +179,4 @@ def _not(what: str) -> Problem:
     return Problem(FindingKind.MISLABELLED, f"it is {what}; {_AGAIN}")
 
 
-SYSTEM = ForeignSystem(Mesa)
+FORMAT = Mesa

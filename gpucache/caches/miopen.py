@@ -19,10 +19,9 @@ from itertools import islice
 from gpucache.caches import databases, sqlite_file
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import MiopenPlaces
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -43,20 +42,9 @@ def _key(groups: Sequence[str]) -> str:
     return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Miopen(DatabaseFormat):
+class Miopen(MiopenPlaces, DatabaseFormat):
     """What MIOpen keeps for each of its versions and each kind of GPU: a file is an entry."""
 
-    name = "miopen"
-    title = "MIOpen kernel cache"
-    owner = "MIOpen"
-    place = Place(
-        (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
-        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
-        move="set MIOPEN_CUSTOM_CACHE_DIR",
-        nowhere="MIOpen names no place without a home folder; set MIOPEN_CUSTOM_CACHE_DIR",
-        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
-        opt_in=True,
-    )
     layout = Layout(
         [*_NAMES, *(name + side for name in _NAMES[:3] for side in sqlite_file.SIDES)],
         signs=(r"[0-9.]+/gfx.+", r"gfx.+\.(?:ukdb|udb|uf?db\.txt)", r"\d+\.\d+\.\d+\.[\w.-]+"),
@@ -67,7 +55,6 @@ class Miopen(DatabaseFormat):
         "a database is found by version and GPU, and a kernel in it by its source's name and its options, "
         "which 'gpucache inspect KEY' tells; MIOPEN_LOG_LEVEL=6 makes MIOpen print those that it wants"
     )
-    tracing = {"MIOPEN_LOG_LEVEL": "6"}
     absent = "no entry has this key: MIOpen made no such database here, or it was removed"
     served = "MIOpen would open it; which of its kernels it serves, names and options decide"
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
@@ -177,4 +164,4 @@ def _lines(item: Files) -> Iterator[Problem]:
         )
 
 
-SYSTEM = ForeignSystem(Miopen)
+FORMAT = Miopen

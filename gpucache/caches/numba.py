@@ -16,10 +16,9 @@ from pathlib import Path
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Place, Var
+from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 
@@ -34,19 +33,9 @@ def _key(groups: Sequence[str]) -> str:
     return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Numba(FilesFormat):
+class Numba(NumbaPlaces, FilesFormat):
     """What functions with ``cache=True`` leave, for CPUs and for CUDA."""
 
-    name = "numba"
-    title = "Numba cache"
-    owner = "Numba"
-    place = Place(
-        (Var("NUMBA_CACHE_DIR"),),
-        move="set NUMBA_CACHE_DIR",
-        nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a folder; set it",
-        runs=True,
-        opt_in=True,
-    )
     layout = Layout(
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
         left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS)],
@@ -60,7 +49,6 @@ class Numba(FilesFormat):
     )
     absent = "no entry has this key: the function was never compiled here, or its files were removed"
     served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
-    tracing = {"NUMBA_DEBUG_CACHE": "1"}
     shows = "an index of Numba's"
     key_digits = 40
     folders_removed = 1
@@ -119,4 +107,4 @@ def _version(start: bytes) -> str | None:
     return texts[0] if len(texts) == 1 and re.fullmatch(r"\d[\w.+!-]*", texts[0]) else None
 
 
-SYSTEM = ForeignSystem(Numba)
+FORMAT = Numba

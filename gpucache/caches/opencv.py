@@ -10,28 +10,23 @@ a wrong digest is ever mended. OpenCV removes the folders of other drivers of a 
 
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha1
-from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.caches import places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.owner_files import LockedFormat
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import OpenCVPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Problem
 from gpucache.payload import describe
 from gpucache.units import format_size, printable
 
-_SHARED = Path("/var/tmp/opencv")
-_DIRECTORY, _SWITCH = "OPENCV_OPENCL_CACHE_DIR", "OPENCV_OPENCL_CACHE_ENABLE"
 _BELOW = r"\d+\.\w+/opencl_cache"
 _DEVICE, _FILE = r"([\w-]+)--([\w-]+)--([\w-]+)", r"([\w-]+)_([0-9a-f]{8,32})\.bin"
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
@@ -50,19 +45,9 @@ def _key(groups: Sequence[str]) -> str:
     return groups[-1].zfill(32) + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-class OpenCV(LockedFormat, BinaryFormat):
+class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     """What OpenCV's functions had compiled for ``UMat``."""
 
-    name = "opencv"
-    title = "OpenCV OpenCL cache"
-    owner = "OpenCV"
-    place = Place(
-        (Var(_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
-        move=f"set {_DIRECTORY}",
-        nowhere=f"OpenCV finds no home folder; set {_DIRECTORY}",
-        off={_SWITCH: ("0", "false")},
-        opt_in=True,
-    )
     layout = Layout(
         [f"{_DEVICE}/{_FILE}", rf"(\d+\.\w+)/opencl_cache/{_DEVICE}/{_FILE}"],
         own=[r"\.lock", rf"{_BELOW}/\.lock", r"\d+\.\w+/(?!opencl_cache)\w+/"],
@@ -76,36 +61,12 @@ class OpenCV(LockedFormat, BinaryFormat):
     )
     absent = "no entry has this key: it was never compiled here, or was removed with its driver's folder"
     served = "OpenCV would serve those of its builds whose options a program asks for"
-    tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
     key_digits = 40
     folders_removed = 1
     kinds = OF_OPENCL
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
     shows = "a file of OpenCV's"
     lock_name, lock_is_record = _LOCK, True
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """The value that OpenCV's own message advises, and that OpenCV takes for the beginning of a name."""
-        if environ.get(_DIRECTORY) == "disabled":
-            yield (
-                f"{_DIRECTORY}=disabled does not turn the cache off, though OpenCV advises it: the current "
-                f"folder gets folders whose names begin with that; unset it, and set {_SWITCH}=0"
-            )
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The first cache folder that is there; where none is, OpenCV takes one that all users share."""
-        there = dict(environ)
-        if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
-            del there["XDG_CACHE_HOME"]
-        for location in super().locations(there):
-            root = Path(location.root)
-            if location.decided_by != _DIRECTORY and not places.is_folder(root.parent):
-                told = (*filter(None, [cls.place.why_off(environ)]), *cls.at_place(_SHARED))
-                location = location._replace(root=str(_SHARED), decided_by="default", problems=told)
-            off = cls.place.why_off(environ)
-            yield location._replace(enabled=not off and places.is_folder(Path(location.root)))
 
     def look(self, item: Files) -> Look:
         """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
@@ -204,4 +165,4 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
     return builds, None
 
 
-SYSTEM = ForeignSystem(OpenCV)
+FORMAT = OpenCV

@@ -7,12 +7,16 @@ that are asked for and no others. Must not know our own cache.
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpucache.caches.interface import Cache, System, Wanted
 from gpucache.caches.places import XDG
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Kept, Location, Reach
+from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Location
+
+if TYPE_CHECKING:
+    from gpucache.outcomes import Kept, Reach
 
 
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
@@ -121,8 +125,10 @@ class Unusable:
         finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
         yield Checked(self._location.root, (finding,), counts=False)
 
-    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - the protocol's
+    def remove(self, entry: CacheEntry, why: str) -> "Kept | None":  # noqa: ARG002 - the protocol's
         """Refused."""
+        from gpucache.outcomes import Kept
+
         return Kept(self._reason)
 
     def finish_removals(self) -> Sequence[str]:
@@ -133,7 +139,7 @@ class Unusable:
         """Nothing can be done."""
         return checked
 
-    def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's
+    def explain(self, wanted: Wanted) -> "Iterator[Reach]":  # noqa: ARG002 - the protocol's
         """Refused."""
         raise CacheUnusableError(self._reason)
 

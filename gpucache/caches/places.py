@@ -9,11 +9,12 @@ import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
 from gpucache.errors import CacheUnusableError
+from gpucache.outcomes import Location
 from gpucache.units import format_size
 
 FEW_INODES = 1000
@@ -150,6 +151,70 @@ class Place(NamedTuple):
             return Isolation(lacking=self.lacking)
         place = folder if first.name == XDG else folder / (self.leaf or name)
         return Isolation(((first.name, str(place)), *self.along), self.lacking, self.turn_on)
+
+
+class Places:
+    """Where the programs of a system look for its caches: all that is asked of it where none is here.
+
+    None of this raises anything.
+    """
+
+    name: ClassVar[str]
+    """What people and ``--cache`` call the system."""
+    title: ClassVar[str]
+    owner: ClassVar[str]
+    """What sentences call the program whose cache it is, such as ``PoCL`` or ``the CUDA driver``."""
+    place: ClassVar[Place]
+    tracing: ClassVar[Mapping[str, str]] = {}
+    """The variables that make programs tell what they hit and miss."""
+    driver: ClassVar[bool] = False
+    """Whether a driver keeps it, below every program and whatever else that caches."""
+    below: ClassVar[Mapping[str, str]] = {}
+    """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
+    come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
+        """The size that the owner keeps to by itself; None for none, or where it is not known."""
+        return None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
+        """What is wrong with the owner's variables, a sentence each with the remedy; that they turn the
+        cache off, and that a place is relative, is told already."""
+        yield from ()
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """What is wrong with a place, a sentence each with the remedy."""
+        place = cls.place
+        found = problems(root, move=place.move, makes=place.makes, runs=place.runs)
+        yield from found
+        told = closed(root, move=place.move)
+        if told and told not in found:
+            yield told
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """Where programs look in an environment, in their order, there or not."""
+        found = cls.place.find(environ)
+        for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
+            root = absolute(named)
+            off = cls.place.why_off(environ)
+            told = (
+                off,
+                *cls.variables(environ),
+                cls.place.relative(named, decided_by),
+                *cls.at_place(root),
+            )
+            yield Location(
+                cls.name,
+                str(root),
+                decided_by,
+                enabled=not off and (not cls.place.opt_in or is_folder(root)),
+                limit_bytes=cls.limit_bytes(environ),
+                problems=tuple(filter(None, told)),
+            )
 
 
 def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -> tuple[str, ...]:

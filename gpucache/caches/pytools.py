@@ -14,10 +14,9 @@ from hashlib import sha1
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import PytoolsPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -29,19 +28,9 @@ def _key(groups: Sequence[str]) -> str:
     return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Pytools(DatabaseFormat):
+class Pytools(PytoolsPlaces, DatabaseFormat):
     """What programs keep in pytools' ``PersistentDict``."""
 
-    name = "pytools"
-    title = "pytools dictionaries"
-    owner = "pytools"
-    place = Place(
-        (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
-        move="set XDG_CACHE_HOME",
-        nowhere="pytools finds no home folder; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as pytools has no variable of its own",
-        opt_in=True,
-    )
     layout = Layout([_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal"], key=_key)
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = "a dictionary keeps its keys as pickles, which are not unpickled here"
@@ -99,4 +88,4 @@ class Pytools(DatabaseFormat):
         )
 
 
-SYSTEM = ForeignSystem(Pytools)
+FORMAT = Pytools

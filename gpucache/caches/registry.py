@@ -6,7 +6,7 @@ name is not ours. Must not open a cache.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +15,18 @@ from gpucache.errors import CacheUnusableError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
+    from gpucache.caches.foreign import ForeignSystem
     from gpucache.caches.interface import System
 
 OWN = "gpucache"
 ALL = "all"
 GROUP = "gpucache.caches"
 SYSTEMS = {
-    "sycl": "gpucache.caches.sycl",
-    "futhark": "gpucache.caches.futhark",
-    "rocfft": "gpucache.caches.rocfft",
-    "pyopencl": "gpucache.caches.pyopencl",
-    "pocl": "gpucache.caches.pocl",
+    "sycl": "gpucache.caches.sycl.format",
+    "futhark": "gpucache.caches.futhark.format",
+    "rocfft": "gpucache.caches.rocfft.format",
+    "pyopencl": "gpucache.caches.pyopencl.format",
+    "pocl": "gpucache.caches.pocl.format",
     "cuda.core": "gpucache.caches.cuda_core",
     "cuda": "gpucache.caches.cuda_driver",
     "cupy": "gpucache.caches.cupy",
@@ -44,7 +45,7 @@ SYSTEMS = {
     "deep-gemm": "gpucache.caches.deep_gemm",
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",
-    "taichi": "gpucache.caches.taichi",
+    "taichi": "gpucache.caches.taichi.format",
     "hashcat": "gpucache.caches.hashcat",
     "darktable": "gpucache.caches.darktable",
     "opencv": "gpucache.caches.opencv",
@@ -56,7 +57,7 @@ SYSTEMS = {
     "dxvk": "gpucache.caches.dxvk",
     "vulkan": "gpucache.caches.vulkan",
 }
-"""Modules of the caches of others by the name of their system; each has a ``SYSTEM``, as our own has."""
+"""Modules of the formats of others' caches by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)
 EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
 """Modules of those whose caches can be written; each has its ``FORMS``."""
@@ -70,13 +71,25 @@ def systems() -> "Iterator[System]":
 
 def load_system(name: str) -> "System":
     """The system of a name; raises UsageError for one that nobody knows."""
-    if name in NAMES:
-        found: System = import_module(SYSTEMS.get(name, "gpucache.caches.own")).SYSTEM
-        return found
+    if name == OWN:
+        from gpucache.caches.own import SYSTEM
+
+        return SYSTEM
+    if name in SYSTEMS:
+        return of_others(name)
     for point in _of_others(name):
         foreign: System = point.load()
         return foreign
     raise UsageError(f"there is no cache {name!r}; name one of {', '.join(NAMES)}, all, or a cache's place")
+
+
+@cache
+def of_others(name: str) -> "ForeignSystem":
+    """One of ``SYSTEMS``."""
+    from gpucache.caches.foreign import ForeignSystem
+    from gpucache.caches.systems import PLACES
+
+    return ForeignSystem(PLACES[name], SYSTEMS[name])
 
 
 def is_own(path: Path) -> bool:

@@ -18,10 +18,9 @@ from hashlib import sha256
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
@@ -55,19 +54,9 @@ _FAILS = "TileLang opens it nevertheless, so the program ends with an error at e
 _SHOWN = "TileLang serves the kernel all the same, and shows this in the place of its source"
 
 
-class TileLang(FilesFormat):
+class TileLang(TileLangPlaces, FilesFormat):
     """What TileLang compiled, for itself and for the models and servers that have kernels in it."""
 
-    name = "tilelang"
-    title = "TileLang kernel cache"
-    owner = "TileLang"
-    place = Place(
-        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
-        move="set TILELANG_CACHE_DIR",
-        nowhere="TileLang finds no home folder; set TILELANG_CACHE_DIR",
-        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
-        runs=True,
-    )
     layout = Layout(
         [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
         left=[
@@ -82,7 +71,6 @@ class TileLang(FilesFormat):
         "an entry keeps the sources that TileLang generated, but neither the function's own text nor its "
         "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
     )
-    tracing = {"TILELANG_VERBOSE": "1"}
     served = "TileLang would serve it"
     shows = "a kernel of TileLang's"
     folders_removed = 1
@@ -202,4 +190,4 @@ def _told(item: Files) -> dict[str, tuple[object, object]]:
     return {str(name): (one["size"], one["sha256"]) for name, one in listed.items()}
 
 
-SYSTEM = ForeignSystem(TileLang)
+FORMAT = TileLang

@@ -16,10 +16,9 @@ from typing import Any
 
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Temporary, Var
+from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
 from gpucache.keys import digest
 from gpucache.model import KeyField
@@ -27,8 +26,6 @@ from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _GROUP = "__grp__"
-_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
-"""Where ``torch.compile`` has the kernels of each GPU, below its own cache."""
 _JSON_BYTES = 1 << 20
 """The largest list, or description of a kernel, that is read; real ones have one or two kB."""
 _LARGEST_BYTES = 1 << 30
@@ -47,27 +44,9 @@ _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
 
-class Triton(FilesFormat):
+class Triton(TritonPlaces, FilesFormat):
     """What ``triton.jit`` leaves, and with it PyTorch's Inductor, vLLM and everything above Triton."""
 
-    name = "triton"
-    title = "Triton kernel cache"
-    owner = "Triton"
-    place = Place(
-        (
-            Var("TRITON_CACHE_DIR"),
-            Var("TRITON_HOME", ".triton/cache"),
-            Home(".triton/cache", expanded=True),
-        ),
-        also=(
-            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _OF_DEVICES),
-            *(Temporary("torchinductor_", inside=folder) for folder in _OF_DEVICES),
-        ),
-        move="set TRITON_CACHE_DIR",
-        nowhere="Triton finds no home folder; set TRITON_CACHE_DIR",
-        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
-        runs=True,
-    )
     layout = Layout(
         [
             rf"{_FOLDER}/{_FILE}\.(?:cubin|hsaco|ptx|so)",
@@ -221,4 +200,4 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-SYSTEM = ForeignSystem(Triton)
+FORMAT = Triton

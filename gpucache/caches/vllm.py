@@ -21,11 +21,10 @@ from typing import Any
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Locked, Look
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -49,20 +48,9 @@ def _key(groups: Sequence[str]) -> str:
     return groups[0][:10] + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:30]
 
 
-class Vllm(FilesFormat):
+class Vllm(VllmPlaces, FilesFormat):
     """What vLLM keeps of the graphs of models, and what lower layers compiled for these."""
 
-    name = "vllm"
-    title = "vLLM compile cache"
-    owner = "vLLM"
-    place = Place(
-        (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
-        move="set VLLM_CACHE_ROOT",
-        nowhere="vLLM finds no home folder; set VLLM_CACHE_ROOT",
-        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
-        runs=True,
-        opt_in=True,
-    )
     layout = Layout(
         [
             rf"{_GRAPHS}/{_PART}/artifact_\w+",
@@ -104,7 +92,6 @@ class Vllm(FilesFormat):
         "an entry keeps its variables and three hashes, but not what these were made from; compare two "
         "folders by 'gpucache inspect --why KEY KEY'"
     )
-    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
     served = "vLLM would load it"
     shows = "a graph that vLLM compiled"
     key_digits = 40
@@ -235,4 +222,4 @@ def _missing(item: Files) -> Problem | None:
     return Problem(FindingKind.TRUNCATED, f"{gone} is gone, which {_LIST} names; {_FAILS}") if gone else None
 
 
-SYSTEM = ForeignSystem(Vllm)
+FORMAT = Vllm

@@ -10,23 +10,22 @@ own format, of which nothing is known here.
 
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
-from gpucache.caches import files, places
+from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import VulkanPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import Checked, FindingKind, Location, Problem
+from gpucache.outcomes import Checked, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _GTK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
@@ -38,22 +37,9 @@ _LOOKED_AT = 256
 """Files of a folder that are looked at to learn what it is."""
 
 
-class Vulkan(BinaryFormat):
+class Vulkan(VulkanPlaces, BinaryFormat):
     """What drivers made of a program's pipelines, a file for each device, or for each program."""
 
-    name = "vulkan"
-    title = "Vulkan pipeline caches"
-    owner = "a Vulkan program"
-    place = Place(
-        (
-            Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
-            Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
-        ),
-        move="set XDG_CACHE_HOME",
-        nowhere="GTK finds no home folder; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
-        opt_in=True,
-    )
     layout = Layout(
         [r"((?!\.goutputstream-).+)"],
         left=[Left(r"\.goutputstream-\w{6}", HOUR_NS)],
@@ -67,16 +53,6 @@ class Vulkan(BinaryFormat):
     kinds = frozenset({PayloadKind.VULKAN_PIPELINES})
     consequence = "the driver takes none of it, or breaks, until the program writes it anew"
     shows = "a Vulkan pipeline cache"
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """GTK's, and Blender's where that is there."""
-        for location in super().locations(environ):
-            yield location
-            blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
-            if places.is_folder(blender):
-                found = tuple(cls.at_place(blender))
-                yield location._replace(root=str(blender), enabled=True, problems=found)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -142,4 +118,4 @@ def _is_one(folder: Folder, name: str) -> bool:
     return False
 
 
-SYSTEM = ForeignSystem(Vulkan)
+FORMAT = Vulkan

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
@@ -38,18 +37,9 @@ def _key(groups: Sequence[str]) -> str:
     return digits + sha1(f"{version}/{module}".encode("utf-8", "surrogateescape")).hexdigest()[:33]
 
 
-class Warp(FilesFormat):
+class Warp(WarpPlaces, FilesFormat):
     """What Warp compiled of each module, for CPUs and GPUs."""
 
-    name = "warp"
-    title = "Warp kernel cache"
-    owner = "Warp"
-    place = Place(
-        (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
-        move="set WARP_CACHE_PATH",
-        nowhere="Warp finds no home folder; set WARP_CACHE_PATH",
-        runs=True,
-    )
     layout = Layout(
         [
             rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.(?:cubin|ptx|o)",
@@ -132,4 +122,4 @@ def _devices(item: Files) -> list[str]:
     return sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in found})
 
 
-SYSTEM = ForeignSystem(Warp)
+FORMAT = Warp

@@ -1,7 +1,6 @@
 """Caches of others opened at a place, and what tests of all systems ask of them."""
 
 from pathlib import Path
-from typing import Any
 
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.interface import Cache
@@ -11,7 +10,7 @@ PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n
 HOUR_NS = 3600 * 10**9
 
 
-def opened(system: ForeignSystem[Any], root: Path, now_ns: int | None = None) -> Cache:
+def opened(system: ForeignSystem, root: Path, now_ns: int | None = None) -> Cache:
     """The cache at a root, as ``--cache`` opens it, at some time of day."""
     location = Location(system.name, str(root), "--cache", enabled=True)
     return system.open(location) if now_ns is None else system.open(location, lambda: now_ns)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.clesperanto import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.cli import main
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
+
+SYSTEM = of_others("clesperanto")
 
 pytestmark = [
     pytest.mark.slow,

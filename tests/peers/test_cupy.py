@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from gpucache.caches.cupy import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.cupy.build import key
 from tests.caches.opened import PTX, kinds
+
+SYSTEM = of_others("cupy")
 
 _FOUND = importlib.util.find_spec("cupy")
 

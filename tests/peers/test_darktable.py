@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.darktable import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("darktable")
 
 _INTEL = Path(sys.prefix, "lib", "libintelocl.so")
 pytestmark = [

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.flashinfer import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, only, opened
+
+SYSTEM = of_others("flashinfer")
 
 _NVCC = shutil.which("nvcc")
 pytestmark = [

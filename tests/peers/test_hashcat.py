@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.hashcat import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
+
+SYSTEM = of_others("hashcat")
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.inductor import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, opened
+
+SYSTEM = of_others("inductor")
 
 pytestmark = [
     pytest.mark.slow,

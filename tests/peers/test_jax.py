@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.jax import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, FindingKind
 from tests.caches.opened import kinds
 from tests.patience import PATIENCE_S
+
+SYSTEM = of_others("jax")
 
 _PROGRAM = """
 import sys

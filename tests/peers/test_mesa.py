@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.mesa import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("mesa")
 
 pytestmark = pytest.mark.slow
 _DRIVER = Path("/etc/OpenCL/vendors/rusticl.icd")

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.numba import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("numba")
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.opencv import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, only
 from tests.pocl import SYSTEM_ICD
+
+SYSTEM = of_others("opencv")
 
 pytestmark = [
     pytest.mark.slow,

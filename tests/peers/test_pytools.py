@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pytools import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.cli import main
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds, only
 from tests.caches.pytools.build import cut_row
+
+SYSTEM = of_others("pytools")
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pytools") is None, reason="pytools is not installed"

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, Checked, Location, Served
 from tests.patience import PATIENCE_S
 from tests.peers.sycl_damage import DAMAGES, Damage, copies
+
+SYSTEM = of_others("sycl")
 
 _PROGRAM = """
 import dpnp

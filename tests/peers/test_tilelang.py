@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.tilelang import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, FindingKind
 from tests.caches.opened import kinds, opened
+
+SYSTEM = of_others("tilelang")
 
 pytestmark = [
     pytest.mark.slow,

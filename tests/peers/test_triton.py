@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.triton import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("triton")
 
 pytestmark = [
     pytest.mark.slow,

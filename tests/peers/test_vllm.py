@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.vllm import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, only, opened
 from tests.caches.vllm.build import ARTIFACT, put
+
+SYSTEM = of_others("vllm")
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.vulkan import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.payload import PayloadKind, describe
 from tests.caches.opened import only, opened
+
+SYSTEM = of_others("vulkan")
 
 pytestmark = pytest.mark.slow
 _PROGRAM = """

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.warp import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("warp")
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,29 +6,26 @@ Programming Guide, "CUDA Environment Variables"; what the driver makes of values
 provide for is not known, and is said to be so. ``survey`` has the layout, as far as listings show it.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-from gpucache.caches.cuda_driver.survey import BINARY, INDEX, KEY, MOVE, Survey, clear, survey
+from gpucache.caches.cuda_driver.survey import BINARY, INDEX, KEY, Survey, clear, survey
 from gpucache.caches.files import open_folder
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.format import SECOND_NS, Format, Look, UnjudgedError
 from gpucache.caches.layout import Layout
-from gpucache.caches.mounts import Medium, mount_of, mounts
-from gpucache.caches.places import WINDOWS, Home, Place, Var
+from gpucache.caches.systems import (
+    CUDA_MAXSIZE,
+    CUDA_MOST_BYTES,
+    CUDA_PATH,
+    CudaDriverPlaces,
+)
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.outcomes import ALL, CacheEntry, Checked, EntryReport, FindingKind, Kept, Problem
 from gpucache.units import format_size
 
-PATH, DISABLE, MAXSIZE = "CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE"
-MOST_BYTES = 4_294_967_296
-_DEFAULT_BYTES = 1 << 30  # of desktops and servers; 256 MiB on embedded ones and with older drivers
 _BUSY_NS = 60 * SECOND_NS
 _NEARLY_FULL = 0.9
-_NUMBER = re.compile(r"[0-9]{1,19}")
 _PROGRAM = "(opaque: the whole cache)"
 _FOREIGN = (
     "this is no cache of the CUDA driver, as it has neither its index nor its layout, so nothing in it is "
@@ -40,66 +37,16 @@ _UNPROVEN = (
 )
 
 
-class CudaDriver(Format[Survey]):
+class CudaDriver(CudaDriverPlaces, Format[Survey]):
     """The tree below one root; a driver makes anew what it lacks, but whether it stands the loss of single
     files is not documented, so it is emptied whole or not at all, and nothing in it is mended."""
 
-    name = "cuda"
-    title = "CUDA driver compute cache"
-    owner = "the CUDA driver"
-    driver = True
-    below = {"nvidia": "", "nvrtc": ""}
     item = Survey
     mends = frozenset()
-    place = Place(
-        (
-            Var(PATH),
-            Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
-        ),
-        move=MOVE,
-        nowhere=f"the driver keeps nothing without a home folder; set {PATH}",
-        off={DISABLE: ("1",)},
-        along=((MAXSIZE, str(MOST_BYTES)),),  # so that nothing is evicted meanwhile
-        leaf="ComputeCache",
-    )
     opaque = (
         "what the driver's keys are made from is not documented, and a new driver starts anew; "
         "gpucache.cuda.compile_program keeps a cubin that needs no such cache, and explains its misses"
     )
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size that the driver keeps to, by evicting older binaries; None for what is no number."""
-        text = environ.get(MAXSIZE) or str(_DEFAULT_BYTES)
-        return min(int(text), MOST_BYTES) if _NUMBER.fullmatch(text) else None
-
-    @classmethod
-    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """Values that the guide does not provide for."""
-        text = environ.get(MAXSIZE) or str(_DEFAULT_BYTES)
-        if not _NUMBER.fullmatch(text):
-            yield (
-                f"{MAXSIZE}={text} is not a number of bytes, and what the driver makes of it is not "
-                f"documented; write the digits alone, such as {MAXSIZE}={MOST_BYTES}"
-            )
-        elif int(text) > MOST_BYTES:
-            yield f"{MAXSIZE}={text} is over the {MOST_BYTES} that the driver allows; set that"
-        elif int(text) == 0:
-            yield f"{MAXSIZE}=0 leaves no room, so every start compiles; unset it"
-        if environ.get(DISABLE, "") not in ("", "0", "1"):
-            yield (
-                f"{DISABLE}={environ[DISABLE]} is neither 0 nor 1, and what the driver makes of it is not "
-                "documented; set 1 to turn the cache off, or unset it"
-            )
-
-    @classmethod
-    def at_place(cls, root: Path) -> Iterator[str]:
-        """Published reports have jobs on shared NFS hang on the index."""
-        yield from super().at_place(root)
-        with suppress(OSError, ValueError, RuntimeError):  # a ring of links
-            mount = mount_of(root.resolve(), mounts())
-            if mount is not None and mount.medium is Medium.NETWORK:
-                yield (f"jobs that share it wait, and have hung, at its file 'index'; {MOVE} of each node")
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -137,7 +84,7 @@ class CudaDriver(Format[Survey]):
             problem=None if item.foreign else next(_untrusted(item), None),
             used_ns=item.newest_ns,
             stays=self._stays(item),
-            indivisible=f"the driver bounds this cache itself: set {MAXSIZE}; {ALL} removes it whole",
+            indivisible=f"the driver bounds this cache itself: set {CUDA_MAXSIZE}; {ALL} removes it whole",
         )
 
     def check(self, item: Survey) -> Iterator[Problem]:  # noqa: ARG002 - the tree as it is now is checked
@@ -198,8 +145,8 @@ class CudaDriver(Format[Survey]):
             others = f" and {found.strangers.count - 1} more like it" if found.strangers.count > 1 else ""
             return (
                 f"{found.strangers.first[0]!r}{others} in {self.root} is not named as the driver names its "
-                f"files, so nothing there is removed; move that elsewhere, or set {PATH} to a folder that "
-                "only the driver uses"
+                f"files, so nothing there is removed; move that elsewhere, or set {CUDA_PATH} to a folder "
+                "that only the driver uses"
             )
         if not found.telling:
             return _UNPROVEN
@@ -240,11 +187,11 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
 
 
 def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:
-    raising = limit_bytes < MOST_BYTES
+    raising = limit_bytes < CUDA_MOST_BYTES
     remedy = (
-        f"raise {MAXSIZE}, at most to {MOST_BYTES}"
+        f"raise {CUDA_MAXSIZE}, at most to {CUDA_MOST_BYTES}"
         if raising
-        else f"give programs caches of their own by {PATH}"
+        else f"give programs caches of their own by {CUDA_PATH}"
     )
     if found.oversize.count:
         detail = (
@@ -264,4 +211,4 @@ def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:
         yield Problem(FindingKind.STALE, told, remedy)
 
 
-SYSTEM = ForeignSystem(CudaDriver)
+FORMAT = CudaDriver

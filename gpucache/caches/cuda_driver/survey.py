@@ -16,6 +16,7 @@ from pathlib import Path
 from gpucache.caches import places
 from gpucache.caches.files import allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS
+from gpucache.caches.systems import CUDA_MOVE
 from gpucache.caches.tally import Tally
 from gpucache.folders import Folder
 
@@ -23,7 +24,6 @@ INDEX = "index"
 KEY = hashlib.sha256(b"ComputeCache").hexdigest()
 """Of the one entry, wherever it lies."""
 BINARY = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-f]{14}")
-MOVE = "set CUDA_CACHE_PATH to a folder on a local disk"
 STRANGERS_COUNTED = 1000
 """Of what is not the driver's; then the rest of a tree is not walked."""
 _FOLDER = re.compile(r"[0-9a-fA-F]{1,2}(?:/[0-9a-fA-F]{1,2})?")
@@ -113,7 +113,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
     """By folder whether others can get to it at all: modes count where they do."""
 
     def trust(path: str, status: os.stat_result, *, reached: bool) -> None:
-        why = places.distrust(status, move=MOVE)
+        why = places.distrust(status, move=CUDA_MOVE)
         theirs = hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid())
         if why and (reached or theirs):
             found.distrusted.add(f"{path} ({why})")

@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpucache.caches.format import Places
-from gpucache.caches.places import Place
+from gpucache.caches.places import Place, Places
 
 
 class FutharkPlaces(Places):

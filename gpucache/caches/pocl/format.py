@@ -270,3 +270,6 @@ def _log(item: Files) -> str:
     with suppress(OSError, FormatError):
         return item.part(names.LOG, 0, LOG_BYTES).decode("utf-8", "replace")
     return ""
+
+
+FORMAT = Pocl

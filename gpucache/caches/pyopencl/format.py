@@ -299,3 +299,6 @@ def _remove_empty(folder: Path) -> bool:
         folder.rmdir()
         return True
     return False
+
+
+FORMAT = PyOpencl

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from gpucache.caches import places
-from gpucache.caches.format import Places
-from gpucache.caches.places import Place, Var
+from gpucache.caches.places import Place, Places, Var
 from gpucache.caches.pyopencl import names
 from gpucache.outcomes import Location
 

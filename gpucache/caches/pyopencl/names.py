@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from gpucache.caches import files
 from gpucache.folders import Folder
 
 NAME = "pyopencl"
@@ -81,7 +80,7 @@ def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
 def version_folders(root: Path) -> list[str]:
     """The names of the versions' folders in a folder, this Python's first, then the newest first."""
     found: list[str] = []
-    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
         found = [one.name for one in looked if python_of(one.name) and one.is_dir(follow_symlinks=False)]
     return sorted(found, key=_order)
@@ -91,7 +90,7 @@ def is_foreign(root: Path) -> bool:
     """Whether a folder holds things, and neither name nor anything in it is PyOpenCL's. Raises nothing."""
     if root.name == NAME or python_of(root.name) or version_folders(root):
         return False
-    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = list(islice(folder.entries(), _NAMES_LOOKED_AT))
         return bool(looked) and not any(is_key(one.name) for one in looked)
     return False
@@ -99,7 +98,7 @@ def is_foreign(root: Path) -> bool:
 
 def holds_entries(root: Path) -> bool:
     """Whether a folder directly holds entries, of the first names that are looked at."""
-    with suppress(OSError, ValueError), files.open_folder(root) as folder:
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
         keys = [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]
         return any(_is_entry(folder, key) for key in keys)
@@ -116,7 +115,9 @@ def cache_folders(root: Path) -> Iterator[Path]:
 
 def open_cache(root: Path, path: Path) -> Folder:
     """A folder of ``cache_folders``: the root, which may be a link, or one in it, which may not; OSError."""
-    return files.open_folder(root) if path == root else files.open_folder(root, path.name)
+    from gpucache.caches.files import open_folder  # which is not needed to know where a cache is
+
+    return open_folder(root, *(() if path == root else (path.name,)))
 
 
 def _is_entry(folder: Folder, key: str) -> bool:

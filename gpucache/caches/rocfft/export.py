@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpucache.caches.exports import Asked, Form, Kind, Option
-from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.images import restore, write_image
+from gpucache.caches.rocfft.locations import NAME
 from gpucache.caches.rocfft.schema import parse_hip
 from gpucache.caches.rocfft.transfer import Filters, merge
 from gpucache.errors import UsageError
@@ -45,7 +46,7 @@ def _merged(asked: Asked) -> Exported:
     )
     sources_told = tuple((str(source.path), source.written) for source in done.sources)
     size_bytes = asked.out.stat().st_size
-    return Exported(SYSTEM.name, str(asked.out), done.rows, size_bytes, sources_told, notes=notes)
+    return Exported(NAME, str(asked.out), done.rows, size_bytes, sources_told, notes=notes)
 
 
 def _image(asked: Asked) -> Exported:
@@ -62,9 +63,9 @@ def _copied(form: str, write: Callable[[Path, Path], int], asked: Asked) -> Expo
         raise UsageError(f"{form} takes one SOURCE, and {len(asked.sources)} are named; merge them first")
     (source,) = asked.sources
     size_bytes = write(source, asked.out)
-    opened = SYSTEM.open(Location(SYSTEM.name, str(asked.out), "OUT", enabled=True))
+    opened = of_others(NAME).open(Location(NAME, str(asked.out), "OUT", enabled=True))
     entries = sum(1 for _ in opened.scan())
-    return Exported(SYSTEM.name, str(asked.out), entries, size_bytes, ((str(source), entries),))
+    return Exported(NAME, str(asked.out), entries, size_bytes, ((str(source), entries),))
 
 
 FORMS = (

@@ -310,3 +310,6 @@ def _has_table(path: Path) -> bool:
     reader = open_reader(path, file)
     with told(path), closing(reader):
         return read_shape(reader.connection).table in _TABLES
+
+
+FORMAT = Rocfft

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpucache.caches import places
-from gpucache.caches.format import Places
-from gpucache.caches.places import Place, Var
+from gpucache.caches.places import Place, Places, Var
 from gpucache.outcomes import Location
 
 NAME = "rocfft"

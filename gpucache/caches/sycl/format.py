@@ -22,6 +22,7 @@ from gpucache.caches.sycl import (
     naming,
     non_entries,
     repair,
+    signs,
     slots,
     tree,
 )
@@ -76,7 +77,7 @@ class Sycl(SyclPlaces, Format[Numbered]):
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
-        self._foreign = locations.foreign(self.root)
+        self._foreign = signs.foreign(self.root)
         self._verdicts = Verdicts()
         self._views = Views()
         self._removals = Removals(locations.mend(location))
@@ -97,14 +98,14 @@ class Sycl(SyclPlaces, Format[Numbered]):
         """
         if location.bounds is not None:
             return location
-        if foreign := locations.foreign(Path(location.root)):
+        if foreign := signs.foreign(Path(location.root)):
             raise CacheUnusableError(foreign)
         return super().opened(location)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
-        return locations.recognises(path)
+        return signs.recognises(path)
 
     def limits(self) -> Iterator[str]:
         """Limits that what is stored shows to be wrong, where programs go by them here."""
@@ -245,3 +246,6 @@ class Sycl(SyclPlaces, Format[Numbered]):
                 yield folder, slot
         except FileNotFoundError as error:
             raise FormatError(f"the entry {item.key[:12]} changed or is gone; look again") from error
+
+
+FORMAT = Sycl

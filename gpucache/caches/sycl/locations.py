@@ -7,18 +7,13 @@ place is none. Must not read entries. Source: libsycl, ``config.hpp`` and
 
 import os
 import re
-import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.caches import places
-from gpucache.caches.format import Places
-from gpucache.caches.places import Place, Var
-from gpucache.caches.sycl import naming
+from gpucache.caches.places import Place, Places, Var
 from gpucache.folders import Folder
 from gpucache.outcomes import Location
 from gpucache.units import format_size
@@ -38,15 +33,7 @@ _DEFAULT_MAX_IMAGE = 1 << 30
 _LARGEST_IMAGE = 1 << 30
 _SMALLEST_IMAGE = 1 << 10
 _DIGITS = re.compile(r"\s*\+?([0-9]{1,19})(.*)", re.DOTALL)
-ROOT_FILES = frozenset({naming.SIZE_FILE, naming.SIZE_LOCK, naming.EVICTION, naming.EVICTION + naming.LOCK})
-_TELLING = frozenset({naming.KERNELS, naming.SIZE_FILE})
-_SURE = ROOT_FILES | {naming.KERNELS}
-_LIKELY_DIGITS = 15
-"""From this length on a number is taken for a hash: one hash in 20,000 is shorter, and dates are."""
-_LOOKED_AT = 32
-"""How many names of a folder are looked at before it counts as none of ours."""
-_WAYS_TRIED = 4
-_REMEDY = f"name another folder, or {MOVE}"
+REMEDY = f"name another folder, or {MOVE}"
 
 
 class Bounds(NamedTuple):
@@ -163,18 +150,18 @@ def refusal(root: Path, environ: Mapping[str, str]) -> str:
     """Why a path is never opened as a cache, there or not; empty where it may be. Raises nothing."""
     try:
         if root.exists() and not root.is_dir():
-            return f"{root} is no folder, and a cache of libsycl is one; {_REMEDY}"
+            return f"{root} is no folder, and a cache of libsycl is one; {REMEDY}"
         blocked = next((one for one in root.parents if one.exists() and not one.is_dir()), None)
         real = os.path.realpath(root)
         homes = {os.path.realpath(one) for one in (environ.get("HOME"), _home()) if one}
     except (OSError, ValueError):
         return ""  # ``unreadable`` says so
     if blocked is not None:
-        return f"{blocked} is no folder, so there can be none in it; {_REMEDY}"
+        return f"{blocked} is no folder, so there can be none in it; {REMEDY}"
     if real == os.path.realpath("/"):
-        return f"{root} is the root of the machine, which is not searched for a cache; {_REMEDY}"
+        return f"{root} is the root of the machine, which is not searched for a cache; {REMEDY}"
     if real in homes:
-        return f"{root} is the home folder, which is not searched for a cache; {_REMEDY}"
+        return f"{root} is the home folder, which is not searched for a cache; {REMEDY}"
     return ""
 
 
@@ -188,78 +175,18 @@ def unreadable(root: Path) -> str:
         return ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        return f"{root} cannot be read ({reason}), so nothing is known of what it holds; {_REMEDY}"
+        return f"{root} cannot be read ({reason}), so nothing is known of what it holds; {REMEDY}"
     return ""
 
 
 def mend(location: Location) -> str:
     """What mends a cache, as a command, naming its place where no variable leads to it."""
+    import shlex
+
     by_hand = location.decided_by == "--cache"
     name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
     command = f"gpucache verify --repair --cache {name}"
     return f"run {command}" if "'" in name else f"run '{command}'"
-
-
-def recognises(path: Path) -> bool:
-    """Whether a folder holds entries under hashes, or is an empty one of the cache's name. Raises nothing."""
-    with suppress(OSError, ValueError):
-        if not path.is_dir():
-            return False
-        first = _names(path)
-        if not first:
-            return path.name == FOLDER
-        return not _TELLING.isdisjoint(first) or _leads_to_entries(path, 0, first, sure=False)
-    return False
-
-
-def foreign(root: Path) -> str:
-    """Why a folder is none of libsycl's: it holds other things alone. Raises nothing."""
-    with suppress(OSError, ValueError), Folder.at(root) as folder:
-        ours = any(_is_ours(folder, item) for item in folder.entries())
-        if not ours and _names(root) and not recognises(root):
-            return (
-                f"this is no cache of libsycl: {root} holds other things and no folder that libsycl "
-                f"makes; {_REMEDY}"
-            )
-    return ""
-
-
-def _is_ours(folder: Folder, item: os.DirEntry[str]) -> bool:
-    if item.name in _SURE:
-        return True
-    if not naming.is_hash(item.name) or not item.is_dir(follow_symlinks=False):
-        return False
-    if _is_long(item.name):
-        return True
-    with suppress(OSError), folder.folder(item.name) as inner:
-        names = [one.name for one in islice(inner.entries(), _LOOKED_AT)]
-        return bool(names) and all(map(naming.is_hash, names)) and any(map(_is_long, names))
-    return False
-
-
-def _is_long(name: str) -> bool:
-    return len(name) >= _LIKELY_DIGITS
-
-
-def _names(path: Path) -> list[str]:
-    """The first names in a folder; none where it cannot be read."""
-    try:
-        with os.scandir(path) as found:
-            return [item.name for item in islice(found, _LOOKED_AT)]
-    except OSError:
-        return []
-
-
-def _leads_to_entries(path: Path, depth: int, names: Sequence[str], *, sure: bool) -> bool:
-    """Whether numbered folders lead to numbered files, one of the numbers at least as long as hashes are."""
-    if depth == naming.LEVELS:
-        return sure and any(naming.split_file(name) for name in names)
-    inner = (path / name for name in islice(filter(naming.is_hash, names), _WAYS_TRIED))
-    return any(
-        _leads_to_entries(one, depth + 1, _names(one), sure=sure or _is_long(one.name))
-        for one in inner
-        if one.is_dir() and not one.is_symlink()
-    )
 
 
 def _home() -> str:
@@ -312,5 +239,9 @@ def _at_place(root: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     closed = refusal(root, environ) or unreadable(root)
     if closed:
         return (closed,)
-    strange = foreign(root)
+    strange = ""
+    if places.is_folder(root):
+        from gpucache.caches.sycl.signs import foreign  # which no place needs where nothing is
+
+        strange = foreign(root)
     return (*filter(None, (strange,)), *places.problems(root, move=MOVE))

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gpucache.caches import files, places, tally
-from gpucache.caches.sycl import locations, naming, slots
+from gpucache.caches.sycl import locations, naming, signs, slots
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Identities, Slot
 from gpucache.folders import Folder
@@ -151,7 +151,7 @@ def _below(folder: Folder, parts: tuple[str, ...]) -> Iterator[Group | Stray]:
 
 def _is_strange(parts: tuple[str, ...]) -> bool:
     """Whether libsycl makes no such name."""
-    if len(parts) == 1 and parts[0] in locations.ROOT_FILES:
+    if len(parts) == 1 and parts[0] in signs.ROOT_FILES:
         return False
     return not naming.leads_on(parts) and naming.group_of(parts) is None
 
@@ -164,7 +164,7 @@ def _strange(told: str, *, top: bool) -> str:
 
 def _item(folder: Folder, item: os.DirEntry[str], parts: tuple[str, ...]) -> Iterator[Group | Stray]:
     own = (*parts, item.name)
-    if not parts and item.name in locations.ROOT_FILES:
+    if not parts and item.name in signs.ROOT_FILES:
         return
     try:
         mode = folder.lstat(item.name).st_mode

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from gpucache.caches.files import Files, open_folder, read
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.places import Home, Place, Var
+from gpucache.caches.systems import TaichiPlaces
 from gpucache.caches.taichi.index import LARGEST_BYTES, Index
 from gpucache.errors import FormatError
 from gpucache.outcomes import Checked, FindingKind, Kept, Problem
@@ -38,22 +38,9 @@ _TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
 _FOR_EVER = "Taichi compiles it at every start and never writes it anew, as its index has it"
 
 
-class Taichi(FilesFormat):
+class Taichi(TaichiPlaces, FilesFormat):
     """What ``ti.kernel`` leaves for every architecture."""
 
-    name = "taichi"
-    title = "Taichi offline cache"
-    owner = "Taichi"
-    place = Place(
-        (
-            Var("TI_OFFLINE_CACHE_FILE_PATH"),
-            Var("XDG_CACHE_HOME", "taichi/ticache"),
-            Home(".cache/taichi/ticache"),
-        ),
-        move="set TI_OFFLINE_CACHE_FILE_PATH",
-        nowhere="Taichi finds no home folder; set TI_OFFLINE_CACHE_FILE_PATH",
-        off={"TI_OFFLINE_CACHE": ("0",)},
-    )
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
     wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
     opaque = "its entries say nothing of what their keys were made from, so only key=HEX can be asked for"
@@ -63,11 +50,6 @@ class Taichi(FilesFormat):
     served = "Taichi would serve it"
     checksums = True
     shows = "a Taichi kernel"
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
-        """What Taichi cleans down from, unless its program sets another size."""
-        return 100 << 20
 
     def look(self, item: Files) -> Look:
         """Kernel and architecture from the head, times and Taichi's version from the index."""
@@ -209,3 +191,6 @@ def _damage(data: bytes) -> Problem | None:
     if hashlib.sha256(data[_HEAD.size : -_DIGITS]).hexdigest().encode() != data[-_DIGITS:]:
         return Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of what it holds; {_FOR_EVER}")
     return None
+
+
+FORMAT = Taichi

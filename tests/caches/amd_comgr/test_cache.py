@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.amd_comgr import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.amd_comgr.build import OUTPUT, file_bytes, key, put
 from tests.caches.opened import kinds
 from tests.payload.build import elf64
+
+SYSTEM = of_others("amd-comgr")
 
 
 def test_the_output_is_told_and_given_out_without_its_log(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.clesperanto import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.clesperanto.build import put
 from tests.caches.opened import PTX, kinds, only, opened
+
+SYSTEM = of_others("clesperanto")
 
 
 def test_a_kernel_says_its_names_its_version_and_what_it_is(tmp_path: Path) -> None:

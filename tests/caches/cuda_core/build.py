@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpucache.caches.cuda_core import SYSTEM
 from gpucache.caches.interface import Cache
+from gpucache.caches.registry import of_others
 from tests.caches.opened import PTX
 from tests.caches.opened import opened as opened_at
+
+SYSTEM = of_others("cuda.core")
 
 SOURCES = {
     name: f'extern "C" __global__ void {name}(float *a) {{ a[threadIdx.x] *= {factor}.0f; }}'

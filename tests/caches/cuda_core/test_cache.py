@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.cuda_core import SYSTEM, CudaCore
+from gpucache.caches.cuda_core import CudaCore
+from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError, UsageError
 from gpucache.outcomes import FindingKind, Kept, Verdict
 from tests.caches.cuda_core.build import lay, opened, place, temporary
 from tests.caches.opened import HOUR_NS, PTX, kinds, only
+
+SYSTEM = of_others("cuda.core")
 
 _NOW = 2 * 10**18
 _NAMES = st.sampled_from(["ab", "AB", "abc", "0f", "entries", "x" * 62, "0" * 62, "A" * 62, "\udcff", "é"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.cuda_core import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Served, Verdict
 from tests.caches.cuda_core.build import (
     SOURCES,
@@ -19,6 +19,8 @@ from tests.caches.cuda_core.build import (
     temporary,
 )
 from tests.caches.opened import HOUR_NS, PTX, kinds, only
+
+SYSTEM = of_others("cuda.core")
 
 
 @pytest.fixture(scope="module")

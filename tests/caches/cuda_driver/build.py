@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
-from gpucache.caches.cuda_driver import SYSTEM
 from gpucache.caches.interface import Cache
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
+
+SYSTEM = of_others("cuda")
 
 SECOND_NS = 10**9
 HOUR_NS = 3600 * SECOND_NS

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.cuda_driver import SYSTEM
+from gpucache.caches.registry import of_others
+
+SYSTEM = of_others("cuda")
 
 _PROGRAM = """
 from cuda.core import Device, ObjectCode

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches import cuda_driver
-from gpucache.caches.cuda_driver import SYSTEM
 from gpucache.caches.mounts import Mount
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import Location
 from tests.caches.cuda_driver.build import file, tree
+
+SYSTEM = of_others("cuda")
 
 
 def _location(environ: Mapping[str, str]) -> Location:
@@ -81,7 +82,7 @@ def test_a_relative_home_is_named_as_what_decided() -> None:
 def test_a_shared_place_is_complained_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs on other machines wait for its index."""
     mount = Mount(str(tmp_path), "nfs4", frozenset())
-    monkeypatch.setattr(cuda_driver, "mounts", lambda: (mount,))
+    monkeypatch.setattr("gpucache.caches.systems.mounts", lambda: (mount,))
     assert any("'index'" in one for one in _location({"CUDA_CACHE_PATH": str(tmp_path)}).problems)
 
 

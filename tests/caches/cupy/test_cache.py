@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.cupy import SYSTEM
 from gpucache.caches.interface import Cache
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.cupy.build import file_bytes, key, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
+
+SYSTEM = of_others("cupy")
 
 _NAMES = ("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_")
 _NOW = 2 * 10**18

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.cycles import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.cycles.build import put
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.payload.build import elf64
+
+SYSTEM = of_others("cycles")
 
 CUBIN = elf64(190, flags=0x6005A04, abi_version=8, sections=[(".text.k", b"code")])
 AMD = elf64(224, sections=[(".note", b"amdgcn-amd-amdhsa--gfx90a:xnack-")])

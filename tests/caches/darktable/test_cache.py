@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.darktable import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.darktable.build import FOLDER, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
+
+SYSTEM = of_others("darktable")
 
 
 def test_a_binary_says_its_program_its_device_and_its_driver(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.deep_gemm import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Served
 from tests.caches.deep_gemm.build import CUBIN, NAME, key, put
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.payload.build import elf64
+
+SYSTEM = of_others("deep-gemm")
 
 _LIBRARY = elf64()
 

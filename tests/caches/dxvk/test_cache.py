@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.dxvk import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.dxvk.build import SHADER, lut, put, row
 from tests.caches.opened import kinds, only, opened
+
+SYSTEM = of_others("dxvk")
 
 
 def test_the_two_files_of_a_program_are_an_entry(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.futhark import SYSTEM
 from gpucache.caches.futhark.keys import key_of
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, Location, Reach
+
+SYSTEM = of_others("futhark")
 
 SOURCE = b'extern "C" __global__ void main_segmap(int *out) { out[threadIdx.x] = 1; }\n'
 OPTIONS = (

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.outcomes import Checked, FindingKind, Location
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("futhark")
 
 _PARTIAL = ".futhark-0123456789abcdef.gpucache-tmp"
 _HOUR_NS = 3600 * 10**9

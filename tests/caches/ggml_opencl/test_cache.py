@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.ggml_opencl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.ggml_opencl.build import file_bytes, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
+
+SYSTEM = of_others("ggml-opencl")
 
 DIR = "GGML_OPENCL_KERNEL_CACHE_DIR"
 

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.hashcat import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.hashcat.build import put
 from tests.caches.opened import PTX, kinds, opened
+
+SYSTEM = of_others("hashcat")
 
 
 def test_a_kernel_says_its_name_and_what_it_is(tmp_path: Path) -> None:

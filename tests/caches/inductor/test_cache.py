@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.inductor import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.inductor.build import GRAPH, LIBRARY, put, put_library, put_module
 from tests.caches.opened import HOUR_NS, kinds, only, opened
+
+SYSTEM = of_others("inductor")
 
 
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.intel_neo import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.intel_neo.build import BINARY, key, put
 from tests.caches.opened import kinds, opened
+
+SYSTEM = of_others("intel-neo")
 
 
 def test_a_binary_is_found_flat_and_in_folders(tmp_path: Path) -> None:

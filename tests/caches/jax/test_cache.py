@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from gpucache.caches import jax
 from gpucache.caches.interface import Cache
-from gpucache.caches.jax import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.jax.build import EXECUTABLE, framed, key, packed, put
 from tests.caches.opened import kinds, only, opened
+
+SYSTEM = of_others("jax")
 
 _NOW = 2 * 10**18
 _STAYS = "never replaces it"

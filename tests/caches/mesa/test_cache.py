@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.mesa import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.mesa.build import DRIVER, GPU, PACKED, database, file_bytes, key, put
 from tests.caches.opened import kinds
+
+SYSTEM = of_others("mesa")
 
 
 def _opened(root: Path) -> Cache:

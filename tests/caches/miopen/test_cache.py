@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.miopen import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.miopen.build import NAMES, content, execute, put
 from tests.caches.opened import kinds, only, opened
+
+SYSTEM = of_others("miopen")
 
 _RECORD = b"1000-13-13-1x1-NCHW-FP16-B=ConvBinWinogradRxSf3x2:0.139,0,Algo;GemmBwd1x1_stride1:0.05,0,Algo\n"
 

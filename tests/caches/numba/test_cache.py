@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.numba import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.numba.build import OBJECT, VERSION, put
 from tests.caches.opened import kinds, opened
+
+SYSTEM = of_others("numba")
 
 
 def test_a_function_says_its_name_versions_and_numbas(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.nvidia_gl import SYSTEM
-from gpucache.caches.registry import system_at
+from gpucache.caches.registry import of_others, system_at
 from gpucache.outcomes import Location
+
+SYSTEM = of_others("nvidia-gl")
 
 GIB = 1 << 30
 PATH, SIZE = "__GL_SHADER_DISK_CACHE_PATH", "__GL_SHADER_DISK_CACHE_SIZE"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.nvidia_optix import SYSTEM
-from gpucache.caches.registry import system_at
+from gpucache.caches.registry import of_others, system_at
 from tests.caches.opened import only, opened
+
+SYSTEM = of_others("nvidia-optix")
 
 
 def test_it_lies_among_temporary_files_that_a_boot_keeps() -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.opencv import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opencv.build import DEVICE, SLOTS, put
 from tests.caches.opened import PTX, kinds, only, opened
+
+SYSTEM = of_others("opencv")
 
 _TABLE = 4 + 32 + 4
 _LINK = _TABLE + 4 * SLOTS

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.pocl import SYSTEM, names
+from gpucache.caches.pocl import names
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import Location
 from tests.payload.build import bitcode, library
+
+SYSTEM = of_others("pocl")
 
 NOW = 1_800_000_000 * 10**9
 MINUTE = 60 * 10**9

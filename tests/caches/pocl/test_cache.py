@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.caches.pocl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind
 from tests.caches.pocl import build
 from tests.payload.build import bitcode
+
+SYSTEM = of_others("pocl")
 
 
 def test_a_program_is_an_entry(tmp_path: Path) -> None:

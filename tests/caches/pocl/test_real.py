@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.pocl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
 from tests.pocl import SYSTEM_ICD, need_pypi_pocl
+
+SYSTEM = of_others("pocl")
 
 pytestmark = pytest.mark.slow
 

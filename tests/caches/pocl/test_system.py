@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pocl import SYSTEM, locations
+from gpucache.caches.pocl import locations
+from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import Location
 from tests.caches.pocl import build
+
+SYSTEM = of_others("pocl")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from unittest.mock import patch
 
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, Location
+
+SYSTEM = of_others("pyopencl")
 
 SOURCE = b"__kernel void show(__global int *out) { out[get_global_id(0)] = 7; }\n"
 DEVICE = DeviceIdentity("rusticl", "Mesa", "OpenCL 3.0", "AMD", "a device", "OpenCL 3.0", "26.2.6")

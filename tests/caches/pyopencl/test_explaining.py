@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import all_options, candidate_key
 from gpucache.caches.pyopencl.spellings import readings
+from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
 from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.pyopencl.build import (
@@ -24,6 +24,8 @@ from tests.caches.pyopencl.build import (
     touch,
     write,
 )
+
+SYSTEM = of_others("pyopencl")
 
 
 def _ask(root: Path, source: bytes = SOURCE, **fields: bytes) -> Reach:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pyopencl import SYSTEM, names
+from gpucache.caches.pyopencl import names
+from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.pyopencl.build import opened, write
+
+SYSTEM = of_others("pyopencl")
 
 
 @pytest.mark.parametrize(

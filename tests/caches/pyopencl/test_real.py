@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.pyopencl import SYSTEM
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import Checked, FindingKind, Reach, Served, Verdict
 from tests.caches.pyopencl.build import DEFEAT, touch
 from tests.patience import PATIENCE_S
+
+SYSTEM = of_others("pyopencl")
 
 pytestmark = pytest.mark.slow
 

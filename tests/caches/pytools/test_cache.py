@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pytools import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, only, opened
 from tests.caches.pytools.build import content, cut_row, put
+
+SYSTEM = of_others("pytools")
 
 
 def test_a_dictionary_says_its_name_its_python_and_how_many_rows_it_has(tmp_path: Path) -> None:

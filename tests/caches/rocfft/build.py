@@ -10,10 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.format import Stored
 from gpucache.caches.rocfft.schema import CREATE
 from gpucache.outcomes import Finding, Location
+
+SYSTEM = of_others("rocfft")
 
 KERNEL = "fft_rtc_fwd_len64_factors_8_8_wgs_64_tpt_8_halfLds_dim1_sp_ip_CI_unitstride_sbrr_dirReg"
 OTHER = "fft_rtc_back_len128_factors_8_16_wgs_128_tpt_16_dim1_dp_op_CI_CI_sbcc_twdbase8_2step"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucache.caches.databases import words
-from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.checks import misfit
 from gpucache.caches.rocfft.images import image, restore
 from gpucache.caches.rocfft.names import decode
@@ -19,6 +19,8 @@ from gpucache.caches.rocfft.transfer import merge
 from gpucache.errors import GpucacheError
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, Values, code, database, dead_wal, hot_journal, opened, row
+
+SYSTEM = of_others("rocfft")
 
 pytestmark = pytest.mark.slow
 

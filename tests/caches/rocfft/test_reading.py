@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches import databases
-from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
 from gpucache.errors import FormatError
 from gpucache.outcomes import Location
@@ -33,6 +33,8 @@ from tests.caches.rocfft.build import (
     row,
     trace,
 )
+
+SYSTEM = of_others("rocfft")
 
 ROWS = (row(), row(OTHER, seconds=5), row(arch="gfx1100", data=code("gfx1100", size=9000)))
 

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.rocfft import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.checks import misfit
 from gpucache.caches.rocfft.names import decode
 from gpucache.outcomes import Location
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
 from tests.unprivileged import as_nobody, needs_root
+
+SYSTEM = of_others("rocfft")
 
 
 def where(environ: dict[str, str]) -> list[tuple[str, str]]:

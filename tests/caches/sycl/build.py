@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.sycl import SYSTEM, slots
+from gpucache.caches.registry import of_others
+from gpucache.caches.sycl import slots
 from gpucache.caches.sycl.naming import murmur64a
 from gpucache.outcomes import CacheEntry, Checked, Finding, Location
+
+SYSTEM = of_others("sycl")
 
 DEVICE = b"Some OpenCL/Some GPU/OpenCL 3.0/1.2.3"
 NOW_NS = 1_700_000_000_000_000_000

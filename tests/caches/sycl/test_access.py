@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from gpucache.outcomes import FindingKind, Verdict
 from tests.caches.sycl.build import (
@@ -21,6 +21,8 @@ from tests.caches.sycl.build import (
     unprivileged,
     verified,
 )
+
+SYSTEM = of_others("sycl")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes do not stop a reader there")
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Wanted
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
 from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.sycl.build import DEVICE, Made, copy, lock, opened, put, spirv
+
+SYSTEM = of_others("sycl")
 
 
 def _wanted(made: Made) -> dict[str, tuple[bytes, ...]]:

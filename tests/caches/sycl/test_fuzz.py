@@ -7,10 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError, GpucacheError
 from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import Made, copy, findings, opened, put, repaired, spirv, verified
+
+SYSTEM = of_others("sycl")
 
 _NAMES = st.sampled_from(
     ["0.bin", "0.src", "1.bin", "1.src", "2.bin", "3.src", "0_access_time.txt", "1_access_time.txt", "ir.bin"]

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from tests.caches.sycl.build import Made, put, spirv
+
+SYSTEM = of_others("sycl")
 
 _MIN, _MAX = "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE"
 _LIMIT = "SYCL_CACHE_MAX_SIZE"

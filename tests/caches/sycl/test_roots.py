@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from gpucache.outcomes import FindingKind, Location
 from tests.caches.sycl.build import kernel_folder, opened, put, snapshot, told, verified
+
+SYSTEM = of_others("sycl")
 
 
 def _by_environment(root: Path) -> tuple[Location, Cache]:

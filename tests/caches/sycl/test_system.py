@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.sycl import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import Location
 from tests.caches.sycl.build import kernel_folder
+
+SYSTEM = of_others("sycl")
 
 
 def _at(environ: dict[str, str]) -> Location:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.tilelang import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind
 from tests.caches.deep_gemm.build import CUBIN
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.tilelang.build import KERNEL, LIBRARY, VERSION, key, lay, put, put_binary, put_tuned
+
+SYSTEM = of_others("tilelang")
 
 
 def test_a_kernel_says_its_name_target_and_version(tmp_path: Path) -> None:

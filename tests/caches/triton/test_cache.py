@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.interface import Cache
-from gpucache.caches.triton import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import CacheEntry, FindingKind, Served
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton.build import KERNEL, folder, key, put
+
+SYSTEM = of_others("triton")
 
 
 def _only(root: Path) -> tuple[Cache, CacheEntry]:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.vllm import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Served
 from tests.caches.inductor import build as inductor
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton import build as triton
 from tests.caches.vllm.build import ARTIFACT, artifact, digits, put
 from tests.payload.build import elf64
+
+SYSTEM = of_others("vllm")
 
 
 def test_a_part_of_a_model_is_an_entry_with_its_graphs_and_hashes(tmp_path: Path) -> None:

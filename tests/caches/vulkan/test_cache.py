@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.registry import system_at
-from gpucache.caches.vulkan import SYSTEM
+from gpucache.caches.registry import of_others, system_at
 from gpucache.outcomes import FindingKind
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.vulkan import build
+
+SYSTEM = of_others("vulkan")
 
 UUID = "000102030405060708090a0b0c0d0e0f"
 

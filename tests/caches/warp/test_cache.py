@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.warp import SYSTEM
+from gpucache.caches.registry import of_others
 from gpucache.outcomes import FindingKind, Served
 from tests.caches.opened import PTX, kinds, opened
 from tests.caches.warp.build import MODULE, VERSION, digits, put
+
+SYSTEM = of_others("warp")
 
 
 def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:

@@ -1,0 +1,769 @@
+"""Where programs keep the caches of every system that is not ours: a row for each system.
+
+A row is facts: names, variables, folders, switches and limits. What an owner does that no fact says is a
+method of its row. Must not know any format: that is imported when there is a cache to open.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gpucache.caches import places
+from gpucache.caches.futhark.locations import FutharkPlaces
+from gpucache.caches.mounts import Medium, mount_of, mounts
+from gpucache.caches.places import WINDOWS, Home, Place, Places, Temporary, Var
+from gpucache.caches.pocl.locations import PoclPlaces
+from gpucache.caches.pyopencl.locations import PyOpenclPlaces
+from gpucache.caches.rocfft.locations import RocfftPlaces
+from gpucache.caches.sycl.locations import SyclPlaces
+from gpucache.outcomes import Location
+
+_CUDA_CORE_BELOW = "cuda-python/program-cache"
+_CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
+
+
+class CudaCorePlaces(Places):
+    name = "cuda.core"
+    title = "cuda.core program cache"
+    owner = "cuda.core"
+    place = Place(
+        (
+            Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
+            Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
+        ),
+        move=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
+        nowhere="cuda.core names no place without a home folder or XDG_CACHE_HOME; set XDG_CACHE_HOME",
+        lacking=(
+            "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
+            "environment says"
+        ),
+        opt_in=True,
+    )
+    below = {"nvrtc": ""}
+
+
+CUDA_PATH, _CUDA_DISABLE, CUDA_MAXSIZE = (
+    "CUDA_CACHE_PATH",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_CACHE_MAXSIZE",
+)
+CUDA_MOVE = "set CUDA_CACHE_PATH to a folder on a local disk"
+CUDA_MOST_BYTES = 4_294_967_296
+_CUDA_DEFAULT_BYTES = 1 << 30  # of desktops and servers; 256 MiB on embedded ones and with older drivers
+_CUDA_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+class CudaDriverPlaces(Places):
+    name = "cuda"
+    title = "CUDA driver compute cache"
+    owner = "the CUDA driver"
+    driver = True
+    below = {"nvidia": "", "nvrtc": ""}
+    place = Place(
+        (
+            Var(CUDA_PATH),
+            Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
+        ),
+        move=CUDA_MOVE,
+        nowhere=f"the driver keeps nothing without a home folder; set {CUDA_PATH}",
+        off={_CUDA_DISABLE: ("1",)},
+        along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
+        leaf="ComputeCache",
+    )
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size that the driver keeps to, by evicting older binaries; None for what is no number."""
+        text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
+        return min(int(text), CUDA_MOST_BYTES) if _CUDA_NUMBER.fullmatch(text) else None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """Values that the guide does not provide for."""
+        text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
+        if not _CUDA_NUMBER.fullmatch(text):
+            yield (
+                f"{CUDA_MAXSIZE}={text} is not a number of bytes, and what the driver makes of it is not "
+                f"documented; write the digits alone, such as {CUDA_MAXSIZE}={CUDA_MOST_BYTES}"
+            )
+        elif int(text) > CUDA_MOST_BYTES:
+            yield f"{CUDA_MAXSIZE}={text} is over the {CUDA_MOST_BYTES} that the driver allows; set that"
+        elif int(text) == 0:
+            yield f"{CUDA_MAXSIZE}=0 leaves no room, so every start compiles; unset it"
+        if environ.get(_CUDA_DISABLE, "") not in ("", "0", "1"):
+            yield (
+                f"{_CUDA_DISABLE}={environ[_CUDA_DISABLE]} is neither 0 nor 1, and what the driver makes of "
+                "it is not documented; set 1 to turn the cache off, or unset it"
+            )
+
+    @classmethod
+    def at_place(cls, root: Path) -> Iterator[str]:
+        """Published reports have jobs on shared NFS hang on the index."""
+        yield from super().at_place(root)
+        with suppress(OSError, ValueError, RuntimeError):  # a ring of links
+            mount = mount_of(root.resolve(), mounts())
+            if mount is not None and mount.medium is Medium.NETWORK:
+                yield (
+                    f"jobs that share it wait, and have hung, at its file 'index'; {CUDA_MOVE} of each node"
+                )
+
+
+_CUPY_VARIABLE = "CUPY_CACHE_DIR"
+
+
+class CupyPlaces(Places):
+    name = "cupy"
+    title = "CuPy kernel cache"
+    owner = "CuPy"
+    place = Place(
+        (Var(_CUPY_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
+        move=f"set {_CUPY_VARIABLE}",
+        nowhere=f"CuPy finds no home folder; set {_CUPY_VARIABLE}",
+        off={"CUPY_CACHE_IN_MEMORY": ("1",)},
+    )
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """An empty place is no place to CuPy."""
+        if environ.get(_CUPY_VARIABLE) == "":
+            yield f"{_CUPY_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
+
+
+_JAX_VARIABLE, _JAX_SWITCH = "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"
+JAX_MAX_SIZE = "JAX_COMPILATION_CACHE_MAX_SIZE"
+_JAX_OFF = ("n", "no", "f", "false", "off", "0")
+_JAX_ON = ("y", "yes", "t", "true", "on", "1")
+
+
+class JaxPlaces(Places):
+    name = "jax"
+    title = "JAX compilation cache"
+    owner = "JAX"
+    place = Place(
+        (Var(_JAX_VARIABLE),),
+        move=f"set {_JAX_VARIABLE}",
+        nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a folder; set it",
+        off={_JAX_SWITCH: _JAX_OFF, JAX_MAX_SIZE: ("0",)},
+        turn_on=(
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+    )
+    tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which JAX evicts; none unless it is set."""
+        text = environ.get(JAX_MAX_SIZE, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """Values with which JAX cannot be imported."""
+        switch, size = environ.get(_JAX_SWITCH, "yes"), environ.get(JAX_MAX_SIZE, "0")
+        if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
+            yield f"{_JAX_SWITCH}={switch} is neither true nor false, so JAX cannot be imported; unset it"
+        if not (size.isascii() and size.removeprefix("-").isdecimal()):
+            yield f"{JAX_MAX_SIZE}={size} is no number of bytes, so JAX cannot be imported; unset it"
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folder that is named, but for one in a cloud's store (``gs://``), which is no folder here."""
+        return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().locations(environ)
+
+
+_TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
+"""Where ``torch.compile`` has the kernels of each GPU, below its own cache."""
+
+
+class TritonPlaces(Places):
+    name = "triton"
+    title = "Triton kernel cache"
+    owner = "Triton"
+    place = Place(
+        (
+            Var("TRITON_CACHE_DIR"),
+            Var("TRITON_HOME", ".triton/cache"),
+            Home(".triton/cache", expanded=True),
+        ),
+        also=(
+            *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
+            *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
+        ),
+        move="set TRITON_CACHE_DIR",
+        nowhere="Triton finds no home folder; set TRITON_CACHE_DIR",
+        off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
+        runs=True,
+    )
+
+
+_INTEL_NEO_DEFAULT_BYTES = 1 << 30
+
+
+class IntelNeoPlaces(Places):
+    name = "intel-neo"
+    title = "compiler cache of Intel's GPU driver"
+    owner = "Intel's GPU driver"
+    driver = True
+    place = Place(
+        (
+            Var("NEO_CACHE_DIR"),
+            Var("XDG_CACHE_HOME", "neo_compiler_cache"),
+            Home(".cache/neo_compiler_cache"),
+        ),
+        move="set NEO_CACHE_DIR to a folder that is there",
+        nowhere="Intel's GPU driver keeps nothing without a home folder; set NEO_CACHE_DIR",
+        off={"NEO_CACHE_PERSISTENT": ("0",)},
+        opt_in=True,
+    )
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which the driver evicts by last use; 1 GiB unless it is set, and 0 for none."""
+        text = environ.get("NEO_CACHE_MAX_SIZE", "")
+        size = (
+            int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else _INTEL_NEO_DEFAULT_BYTES
+        )
+        return size or None
+
+
+_MESA_FOLDER = "mesa_shader_cache"
+_MESA_FORMS = ("", "_db", "_sf")
+_MESA_SHIFTS = {"": 30, "K": 10, "M": 20, "G": 30}
+
+
+class MesaPlaces(Places):
+    name = "mesa"
+    title = "Mesa shader cache"
+    owner = "Mesa"
+    driver = True
+    place = Place(
+        (
+            Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER),
+            Var("XDG_CACHE_HOME", _MESA_FOLDER),
+            Home(f".cache/{_MESA_FOLDER}"),
+        ),
+        move="set MESA_SHADER_CACHE_DIR to a folder that is there",
+        nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
+        off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
+        opt_in=True,
+    )
+    tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folders of the three forms that are there; that of the first where none is."""
+        for location in super().locations(environ):
+            named = [location.root + form for form in _MESA_FORMS]
+            found = [place for place in named if places.is_folder(Path(place))]
+            for place in found or named[:1]:
+                at = location if place == location.root else location._replace(problems=())
+                yield at._replace(root=place, enabled=bool(found) and location.enabled)
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which Mesa evicts, 1 GiB unless it is set; a number without a unit is of GiB."""
+        text = environ.get("MESA_SHADER_CACHE_MAX_SIZE", "1")
+        match = re.fullmatch(r"(\d{1,9})([KMG]?)", text, re.IGNORECASE)
+        return int(match[1]) << _MESA_SHIFTS[match[2].upper()] if match else 1 << 30
+
+
+_GL_PATH, _GL_SIZE = "__GL_SHADER_DISK_CACHE_PATH", "__GL_SHADER_DISK_CACHE_SIZE"
+_GL_UNLIMITED = "__GL_SHADER_DISK_CACHE_SKIP_CLEANUP"
+_GL_DEFAULT_BYTES, _GL_OLDER_BYTES = 1 << 30, 128 << 20
+_GL_OLDER = ".nv/GLCache"
+
+
+class NvidiaGlPlaces(Places):
+    name = "nvidia-gl"
+    title = "shader cache of NVIDIA's driver"
+    owner = "NVIDIA's driver"
+    driver = True
+    place = Place(
+        (
+            Var(_GL_PATH, "GLCache"),
+            Var("XDG_CACHE_HOME", "nvidia/GLCache"),
+            Home(".cache/nvidia/GLCache"),
+        ),
+        move=f"set {_GL_PATH} to a folder that is there",
+        nowhere=f"the driver keeps no shaders without a home folder; set {_GL_PATH}",
+        off={"__GL_SHADER_DISK_CACHE": ("0",)},
+        opt_in=True,
+    )
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The place, or the older one where that is there; both where both are."""
+        for location in super().locations(environ):
+            limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
+            base = environ.get(location.decided_by)
+            older = Path(base or "", _GL_OLDER)
+            if location.decided_by == _GL_PATH or not older.is_absolute() or not places.is_folder(older):
+                yield limited
+                continue
+            at = location._replace(root=str(older), limit_bytes=_gl_limit(environ, _GL_OLDER_BYTES))
+            off = location.problems[:1] if cls.place.why_off(environ) else ()
+            yield at._replace(enabled=not off, problems=(*off, *cls.at_place(older)))
+            if places.is_folder(Path(location.root)):
+                why = f"the driver does not look here as long as {older} is there, which may be removed"
+                yield limited._replace(enabled=False, problems=(why,))
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """A folder that is not there, with which nothing is kept, and a size that is none."""
+        if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
+            yield f"{_GL_PATH} names no folder that is there, so nothing is kept; run 'mkdir -p {named}'"
+        if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
+            yield (
+                f"{_GL_SIZE}={size} is no number of bytes; write the digits alone, such as "
+                f"{_GL_SIZE}=10737418240"
+            )
+
+
+def _gl_limit(environ: Mapping[str, str], default_bytes: int) -> int | None:
+    """The size above which the driver removes what is old; None where it does not."""
+    if environ.get(_GL_UNLIMITED, "") not in ("", "0"):
+        return None
+    size = environ.get(_GL_SIZE, "")
+    return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else default_bytes
+
+
+_OPTIX_SIZE = "OPTIX_CACHE_MAXSIZE"
+
+
+class OptixPlaces(Places):
+    name = "nvidia-optix"
+    title = "OptiX disk cache"
+    owner = "OptiX"
+    driver = True
+    place = Place(
+        (
+            Var("OPTIX_CACHE_PATH"),
+            Var("LOCALAPPDATA", "NVIDIA/OptixCache")
+            if WINDOWS
+            else Temporary("OptixCache_", folder="/var/tmp"),
+        ),
+        move="set OPTIX_CACHE_PATH",
+        nowhere="OptiX names no place for a user without a name; set OPTIX_CACHE_PATH",
+        off={_OPTIX_SIZE: ("0",)},
+        opt_in=True,
+    )
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
+        """The size above which OptiX evicts down to half of it; its own is not documented."""
+        size = environ.get(_OPTIX_SIZE, "")
+        return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else None
+
+
+class AmdComgrPlaces(Places):
+    name = "amd-comgr"
+    title = "AMD code object manager cache"
+    owner = "AMD's code object manager"
+    driver = True
+    place = Place(
+        (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
+        move="set AMD_COMGR_CACHE_DIR",
+        nowhere="AMD's code object manager keeps nothing without a home folder; set AMD_COMGR_CACHE_DIR",
+        off={"AMD_COMGR_CACHE": ("0",)},
+        opt_in=True,
+    )
+
+
+class MiopenPlaces(Places):
+    name = "miopen"
+    title = "MIOpen kernel cache"
+    owner = "MIOpen"
+    place = Place(
+        (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
+        also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
+        move="set MIOPEN_CUSTOM_CACHE_DIR",
+        nowhere="MIOpen names no place without a home folder; set MIOPEN_CUSTOM_CACHE_DIR",
+        off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
+        opt_in=True,
+    )
+    tracing = {"MIOPEN_LOG_LEVEL": "6"}
+
+
+class InductorPlaces(Places):
+    name = "inductor"
+    title = "TorchInductor cache"
+    owner = "TorchInductor"
+    place = Place(
+        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
+        move="set TORCHINDUCTOR_CACHE_DIR",
+        nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
+        off={
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
+            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
+        },
+        runs=True,
+        opt_in=True,
+    )
+    tracing = {"TORCH_LOGS": "+inductor"}
+
+
+class VllmPlaces(Places):
+    name = "vllm"
+    title = "vLLM compile cache"
+    owner = "vLLM"
+    place = Place(
+        (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
+        move="set VLLM_CACHE_ROOT",
+        nowhere="vLLM finds no home folder; set VLLM_CACHE_ROOT",
+        off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
+        runs=True,
+        opt_in=True,
+    )
+    tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
+
+
+class TileLangPlaces(Places):
+    name = "tilelang"
+    title = "TileLang kernel cache"
+    owner = "TileLang"
+    place = Place(
+        (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
+        move="set TILELANG_CACHE_DIR",
+        nowhere="TileLang finds no home folder; set TILELANG_CACHE_DIR",
+        off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
+        runs=True,
+    )
+    tracing = {"TILELANG_VERBOSE": "1"}
+
+
+class FlashInferPlaces(Places):
+    name = "flashinfer"
+    title = "FlashInfer module cache"
+    owner = "FlashInfer"
+    place = Place(
+        (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
+        move="set FLASHINFER_WORKSPACE_BASE",
+        nowhere="FlashInfer finds no home folder; set FLASHINFER_WORKSPACE_BASE",
+        runs=True,
+    )
+    tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
+
+
+class DeepGemmPlaces(Places):
+    name = "deep-gemm"
+    title = "DeepGEMM kernel cache"
+    owner = "DeepGEMM"
+    place = Place(
+        (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
+        also=(
+            Var("VLLM_CACHE_ROOT", "deep_gemm"),
+            Home(".cache/vllm/deep_gemm"),
+            Var("SGLANG_DG_CACHE_DIR"),
+            Home(".cache/deep_gemm"),
+            Home(".cache/sglang/deep_gemm"),
+        ),
+        move="set DG_JIT_CACHE_DIR",
+        nowhere="DeepGEMM names no place without a home folder; set DG_JIT_CACHE_DIR",
+        opt_in=True,
+    )
+    tracing = {"DG_JIT_DEBUG": "1"}
+
+
+class NumbaPlaces(Places):
+    name = "numba"
+    title = "Numba cache"
+    owner = "Numba"
+    place = Place(
+        (Var("NUMBA_CACHE_DIR"),),
+        move="set NUMBA_CACHE_DIR",
+        nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a folder; set it",
+        runs=True,
+        opt_in=True,
+    )
+    tracing = {"NUMBA_DEBUG_CACHE": "1"}
+
+
+class WarpPlaces(Places):
+    name = "warp"
+    title = "Warp kernel cache"
+    owner = "Warp"
+    place = Place(
+        (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
+        move="set WARP_CACHE_PATH",
+        nowhere="Warp finds no home folder; set WARP_CACHE_PATH",
+        runs=True,
+    )
+
+
+class TaichiPlaces(Places):
+    name = "taichi"
+    title = "Taichi offline cache"
+    owner = "Taichi"
+    place = Place(
+        (
+            Var("TI_OFFLINE_CACHE_FILE_PATH"),
+            Var("XDG_CACHE_HOME", "taichi/ticache"),
+            Home(".cache/taichi/ticache"),
+        ),
+        move="set TI_OFFLINE_CACHE_FILE_PATH",
+        nowhere="Taichi finds no home folder; set TI_OFFLINE_CACHE_FILE_PATH",
+        off={"TI_OFFLINE_CACHE": ("0",)},
+    )
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
+        """What Taichi cleans down from, unless its program sets another size."""
+        return 100 << 20
+
+
+class HashcatPlaces(Places):
+    name = "hashcat"
+    title = "hashcat kernel cache"
+    owner = "hashcat"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
+        move="set XDG_CACHE_HOME",
+        nowhere="hashcat finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as hashcat has no variable of its own",
+        opt_in=True,
+    )
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The folder below the cache folder, or an older one in the home folder where that is there.
+
+        hashcat asks for the home folder on the user's record, whatever HOME says.
+        """
+        environ = {name: value for name, value in environ.items() if name != "HOME"}
+        older = Home(".hashcat/kernels", expanded=True).find(environ)
+        for location in super().locations(environ):
+            if older is not None and places.is_folder(older[0].parent):
+                root = older[0]
+                problems = tuple(cls.at_place(root))
+                yield location._replace(root=str(root), decided_by=older[1], enabled=True, problems=problems)
+            else:
+                yield location
+
+
+class DarktablePlaces(Places):
+    name = "darktable"
+    title = "darktable kernel cache"
+    owner = "darktable"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
+        move="set XDG_CACHE_HOME, or start darktable with --cachedir",
+        nowhere="darktable finds no home folder; set XDG_CACHE_HOME",
+        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
+        lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
+        opt_in=True,
+    )
+
+
+_OPENCV_SHARED = Path("/var/tmp/opencv")
+_OPENCV_DIRECTORY, _OPENCV_SWITCH = "OPENCV_OPENCL_CACHE_DIR", "OPENCV_OPENCL_CACHE_ENABLE"
+
+
+class OpenCVPlaces(Places):
+    name = "opencv"
+    title = "OpenCV OpenCL cache"
+    owner = "OpenCV"
+    place = Place(
+        (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
+        move=f"set {_OPENCV_DIRECTORY}",
+        nowhere=f"OpenCV finds no home folder; set {_OPENCV_DIRECTORY}",
+        off={_OPENCV_SWITCH: ("0", "false")},
+        opt_in=True,
+    )
+    tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """The value that OpenCV's own message advises, and that OpenCV takes for the beginning of a name."""
+        if environ.get(_OPENCV_DIRECTORY) == "disabled":
+            yield (
+                f"{_OPENCV_DIRECTORY}=disabled does not turn the cache off, though OpenCV advises it: "
+                "the current folder gets folders whose names begin with that; unset it, and set "
+                f"{_OPENCV_SWITCH}=0"
+            )
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """The first cache folder that is there; where none is, OpenCV takes one that all users share."""
+        there = dict(environ)
+        if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
+            del there["XDG_CACHE_HOME"]
+        for location in super().locations(there):
+            root = Path(location.root)
+            if location.decided_by != _OPENCV_DIRECTORY and not places.is_folder(root.parent):
+                told = (*filter(None, [cls.place.why_off(environ)]), *cls.at_place(_OPENCV_SHARED))
+                location = location._replace(root=str(_OPENCV_SHARED), decided_by="default", problems=told)
+            off = cls.place.why_off(environ)
+            yield location._replace(enabled=not off and places.is_folder(Path(location.root)))
+
+
+_GGML_OPENCL_VARIABLE, _GGML_OPENCL_DEFAULT = "GGML_OPENCL_KERNEL_CACHE_DIR", ("1", "default")
+
+
+class GgmlOpenclPlaces(Places):
+    name = "ggml-opencl"
+    title = "llama.cpp OpenCL kernel cache"
+    owner = "llama.cpp"
+    place = Place(
+        (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
+        move=f"set {_GGML_OPENCL_VARIABLE}",
+        nowhere=f"llama.cpp finds no temporary folder; set {_GGML_OPENCL_VARIABLE}",
+        off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
+        opt_in=True,
+    )
+    tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """As the variable says: a place, a word that turns the cache off, or one for the default."""
+        off = cls.place.why_off(environ)
+        by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
+        asked = {
+            name: value
+            for name, value in environ.items()
+            if not (by_default and name == _GGML_OPENCL_VARIABLE)
+        }
+        for location in super().locations(asked):
+            problems = (off, *location.problems) if off else location.problems
+            yield location._replace(enabled=location.enabled and not off, problems=problems)
+
+
+class ArrayFirePlaces(Places):
+    name = "arrayfire"
+    title = "ArrayFire kernel cache"
+    owner = "ArrayFire"
+    place = Place(
+        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
+        move="set AF_JIT_KERNEL_CACHE_DIRECTORY",
+        nowhere="ArrayFire finds no home folder; set AF_JIT_KERNEL_CACHE_DIRECTORY",
+        opt_in=True,
+    )
+    tracing = {"AF_TRACE": "jit"}
+
+
+class CyclesPlaces(Places):
+    name = "cycles"
+    title = "Cycles kernel cache"
+    owner = "Cycles"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
+        move="set XDG_CACHE_HOME",
+        nowhere="Cycles finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
+        opt_in=True,
+    )
+
+
+class ClesperantoPlaces(Places):
+    name = "clesperanto"
+    title = "clesperanto kernel cache"
+    owner = "clesperanto"
+    place = Place(
+        (Home(".cache/clesperanto"),),
+        move="set HOME for these programs alone",
+        nowhere="clesperanto finds no home folder; set HOME",
+        off={"CLESPERANTO_NO_CACHE": ()},
+        lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
+        opt_in=True,
+    )
+
+
+class PytoolsPlaces(Places):
+    name = "pytools"
+    title = "pytools dictionaries"
+    owner = "pytools"
+    place = Place(
+        (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
+        move="set XDG_CACHE_HOME",
+        nowhere="pytools finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it, as pytools has no variable of its own",
+        opt_in=True,
+    )
+
+
+class DxvkPlaces(Places):
+    name = "dxvk"
+    title = "DXVK shader cache"
+    owner = "DXVK"
+    place = Place(
+        (
+            Var("DXVK_SHADER_CACHE_PATH"),
+            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
+            Home(".cache/dxvk"),
+        ),
+        move="set DXVK_SHADER_CACHE_PATH",
+        nowhere="DXVK finds no home folder; set DXVK_SHADER_CACHE_PATH",
+        off={"DXVK_SHADER_CACHE": ("0",)},
+        opt_in=True,
+    )
+    tracing = {"DXVK_LOG_LEVEL": "debug"}
+
+
+class VulkanPlaces(Places):
+    name = "vulkan"
+    title = "Vulkan pipeline caches"
+    owner = "a Vulkan program"
+    place = Place(
+        (
+            Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
+            Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
+        ),
+        move="set XDG_CACHE_HOME",
+        nowhere="GTK finds no home folder; set XDG_CACHE_HOME",
+        lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
+        opt_in=True,
+    )
+
+    @classmethod
+    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
+        """GTK's, and Blender's where that is there."""
+        for location in super().locations(environ):
+            yield location
+            blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
+            if places.is_folder(blender):
+                found = tuple(cls.at_place(blender))
+                yield location._replace(root=str(blender), enabled=True, problems=found)
+
+
+PLACES: Mapping[str, type[Places]] = {
+    row.name: row
+    for row in (
+        SyclPlaces,
+        FutharkPlaces,
+        RocfftPlaces,
+        PyOpenclPlaces,
+        PoclPlaces,
+        CudaCorePlaces,
+        CudaDriverPlaces,
+        CupyPlaces,
+        JaxPlaces,
+        TritonPlaces,
+        IntelNeoPlaces,
+        MesaPlaces,
+        NvidiaGlPlaces,
+        OptixPlaces,
+        AmdComgrPlaces,
+        MiopenPlaces,
+        InductorPlaces,
+        VllmPlaces,
+        TileLangPlaces,
+        FlashInferPlaces,
+        DeepGemmPlaces,
+        NumbaPlaces,
+        WarpPlaces,
+        TaichiPlaces,
+        HashcatPlaces,
+        DarktablePlaces,
+        OpenCVPlaces,
+        GgmlOpenclPlaces,
+        ArrayFirePlaces,
+        CyclesPlaces,
+        ClesperantoPlaces,
+        PytoolsPlaces,
+        DxvkPlaces,
+        VulkanPlaces,
+    )
+}
+"""By name, in the order in which people are told of them."""
