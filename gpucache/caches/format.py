@@ -1,10 +1,11 @@
 """What a system tells the engine of its caches: a format, which is facts and small functions, and no more.
 
-To add a system, write a class below ``FilesFormat`` with its facts and ``look``, ``check`` and ``payload``,
-and hand it to ``gpucache.caches.foreign.ForeignSystem``; ``cupy`` and ``jax`` beside this are the shortest
-examples. The engine owns all the rest: places and their problems, scanning, races with the owner, what may
-not be read, removal, repair and its marks, and the sentences that hold for every system. What one system
-needs and most do not is a small protocol at the end of this module: a format that has its methods is asked.
+To add a system, write a row in ``systems``, and a class below that row and ``FilesFormat`` with its facts and
+``look``, ``check`` and ``payload``, which its module calls ``FORMAT``; ``cupy`` and ``jax`` beside this are
+the shortest examples. The engine owns all the rest: places and their problems, scanning, races with the
+owner, what may not be read, removal, repair and its marks, and the sentences that hold for every system. What
+one system needs and most do not is a small protocol at the end of this module: a format that has its methods
+is asked.
 
 A format is made anew for every cache that is opened, so that it may remember what it found there. Its class
 methods are asked without a cache. Nothing found in a cache is loaded, unpickled or executed, and every length

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucache.caches.registry import SYSTEMS
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ OF_OURS = tuple(
         "probe.ask",
         "sources",
         "store",
-        "caches.pocl",
+        "caches.pocl.format",
     )
 )
 # To show our own cache through a pipe, nothing is needed that builds, explains, draws or knows other systems;
@@ -43,7 +44,7 @@ OWN_ALONE = (
     "gpucache.bench",
     "gpucache.caches.foreign",
     "gpucache.caches.opening",
-    "gpucache.caches.pocl",
+    "gpucache.caches.systems",
     "gpucache.cli.recordings",
     "gpucache.cli.watch",
     "gpucache.cli.why",
@@ -120,11 +121,11 @@ def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path,
 
 
 def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a system in several files only the places are looked at, until one of them is there."""
+    """Only the places of a system are looked at, until one of them is there."""
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR", "ROCM_PATH", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
     environment = {"HOME": str(tmp_path / "home"), "GPUCACHE_DIR": str(tmp_path / "root")}
-    formats = {f"gpucache.caches.{name}.format" for name in ("futhark", "pocl", "pyopencl", "rocfft", "sycl")}
+    formats = {*SYSTEMS.values()}
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
     assert (code, modules & formats) == (0, set())
     (tmp_path / "home/.cache/pocl/kcache").mkdir(parents=True)
