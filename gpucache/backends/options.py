@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gpucache.errors import OptionError
+from gpucache.host.environment import derived
 
 _NAME = r"(?a:[A-Za-z_]\w*)"
 # White space at which one compiler splits and that another takes as part of an option; and the end of a C
@@ -42,16 +43,33 @@ class Variables(NamedTuple):
 
     def among(self, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Those of an environment, sorted."""
-        reaching, harmless = _matcher(self.reaching), _matcher(self.harmless)
-        named = [name for name in environ if reaching(name) and not harmless(name)]
-        return tuple((name, environ[name]) for name in sorted(named))
+        kept = derived(environ)
+        known = kept.get(self)
+        if known is None:
+            reaching, harmless = _matcher(self.reaching), _matcher(self.harmless)
+            named = [name for name in environ if reaching(name) and not harmless(name)]
+            known = kept[self] = tuple((name, environ[name]) for name in sorted(named))
+        return cast("tuple[tuple[str, str], ...]", known)
 
 
 @cache
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """A function that says whether a name fits a pattern; an expression is made where one is odd."""
+    plain = [one for one in patterns if not {*"*?["} & {*one.removesuffix("*")}]
+    begun = tuple(one[:-1] for one in plain if one.endswith("*"))
+    odd = tuple(one for one in patterns if one not in plain)
+
+    def fits(name: str) -> object:
+        return name.startswith(begun) or name in plain or (odd and _expression(odd)(name))
+
+    return fits
+
+
+@cache
+def _expression(patterns: tuple[str, ...]) -> Callable[[str], object]:
     from fnmatch import translate
 
-    return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
+    return re.compile("|".join(map(translate, patterns))).match
 
 
 def split(options: str | Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from gpucache.backends.options import split
 from gpucache.checks import include_dirs
 from gpucache.engine.hits import find
 from gpucache.engine.prepare import prepare_again
-from gpucache.engine.program_names import program_name
 from gpucache.errors import CacheMissError, NoDeviceError
 from gpucache.host.environment import environment
 from gpucache.library import arguments, process
@@ -82,27 +81,10 @@ def compile_program(
     SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
     CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
     """
-    text = arguments.source_bytes(source)
-    mode = arguments.checks_mode(checks)
-    wanted = _target(arguments.text_or_none("target", target))
-    kind = arguments.text_or_none("artifact_kind", artifact_kind)
-    if kind and kind not in list(_MAKERS):
-        raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
-    request = BuildRequest(
-        program=Program(arguments.text_or_none("name", name) or program_name(text), Language.CUDA_CPP, text),
-        target=wanted,
-        options=split(arguments.build_options(options)),
-        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
-        artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
-        name_expressions=arguments.texts("name_expressions", name_expressions),
-        headers=arguments.paths("headers", headers, arguments.current_directory()),
-        name_headers=arguments.NAME_HEADERS,
-        cwd=arguments.current_directory(),
-        searches_cwd=True,
-        checks=mode,
-    )
+    given = (source, target, options, name, name_expressions, include_path, artifact_kind, headers, checks)
+    request = _kept_request(given, arguments.current_directory())
     layers = process.layers()
-    toolchain = nvrtc.toolchain(wanted, layers)
+    toolchain = nvrtc.toolchain(request.target, layers)
     own = _OwnBuild(request)
     try:
         prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)
@@ -112,32 +94,95 @@ def compile_program(
             outcome: Hit | Built = met
         else:
             from gpucache.engine.lookup import get_or_build
+            from gpucache.engine.program_names import named
 
+            request = own.request = request._replace(program=named(request.program))
+            prepared = prepared._replace(request=request)
             outcome = get_or_build(layers, prepared, own.compile, met=met)
         process.tell(layers, prepared, outcome)
         if isinstance(outcome, Hit):
             head = outcome.head
-            return _object_code(request, outcome.payload, head.lowered_names, head.failures)
+            name = request.program.name or head.program
+            return _object_code(request, name, outcome.payload, head.lowered_names, head.failures)
     except CacheMissError:
         raise
     except Exception as error:
         if own.failed:
             raise  # the compiler's own answer
+        from gpucache.engine.program_names import named
+
+        request = own.request = request._replace(program=named(request.program))
         process.uncached(layers, request.program.name, error)
     artifact = own.artifact or own.compile()
     table: tuple[Check, ...] = ()
-    if mode is not Checks.NONE:
+    if request.checks is not Checks.NONE:
         from gpucache.checks import instrumented
 
         table = instrumented(request).table
-    return _object_code(request, artifact.payload, artifact.lowered_names, table)
+    return _object_code(request, request.program.name, artifact.payload, artifact.lowered_names, table)
+
+
+_REQUESTS_KEPT = 64
+_SOURCE_BYTES_KEPT = 256 << 10
+_requests: dict[tuple[Any, ...], BuildRequest] = {}
+"""The requests of the last calls by their arguments, as programs ask for the same again."""
+
+
+def _kept_request(given: tuple[Any, ...], cwd: str) -> BuildRequest:
+    """The request of a call, made again only for other arguments."""
+    asking = (*[tuple(value) if type(value) is list else value for value in given], cwd)
+    try:
+        request = _requests.get(asking)
+    except TypeError:  # what has no hash is an iterator, or is refused
+        return _request(cwd, *given)
+    if request is None:
+        request = _request(cwd, *given)
+        if given[1] is not None and len(request.program.source) <= _SOURCE_BYTES_KEPT:
+            if len(_requests) >= _REQUESTS_KEPT:
+                _requests.clear()  # another thread may do so between any two lines here
+            _requests[asking] = request
+    return request
+
+
+def _request(
+    cwd: str,
+    source: object,
+    target: object,
+    options: object,
+    name: object,
+    name_expressions: object,
+    include_path: object,
+    artifact_kind: object,
+    headers: object,
+    checks: object,
+) -> BuildRequest:
+    """The request of a call; raises TypeError or ValueError for an argument that cannot be meant."""
+    text = arguments.source_bytes(source)
+    mode = arguments.checks_mode(checks)
+    wanted = _target(arguments.text_or_none("target", target))
+    kind = arguments.text_or_none("artifact_kind", artifact_kind)
+    if kind and kind not in list(_MAKERS):
+        raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
+    return BuildRequest(
+        program=Program(arguments.text_or_none("name", name) or "", Language.CUDA_CPP, text),
+        target=wanted,
+        options=split(arguments.build_options(options)),
+        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
+        artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
+        name_expressions=arguments.texts("name_expressions", name_expressions),
+        headers=arguments.paths("headers", headers, cwd),
+        name_headers=arguments.NAME_HEADERS,
+        cwd=cwd,
+        searches_cwd=True,
+        checks=mode,
+    )
 
 
 class _OwnBuild:
     """The compile of one call, made at most once."""
 
     def __init__(self, request: BuildRequest) -> None:
-        self._request = request
+        self.request = request
         self.compilation: Compilation | None = None
         """How to compile; None for the options as they were given, which is never kept."""
         self.artifact: Artifact | None = None
@@ -148,9 +193,9 @@ class _OwnBuild:
         """Ask NVRTC; raises CompileError."""
         try:
             if self.compilation is None:
-                self.artifact = nvrtc.compile_as_asked(self._request)
+                self.artifact = nvrtc.compile_as_asked(self.request)
             else:
-                self.artifact = nvrtc.compile_source(self._request, self.compilation)
+                self.artifact = nvrtc.compile_source(self.request, self.compilation)
         except BaseException:
             self.failed = True
             raise
@@ -158,17 +203,21 @@ class _OwnBuild:
 
 
 def _object_code(
-    request: BuildRequest, payload: bytes, names: Mapping[str, str], table: tuple[Check, ...]
+    request: BuildRequest,
+    name: str,
+    payload: bytes,
+    names: Mapping[str, str],
+    table: tuple[Check, ...],
 ) -> ObjectCode:
     """An ``ObjectCode`` as ``cuda.core.Program.compile`` makes one, with lowered names as bytes."""
     maker = _MAKERS[request.artifact_kind]
-    lowered = {expression: name.encode() for expression, name in names.items()}
-    code = maker(payload, name=request.program.name, symbol_mapping=lowered)
+    lowered = {expression: lowered_name.encode() for expression, lowered_name in names.items()}
+    code = maker(payload, name=name, symbol_mapping=lowered)
     if request.checks is not Checks.NONE:
         from gpucache.backends.cuda.checked import remember
         from gpucache.checks import Checked
 
-        remember(code, Checked(request.program.name, request.checks, table))
+        remember(code, Checked(name, request.checks, table))
     return code
 
 

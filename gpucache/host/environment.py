@@ -29,6 +29,19 @@ def environment() -> Mapping[str, str]:
     return read
 
 
+_derived: tuple[Mapping[str, str], dict[object, object]] = ({}, {})
+
+
+def derived(environ: Mapping[str, str]) -> dict[object, object]:
+    """A place to keep what follows from the mapping that ``environment`` gave last; new for any other."""
+    global _derived
+    if environ is not _last[1]:
+        return {}
+    if _derived[0] is not environ:
+        _derived = environ, {}
+    return _derived[1]
+
+
 def is_true(value: str) -> bool:
     """Whether a variable of ours says yes, as the libraries in C read it."""
     return value.lower() in ("1", "true", "yes", "on")

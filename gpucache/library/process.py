@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -34,10 +35,16 @@ _INTERPRETERS = ("python", "pypy")
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
+_last: "tuple[Mapping[str, str], Layers] | None" = None
+
+
 def layers() -> Layers:
     """The layers that the environment of this process asks for now."""
-    now = environment()
-    return _layers(tuple([(name, now[name]) for name in _NAMES if name in now]))
+    global _last
+    now, last = environment(), _last
+    if last is None or last[0] is not now:
+        last = _last = now, _layers(tuple([(name, now[name]) for name in _NAMES if name in now]))
+    return last[1]
 
 
 def uncached(layers: Layers, program: str, error: Exception) -> None:

@@ -15,6 +15,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol, overload
 
+from xxhash import xxh3_128_hexdigest
+
 from gpucache.closures import Asked, Closure, Include, Stamps
 from gpucache.host.file_stamps import is_settled as is_settled_file
 from gpucache.host.file_stamps import stamp_of
@@ -29,11 +31,12 @@ WORTH_FILES = 8
 
 @cache
 def _code() -> str:
-    """A digest of the modules of this package; empty if they are no files, as in a zip archive."""
+    """What tells the modules of this package from others; empty if they are no files, as in an archive."""
     with suppress(OSError):
         folder = Path(__file__).parent
         modules = sorted(name for name in os.listdir(folder) if name.endswith(".py"))  # noqa: PTH208
-        return digest(b"\0".join((folder / name).read_bytes() for name in modules)) if modules else ""
+        texts = [(folder / name).read_bytes() for name in modules]
+        return xxh3_128_hexdigest(b"\0".join(texts)) if modules else ""
     return ""
 
 
@@ -200,9 +203,11 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
     return closure.asked is not None and all(age(path) < instant_ns for path in places)
 
 
-def remember(memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str) -> None:
-    """Keep what a walk found, if that is worth a file."""
-    if not memos.keeps or len(closure.files) < WORTH_FILES or disk.failed or not _code():
+def remember(
+    memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str, *, few: bool = False
+) -> None:
+    """Keep what a walk found, if that is worth a file, as ``few`` headers are for the first of a process."""
+    if not memos.keeps or (len(closure.files) < WORTH_FILES and not few) or disk.failed or not _code():
         return
     import json
 

@@ -5,6 +5,7 @@ imported by the first program that needs it. Most programs ask nothing, and of t
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from itertools import chain
 
@@ -15,6 +16,7 @@ from gpucache.sources.disk import Disk
 from gpucache.sources.rules import Limits, SearchRule
 
 _LIMITS = Limits()
+_WALK = "gpucache.sources.closure"
 _OF_NOTHING = Closure(resolution=digest(b""))
 # Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
 _SIGNS = (
@@ -71,8 +73,8 @@ def read_closure(
     given = (include_dirs, rule.system, forced, definitions, named_headers)
     if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
         cwd = None  # it makes no difference, so programs in all directories share one memo
-    name = ""
-    if memos is not None and (forced or named_headers or any(b"include" in text for text in texts)):
+    name, first = "", light and _WALK not in sys.modules  # then even a walk of few headers takes long
+    if memos is not None and (first or forced or named_headers or any(b"include" in text for text in texts)):
         places = tuple(place for place, _ in held)
         name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
         known = recall(memos, name, limits, name_them, light=light)
@@ -96,7 +98,7 @@ def read_closure(
         held=held,
     )
     if memos is not None and name:
-        remember(memos, name, disk, closure, name_them)
+        remember(memos, name, disk, closure, name_them, few=first)
     return closure
 
 

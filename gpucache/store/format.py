@@ -28,6 +28,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import xxhash
@@ -138,7 +139,7 @@ def _description(fd: int, size: int, front: bytes) -> Description:
         raise EntryFormatError(Damage.CORRUPT, "the checksum of its description does not match")
     if block[described:].strip(b"\0"):
         raise EntryFormatError(Damage.CORRUPT, "the bytes before its payload are not zero")
-    head = _parsed(description.decode_head, block[: header.head_bytes], "head")
+    head = _parsed(_decode_head, block[: header.head_bytes], "head")
     return Description(header, head, block[header.head_bytes : described])
 
 
@@ -173,6 +174,10 @@ def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
 def misplaced(header: Header) -> EntryFormatError:
     """The error for an entry that lies where another key's should."""
     return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
+
+
+_decode_head = lru_cache(maxsize=256)(description.decode_head)
+"""A program asks for the same entries again."""
 
 
 def _header(data: bytes, size: int) -> Header:

@@ -5,9 +5,10 @@ This module must not import cuda, because plans are made in processes that load 
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
+from gpucache.backends.options import Spelling, Variables, absolute, read, trimmed, with_value
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
@@ -82,16 +83,32 @@ VARIABLES = Variables(
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
+    folders, linked = request.include_dirs, request.artifact_kind is ArtifactKind.LTOIR
+    planned = _planned(request.options, folders, request.cwd, linked, toolchain, reaching(environ))
+    seed = _seed(request, planned.inputs.options)
+    return planned._replace(command=(f"-arch={request.target.name}", *seed, *planned.command))
+
+
+@lru_cache(maxsize=64)
+def _planned(
+    asked: tuple[str, ...],
+    folders: tuple[str, ...],
+    cwd: str,
+    linked: bool,
+    toolchain: Toolchain,
+    environment: tuple[tuple[str, str], ...],
+) -> Compilation:
+    """The part of a plan that many programs share; its command lacks architecture and seed."""
     options: list[str] = []
     written: list[str] = []
     dirs: list[str] = []
     forced: list[str] = []
-    given = trimmed(split(request.options))
+    given = trimmed(asked)
     if "" in given:
         raise OptionError("an empty build option is refused by NVRTC; leave it out")
     for name, value, tokens in read(given, SPELLINGS):
         if name == "-I":
-            dirs.append(absolute(value, request.cwd))
+            dirs.append(absolute(value, cwd))
             continue
         if name == "-include":
             forced.append(value)
@@ -101,28 +118,23 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         else:
             options.append(_allowed(name, value))
         written += tokens
-    dirs += [absolute(directory, request.cwd) for directory in request.include_dirs]
+    dirs += [absolute(directory, cwd) for directory in folders]
     include_dirs = tuple(dirs)  # for #include_next NVRTC searches one that is given twice twice
-    if request.artifact_kind is ArtifactKind.LTOIR:
+    if linked:
         options.append("-dlto")
         written.append("-dlto")
     return Compilation(
         inputs=KeyInputs(
             options=tuple(options),
             toolchain=toolchain,
-            environment=reaching(environ),
+            environment=environment,
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
         rule=RULE_NOT_BESIDE if any(re.fullmatch(NOT_BESIDE, option) for option in options) else RULE,
         include_dirs=include_dirs,
         # The directories stand first: the last of the other options might take one for its value.
-        command=(
-            f"-arch={request.target.name}",
-            *_seed(request, options),
-            *(f"-I{directory}" for directory in include_dirs),
-            *written,
-        ),
+        command=(*(f"-I{directory}" for directory in include_dirs), *written),
         options=tuple(written),
         forced_includes=tuple(forced),
         holds_paths=any(re.fullmatch(DEBUG, option) for option in options),
