@@ -73,6 +73,10 @@ ENVIRONMENT = (
 RUN_ENVIRONMENT = (
     Variable("GPUCACHE_RUN_SOCKET", "Set by run for its command: where compilers ask for what is cached."),
     Variable(
+        "GPUCACHE_RUN_ROOTS",
+        "Set by run for its command: the caches that its compilers look into before they ask.",
+    ),
+    Variable(
         "GPUCACHE_RUN_TIMEOUT_MS",
         "How long a program of run's command waits for one answer, at most; then it goes on as without "
         "gpucache; default 5000.",

@@ -103,6 +103,15 @@ def format_instant(instant_ns: int) -> str:
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def covered_ns(intervals: "Sequence[tuple[int, int]]") -> int:
+    """How much some intervals cover together, in the order of their beginnings."""
+    covered, end = 0, 0
+    for first, last in intervals:
+        covered += max(0, last - max(first, end))
+        end = max(end, last)
+    return covered
+
+
 def to_ms(duration_ns: int) -> float:
     """Milliseconds, rounded to the microsecond, as JSON documents carry them."""
     return round(duration_ns / 1_000_000, 3)

@@ -59,10 +59,10 @@ def _run(arguments: "Sequence[str] | None") -> int:
     try:
         own, running = sys.argv[1:] if arguments is None else list(arguments), None
         if own[:1] == ["run"]:
-            from gpucache.cli.running import Running, is_plain
+            from gpucache.cli.running import Running, is_plain, plain_roots
 
             if is_plain(own):
-                running = Running(own[2:])
+                running = Running(own[2:], plain_roots())
                 running.run(os.environ)
                 code = running.end()
                 if code is not None:

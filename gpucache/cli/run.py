@@ -12,7 +12,7 @@ import click
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.group import COMMAND_LINES
 from gpucache.cli.parameters import PathName
-from gpucache.cli.running import Running
+from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.host import os_errors
@@ -73,13 +73,15 @@ def run(learn: bool, report: Path | None) -> None:
             raise
         settings, misspelt = Settings(root=None, root_origin="none"), str(error)
     if running is None:
-        running = Running(command, given().root, misspelt)
+        own = settings.root if not (settings.disabled or settings.log) else None  # else the server says it
+        roots = [str(root) for root in (own, *settings.system_dirs)] if own else []
+        running = Running(command, joined(roots), given().root, misspelt)
         running.run(given().environment() if not misspelt else os.environ)
     ended, outcomes = running.ended, running.finish()
     opencl = running.opencl and running.opencl.made
-    noted, binaries = (opencl.noted, opencl.binaries) if opencl else (frozenset(), 0)
+    noted = opencl.noted if opencl else frozenset()
     learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
-    summary = summarise_run(command[0], ended, outcomes, len(noted), learned, binaries)
+    summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
     _tell(outcomes, summary, report)
     end_as(ended)
 

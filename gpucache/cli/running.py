@@ -5,8 +5,12 @@ the rest is imported when the first question comes. Imports next to nothing, and
 every command waits for that. Must not know options: ``run`` does.
 """
 
+# Paths are text, as variables hold them.
+# ruff: noqa: PTH100, PTH111, PTH118, PTH119
+
 import os
 import sys
+import time
 
 from gpucache.intercept.command import Plain, await_command
 from gpucache.intercept.environment import Libraries
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes import Ended, Intercepted
     from gpucache.settings import Settings
 
+_JOURNAL_CAP = 1 << 20
 _PLAIN = frozenset({"GPUCACHE_DIR"})
 """The variables of ours with which a command may be run before options and settings are read."""
 
@@ -38,15 +43,58 @@ def is_plain(arguments: "Sequence[str]") -> bool:
     return None not in (sys.stdin, sys.stdout, sys.stderr)
 
 
+def plain_roots() -> str:
+    """Where the index of a plain command lies, as settings find it."""
+    caches = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
+    root = os.environ.get("GPUCACHE_DIR") or os.path.join(caches, "gpucache")
+    return joined(
+        [os.path.abspath(root)] if root.startswith(("/", ".")) or "GPUCACHE_DIR" in os.environ else []
+    )
+
+
+def joined(roots: "Sequence[str]") -> str:
+    """Roots as libraries read them; none at all where one cannot be told among others."""
+    return "" if any(":" in root for root in roots) else ":".join(roots)
+
+
+def note_hits(roots: str, command: str, hits: int) -> bool:
+    """Append a process's hits to the journal below the first root; whether that is all there is to do.
+
+    What the journal's own room does, without what that imports: a file that is there, ours and not to be
+    rotated, and a name that needs no escaping.
+    """
+    path = os.path.join(roots.partition(":")[0], "v1", "journal", "misses.jsonl")
+    if not (command.isascii() and command.isprintable()) or set(command) & set('"\\'):
+        return False
+    line = f'{{"kind":"process","when_ns":{time.time_ns()},"command":"{command}","pid":{os.getpid()},'
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(fd)
+        ours = status.st_uid == os.geteuid() and status.st_nlink == 1 and status.st_size < _JOURNAL_CAP
+        return ours and os.write(fd, f'{line}"hits":{hits},"misses":0}}\n'.encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 class Running:
     """A command that is run once, and what answered it."""
 
-    def __init__(self, command: "Sequence[str]", root: "str | None" = None, alone: str = "") -> None:
-        """``root`` is where the option says that the cache lives, ``alone`` why it is not to be asked."""
+    def __init__(
+        self, command: "Sequence[str]", roots: str, root: "str | None" = None, alone: str = ""
+    ) -> None:
+        """``roots`` are those whose index answers, ``root`` is where the option says that the cache lives.
+
+        ``alone`` says why neither is to be asked.
+        """
         self._alone = alone
         self.command = command
         self._root = root
-        self._listening = Listening(self._answering)
+        self._listening = Listening(self._answering, roots)
         self._ended: Plain = (0, 0, "", False, ())
         self._error: Exception | None = None
         self._libraries: Libraries | None = None
@@ -71,29 +119,72 @@ class Running:
 
         return Ended(*self._ended)
 
+    @property
+    def binaries(self) -> int:
+        """How many programs it made from binaries."""
+        return self._listening.binaries + (
+            self.opencl.made.binaries if self.opencl and self.opencl.made else 0
+        )
+
     def end(self) -> "int | None":
         """Write the line for a command that needed no server, and give its exit code; None for any other."""
         code, number, alone, *_ = self._ended
         if self._error or number or alone or self.opencl or self._listening.error:
             return None
-        from gpucache.render.run import UNSEEN
+        from gpucache.render.run import counted, unbuilt
+        from gpucache.units import covered_ns
 
-        sys.stderr.write(f"gpucache: {UNSEEN}\n")
+        hits = [_read(hit) for hit in self._listening.hits]
+        if not hits:
+            told = unbuilt(loaded=self._listening.loaded, binaries=self._listening.binaries)
+        elif note_hits(self._listening.roots, self._name, len(hits)):
+            waited_ns = covered_ns(sorted((begun, begun + took) for begun, took, *_ in hits))
+            told = "; ".join(counted(len(hits), len(hits), waited_ns, sum(hit[2] for hit in hits), 0))
+        else:
+            return None
+        sys.stderr.write(f"gpucache: {told}\n")
         return code
 
     def finish(self) -> "tuple[Intercepted, ...]":
         """What became of each build."""
-        return tuple(one for service in (self.opencl, self.nvrtc) if service for one in service.finish())
+        from gpucache.outcomes import Intercepted, RunResult
+
+        hits = [_read(hit) for hit in self._listening.hits]
+        if hits:
+            from gpucache.engine.journal import note_process
+
+            note_process(self._services().layers(), len(hits), 0)
+        by_index = [
+            Intercepted(program, target, RunResult.HIT, key, begun_ns=begun, build_ns=took, saved_ns=saved)
+            for begun, took, saved, key, target, program in hits
+        ]
+        by_server = [one for service in (self.opencl, self.nvrtc) if service for one in service.finish()]
+        return (*by_index, *by_server)
+
+    @property
+    def _name(self) -> str:
+        return os.path.basename(self.command[0])
+
+    def _services(self) -> "Services":
+        from gpucache.settings import read_settings
+
+        settings = read_settings(os.environ, root=self._root)
+        return Services(settings, self._name, self._libraries or Libraries())
 
     def _answering(self) -> "Handlers":
         from gpucache.intercept.server import Later
         from gpucache.intercept.wire import NVRTC, OPENCL
-        from gpucache.settings import read_settings
 
-        settings = read_settings(os.environ, root=self._root)
-        make = Services(settings, os.path.basename(self.command[0]), self._libraries or Libraries())  # noqa: PTH119
+        make = self._services()
         self.opencl, self.nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
         return {**self.opencl.handlers, **self.nvrtc.handlers}
+
+
+def _read(hit: bytes) -> tuple[int, int, int, str, str, str]:
+    """A hit of the index: when, how long it took, what it saved, its key, target and program."""
+    times, key, target, program = hit.split(b"\t")
+    begun, took, saved = map(int, times.split())
+    return begun, took, saved, key.decode(), target.decode("unicode_escape"), program.decode("unicode_escape")
 
 
 class Services:
@@ -108,7 +199,7 @@ class Services:
         """Of OpenCL builds."""
         from gpucache.intercept.devices import Devices
 
-        layers = self._layers()
+        layers = self.layers()
         devices = Devices(layers)
         devices.begin()  # which takes longer than the rest
         from gpucache.intercept.serving import OpenCLServing
@@ -121,9 +212,10 @@ class Services:
         from gpucache.intercept.nvrtc_serving import NVRTCServing
         from gpucache.intercept.telling import said_at
 
-        return NVRTCServing(self._layers(), said_at(self._settings.log))
+        return NVRTCServing(self.layers(), said_at(self._settings.log))
 
-    def _layers(self) -> "Layers":
+    def layers(self) -> "Layers":
+        """The stores that a lookup goes through."""
         from gpucache.assembly import open_layers
 
         return open_layers(self._settings, command=self._command)

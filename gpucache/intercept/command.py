@@ -65,7 +65,8 @@ def await_command(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         try:
-            environ = environ if alone else intercepted(environ, listening.open(), libraries)
+            if not alone:
+                environ = intercepted(environ, listening.open(), libraries, listening.roots)
         except Exception as error:
             alone = _told(error)
         try:

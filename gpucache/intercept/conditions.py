@@ -1,4 +1,4 @@
-"""What an answer of a layer's index depends on: files, variables, the CPU. ``native/conditions.c`` looks.
+"""What an answer of an index depends on: files, variables, the CPU. ``native/conditions.c`` looks.
 
 Each is five fields: a kind, where its path begins, the path or another text, what was found, and more of it.
 
@@ -7,6 +7,7 @@ Each is five fields: a kind, where its path begins, the path or another text, wh
 | F | there is this file: with this content if a value tells size, time and content, and with this number |
 | S, B | a library or other file of a compiler is as it was: by size and time, else by content |
 | A, D | nothing is at this path; a folder is there |
+| L | a folder has the same names: by its stamp alone |
 | R | a path leads to the same place |
 | O | nothing but this file lies in its folder |
 | W | the program is in this folder |
@@ -17,6 +18,11 @@ Each is five fields: a kind, where its path begins, the path or another text, wh
 A path begins nowhere, in the program's folder (``w``), where its process was at the start (``s``), or beside
 the library that a field of the question names, by its number; the library itself if the text is empty. Equal
 numbers mean that paths lead to one file. Patterns and variables each end with NUL.
+
+A layer is taken elsewhere: there the content of a header counts, and of a compiler's file its size and
+time or blocks of its content. In a root (``Strict``) a file has a stamp, which stands for its content where
+device, inode, size and both times agree. Where that cannot be believed, as of a file that is younger than a
+file system's clock or on another machine's disk, the whole content counts.
 """
 
 # Paths are text as programs give it, and asked of the disk one by one.
@@ -25,9 +31,11 @@ numbers mean that paths lead to one file. Patterns and variables each end with N
 import os
 import platform
 import struct
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
@@ -40,11 +48,12 @@ from gpucache.backends.opencl.cpu import FEATURES, cpu_features
 from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
+from gpucache.host.files_seen import is_local
 from gpucache.intercept.environment import LAYERS
 from gpucache.intercept.index import Condition
 from gpucache.intercept.nvrtc import LIBRARY_PATH, Call
 from gpucache.intercept.opencl import Asked
-from gpucache.keys import digest
+from gpucache.keys import FOLDER, RESOLUTION, SEARCHED, SOURCE_NAME, digest, header_of, variable_of
 from gpucache.model import CacheKey
 
 _ELSEWHERE = "/nonexistent/gpucache"
@@ -56,8 +65,37 @@ _NO_TIME, _MADE_UP_S = (1 << 64) - 1, 10 * 366 * 24 * 3600
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from beside its library, and from where its process is when it is loaded."""
-_EARLY, _CPU = "configuration at the start", "CPU features"
 _CHANGED = "what it was compiled of has changed since"
+
+
+_EARLY, _CPU = "configuration at the start", "CPU features"
+_STAMP = struct.Struct("<5Q")
+_YOUNG_NS = 2_000_000_000
+"""How far clocks of file systems may be behind."""
+BY_FIELD, BY_FILES, BY_VARIABLES, BY_CPU, BY_PLACE = "field", "files", "variables", "CPU", "place"
+COVERED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("language", "source", "option", "artifact kind", "name expression", SOURCE_NAME), BY_FIELD
+    ),
+    **dict.fromkeys(("platform name", "platform vendor", "platform version"), BY_FIELD),
+    **dict.fromkeys(("device name", "device vendor", "device version", "driver version"), BY_FIELD),
+    **dict.fromkeys(("architecture", "NVRTC version"), BY_FIELD),
+    **dict.fromkeys(("NVRTC build id", "NVRTC builtins build id"), BY_FILES),
+    **dict.fromkeys(("driver UUID", "compiler build", "compiler built-ins"), BY_FILES),
+    **dict.fromkeys(("configuration", RESOLUTION), BY_FILES),
+    _CPU: BY_CPU,
+    **dict.fromkeys((SEARCHED, "file name", FOLDER), BY_PLACE),
+}
+"""What stands for each field of a key: a field of the question, files, variables, the CPU, or that an answer
+is tied to its place. Of headers and variables each has a label of its own. A key with any other field is left
+to the server."""
+
+
+class Strict(NamedTuple):
+    """That an answer is for a root."""
+
+    since_ns: int
+    """Since when compilers are what they were found to be: files that changed later are not covered."""
 
 
 class UncoveredError(Exception):
@@ -65,14 +103,20 @@ class UncoveredError(Exception):
 
 
 def of_build(
-    asked: Asked, prepared: Sequence[Prepared], keys: Sequence[CacheKey], files: Sequence[Sequence[str]]
+    asked: Asked,
+    prepared: Sequence[Prepared],
+    keys: Sequence[CacheKey],
+    files: Sequence[Sequence[str]],
+    strict: Strict | None = None,
 ) -> tuple[Condition, ...]:
     """What the answer to a build depends on; raises UncoveredError.
 
     For each device what was looked up, the key that was found, and the files of its driver.
     """
     tied = any(map(_is_tied, [OPENCL] * len(keys), prepared, keys, [asked.environ] * len(keys)))
-    found = _Found(asked.cwd, tied=tied)
+    for one, key in zip(prepared, keys, strict=True):
+        _require_covered(one, key)
+    found = _Found(asked.cwd, tied=tied, strict=strict)
     for number, one in enumerate(prepared):
         toolchain = one.compilation.inputs.toolchain
         fields = dict(toolchain.fields)
@@ -82,6 +126,7 @@ def of_build(
         found.add_variables(variables(toolchain.implementation), asked.environ)
         place = _FIRST_LIBRARY + number * _FIELDS_OF_DEVICE
         found.add_compiler(place, asked.devices[number].library, files[number], asked.environ)
+        found.add_folders(files[number])
         if toolchain.implementation == INTEL:
             found.add(Condition("A", b"s", _CONFIGURATION.encode()))
             if not any(os.path.basename(file) == _CONFIGURATION for file in files[number]):
@@ -92,11 +137,14 @@ def of_build(
     return found.all()
 
 
-def of_call(call: Call, prepared: Prepared, key: CacheKey) -> tuple[Condition, ...]:
+def of_call(
+    call: Call, prepared: Prepared, key: CacheKey, strict: Strict | None = None
+) -> tuple[Condition, ...]:
     """What the answer to a call of NVRTC depends on; raises UncoveredError."""
     if call.headers:
         raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
-    found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ))
+    _require_covered(prepared, key)
+    found = _Found(call.cwd, tied=_is_tied(CUDA, prepared, key, call.environ), strict=strict)
     if call.file_name.stems is not None:
         found.stand_alone(call.file_name.given, call.file_name.kept)
     found.add_closure(prepared, CUDA, call.environ)
@@ -108,11 +156,19 @@ def of_call(call: Call, prepared: Prepared, key: CacheKey) -> tuple[Condition, .
     return found.all()
 
 
+def _require_covered(prepared: Prepared, key: CacheKey) -> None:
+    """Raise UncoveredError for a key with a field that no condition stands for."""
+    for item in prepared.fields if key == prepared.key else prepared.located:
+        if item.label not in COVERED and header_of(item.label) is None and variable_of(item.label) is None:
+            raise UncoveredError(f"an index has no condition for the {item.label} of its key")
+
+
 class _Found:
     """The conditions of one answer, each once."""
 
-    def __init__(self, cwd: str, *, tied: bool) -> None:
+    def __init__(self, cwd: str, *, tied: bool, strict: Strict | None) -> None:
         self._cwd = cwd
+        self._strict = strict
         self._tied = tied
         self._found: dict[Condition, None] = {}
         self._numbers: dict[tuple[int, int], int] = {}
@@ -152,17 +208,25 @@ class _Found:
         known = bool(files) and real == os.path.realpath(files[0])
         beside = known and os.path.dirname(real) == os.path.realpath(folder)
         if real:
-            self.add(Condition("S", b"%d" % field, b"", _value(real, spread=True)))
+            self.add(Condition("S", b"%d" % field, b"", self._value(real, spread=True)))
         for file in files[1:] if known else files:
             is_library = ".so" in os.path.basename(file)
             kind, place, text = "S" if is_library else "B", b"", file
             if beside and file.startswith(f"{folder}/"):
                 place, text = b"%d" % field, file.removeprefix(f"{folder}/")
-            self.add(Condition(kind, place, os.fsencode(text), _value(file, spread=is_library)))
+            self.add(Condition(kind, place, os.fsencode(text), self._value(file, spread=is_library)))
             if is_library and os.path.dirname(file) in environ.get(LIBRARY_PATH, "").split(":"):
                 self.add_variables(Variables((LIBRARY_PATH,)), environ)
             elif is_library:
                 self.add(Condition("P", b"", os.fsencode(os.path.basename(file))))
+
+    def add_folders(self, files: Sequence[str]) -> None:
+        """Where a compiler's own files lie, in which no other may appear that it would read, too."""
+        for folder in dict.fromkeys(map(os.path.dirname, files)) if self._strict else ():
+            stamp = _stamp(folder, _status(folder))
+            if not any(stamp[:8]):
+                raise UncoveredError(f"{folder} is new, or on another machine's disk")
+            self.add(Condition("L", b"", os.fsencode(folder), stamp))
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All that was asked of the disk to find the headers of a program."""
@@ -186,7 +250,7 @@ class _Found:
                 self._add_link(path, answer, place)
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
                 # What is read through '..' was looked at under another name than it was read by.
-                value = _header(path, contents[path]) if path in contents else b""
+                value = self._header(path, contents[path]) if path in contents else b""
                 self.add(Condition("F", place, text, value, self._number(path)))
             elif answer.isdigit():  # a number alone is that of nothing
                 self.add(Condition("A", place, text))
@@ -207,6 +271,27 @@ class _Found:
         own = not self._tied and _is_below(path, self._cwd) and not any(_is_below(path, one) for one in apart)
         return (
             (b"w", os.fsencode(path[len(self._cwd.rstrip("/")) + 1 :])) if own else (b"", os.fsencode(path))
+        )
+
+    def _value(self, path: str, *, spread: bool) -> bytes:
+        """The value of a file of a compiler."""
+        if self._strict is None:
+            return _value(path, spread=spread)
+        status = _status(path)
+        if status.st_ctime_ns >= self._strict.since_ns - _YOUNG_NS:
+            raise UncoveredError(f"{path} is new")
+        stamp = _stamp(path, status)
+        return stamp if any(stamp[:8]) else stamp + _sum(path, status.st_ino, status.st_ctime_ns)
+
+    def _header(self, path: str, content: str) -> bytes:
+        """The value of a header whose content has a digest."""
+        before = _status(path)
+        data = _read(path, content)
+        if self._strict is None:
+            parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
+            return _VALUE.pack(len(data), _NO_TIME, _total(parts))
+        return _stamp(path, before) + _sum_of(
+            data[at : at + _CHUNK] for at in range(0, len(data) or 1, _CHUNK)
         )
 
     def _number(self, path: str) -> bytes:
@@ -253,16 +338,38 @@ def _status(path: str) -> os.stat_result:
         raise UncoveredError(f"{path} cannot be looked at any more ({error.strerror})") from None
 
 
-def _header(path: str, content: str) -> bytes:
-    """The value of a header whose content has a digest."""
+def _read(path: str, content: str) -> bytes:
+    """A header whose content has a digest."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise UncoveredError(f"{path} cannot be read any more ({error.strerror})") from None
     if digest(data) != content:
         raise UncoveredError(_CHANGED)
-    parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
-    return _VALUE.pack(len(data), _NO_TIME, _total(parts))
+    return data
+
+
+def _stamp(path: str, status: os.stat_result) -> bytes:
+    """What stands for the content of a file; where nothing can, its size alone."""
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    if changed_ns >= time.time_ns() - _YOUNG_NS or status.st_mtime_ns < 0 or not is_local(path):
+        return _STAMP.pack(0, 0, status.st_size, 0, 0)
+    return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@lru_cache(maxsize=64)
+def _sum(path: str, *_: int) -> bytes:
+    """The sum of all that a file of a compiler holds; read once for each state of it."""
+    try:
+        with Path(path).open("rb") as file:
+            return _sum_of(iter(lambda: file.read(_CHUNK), b""))
+    except OSError as error:
+        raise UncoveredError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def _sum_of(chunks: Iterable[bytes]) -> bytes:
+    sums = [xxhash.xxh3_128_digest(chunk) for chunk in chunks] or [xxhash.xxh3_128_digest(b"")]
+    return sums[0] if len(sums) == 1 else xxhash.xxh3_128_digest(b"".join(sums))
 
 
 @lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET = "GPUCACHE_RUN_SOCKET"
+ROOTS = "GPUCACHE_RUN_ROOTS"
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
 REQUIRE = "GPUCACHE_REQUIRE"
 LAYERS = "OPENCL_LAYERS"
@@ -26,9 +27,16 @@ class Libraries:
         """Asked by the dynamic linker, for NVRTC."""
 
 
-def intercepted(environ: "Mapping[str, str]", socket: str, libraries: Libraries) -> dict[str, str]:
-    """The environment of a command whose compilers are to ask at a socket; ours stand before its own."""
-    added = {**environ, SOCKET: socket}
+def intercepted(
+    environ: "Mapping[str, str]", socket: str, libraries: Libraries, roots: str = ""
+) -> dict[str, str]:
+    """The environment of a command whose compilers are to ask at a socket; ours stand before its own.
+
+    ``roots`` are those whose index they look into before they ask; without any they ask at once.
+    """
+    added = {**environ, SOCKET: socket, ROOTS: roots}
+    if not roots:
+        del added[ROOTS]
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
         if library:
             others = _others(environ.get(name, ""), library)
@@ -38,7 +46,7 @@ def intercepted(environ: "Mapping[str, str]", socket: str, libraries: Libraries)
 
 def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, str]:
     """The environment of a program as it would be if nobody had intercepted its command."""
-    left = {name: value for name, value in environ.items() if name != SOCKET}
+    left = {name: value for name, value in environ.items() if name not in (SOCKET, ROOTS)}
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
         if library and name in left:
             others = _others(left.pop(name), library)

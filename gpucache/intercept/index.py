@@ -1,22 +1,27 @@
-"""The index of a layer: questions that were answered, for libraries that answer them without a server.
+"""The index: questions that were answered, for libraries that answer them without a server.
 
 A file, little-endian, replaced as a whole and never changed in place:
 
 | offset | size | field |
 |---|---|---|
 | 0 | 8 | magic ``GPCINDEX`` |
-| 8 | 4 | version, 2 |
+| 8 | 4 | version, 3 |
 | 12 | 4 | number of rows |
 | 16 | 8 | size of the file |
 | 24 | 8 | zero |
 | 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record; sorted |
 | | | records: XXH64 of what follows, then fields as ``wire`` has them |
 
-A record's fields are a title for people; the number of holes, of each the field of the question that it is
-in, its place and size there, and its places in the answer; the number of fields of the question, and these;
-the number of conditions, and five fields of each (``conditions``); then the fields of the answer. A hole is
+A record's fields are a title for people; a note, which is counted with a hit; the number of holes, of each
+the field of the question that it is in, its place and size there, and its places in the answer; the number of
+fields of the question, and these; the number of conditions, and five fields of each (``conditions``); the
+number of references, of each the field of the answer that is empty and gets the payload of an entry, and that
+entry: its key, the checksum of its description, when it was made; then the fields of the answer. A hole is
 what a program makes up for each run. ``native/index.c`` is the other reader, and compares a question byte for
 byte.
+
+An exported layer has one such file, whose answers are whole. In a root each question has a file of its own
+(``place_of``), whose answers refer to entries.
 """
 
 import os
@@ -31,14 +36,16 @@ import xxhash
 
 from gpucache.errors import CacheUnusableError
 from gpucache.intercept.wire import FRAME_BYTES_CAP, Kind, number
+from gpucache.model import CacheKey
 
 INDEX_BYTES_CAP = 1 << 30
 """The most that an index may hold."""
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
-_MAGIC, _VERSION = b"GPCINDEX", 2
+_MAGIC, _VERSION = b"GPCINDEX", 3
 _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
+_REFERENCE = struct.Struct("<32s16sQ")
 _SUM, _LENGTH = struct.Struct("<Q"), struct.Struct("<I")
 _ROWS_CAP = 1 << 20
 _TAIL = 80
@@ -66,6 +73,16 @@ class Condition(NamedTuple):
     more: bytes = b""
 
 
+class Reference(NamedTuple):
+    """An entry whose payload is a field of an answer."""
+
+    field: int
+    key: CacheKey
+    checksum: bytes
+    """Of its description, so that no other entry of this key is taken for it."""
+    created_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A question with its answer."""
@@ -75,9 +92,11 @@ class Answered:
     question: tuple[bytes, ...]
     """The fields of the request."""
     answer: tuple[bytes, ...]
-    """The fields of a hit."""
+    """The fields of a hit, those empty that are in entries."""
     conditions: tuple[Condition, ...]
     holes: tuple[Hole, ...] = ()
+    references: tuple[Reference, ...] = ()
+    note: bytes = b""
 
 
 class Row(NamedTuple):
@@ -116,13 +135,17 @@ def row_of(answered: Answered) -> Row:
             field = field[: len(field) - _TAIL] if len(field) > _TAIL else field
             of_source = _digest(field, kind)
         total = _digest(field, total)
-    fields = [os.fsencode(answered.title), number(len(answered.holes))]
+    fields = [os.fsencode(answered.title), answered.note, number(len(answered.holes))]
     for hole in answered.holes:
         places = b"".join(map(_LENGTH.pack, hole.places))
         fields += (number(hole.field), number(hole.at), number(hole.size), places)
     fields += (number(len(question)), *question, number(len(answered.conditions)))
     for one in answered.conditions:
         fields += (one.kind.encode(), *one[1:])
+    fields.append(number(len(answered.references)))
+    for reference in answered.references:
+        entry = _REFERENCE.pack(bytes.fromhex(reference.key.hex), reference.checksum, reference.created_ns)
+        fields += (number(reference.field), entry)
     body = _framed([*fields, *answered.answer])
     return Row(of_source, total, _SUM.pack(_digest(body)) + body)
 
@@ -138,9 +161,21 @@ def read_rows(path: Path) -> list[Row]:
         return []
     except OSError as error:
         raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); mend its rights") from None
+    if (rows := rows_of(data)) is not None:
+        return rows
+    raise CacheUnusableError(f"{path} is damaged or of another version; remove it and export anew")
+
+
+def rows_of(data: bytes) -> list[Row] | None:
+    """The rows of an index; None if these bytes are none."""
     with suppress(struct.error, ValueError):
         return list(_rows(data))
-    raise CacheUnusableError(f"{path} is damaged or of another version; remove it and export anew")
+    return None
+
+
+def place_of(row: Row) -> str:
+    """The name of the file of a question in a root."""
+    return f"{row.of_question:016x}"
 
 
 def _rows(data: bytes) -> Iterator[Row]:
@@ -189,7 +224,7 @@ def fits(row: Row) -> bool:
 def _question(record: bytes) -> bytes:
     """A record up to its answer: what it is the answer to."""
     fields = _Cursor(record, _SUM.size)
-    fields.skip(1)
+    fields.skip(2)
     begin = fields.at
     for _ in range(fields.number()):
         fields.skip(4)

@@ -13,14 +13,15 @@ from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build_log, find
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.conditions import UncoveredError, of_build, of_call
+from gpucache.intercept.answering import of_compile, of_hits
+from gpucache.intercept.conditions import UncoveredError
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.file_names import FileName
-from gpucache.intercept.index import Answered, Hole, Row, fits, row_of
-from gpucache.intercept.nvrtc import Call, prepare_call, read_call
+from gpucache.intercept.index import Answered, Row, fits, row_of
+from gpucache.intercept.nvrtc import prepare_call, read_call
 from gpucache.intercept.nvrtc_serving import Lacking, answer_fields, find_all
-from gpucache.intercept.opencl import DEFEATER, prepare_build, read_build
+from gpucache.intercept.opencl import prepare_build, read_build
 from gpucache.intercept.server import Handler, Handlers, Reply, Service
 from gpucache.intercept.wire import Fields, Kind, WireError
 from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult, Miss
@@ -29,9 +30,6 @@ _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30
 """The most that is kept of what a command asks."""
 _PROBE_S = 60.0
-_NAME, _SOURCE = 5, 4
-_MADE_UP = 8
-"""How many characters a program makes up of a file's name."""
 
 
 class Questions:
@@ -127,14 +125,11 @@ class Answering:
                 if isinstance(found, NoEntry):
                     return replace(left, reason=_told(explain(self._layers, one, found))), None
                 hits.append(found)
-            conditions = of_build(asked, prepared, [hit.key for hit in hits], files)
+            given = [b"", *(part for hit in hits for part in (hit.payload, self._log(hit)))]
+            answered = of_hits(fields, asked, prepared, hits, given, files)
         except (GpucacheError, UncoveredError) as error:
             return replace(left, reason=str(error)), None
-        mark = DEFEATER.search(fields[_SOURCE])
-        holes = () if mark is None else (Hole(_SOURCE, mark.start(1), len(mark[1])),)
-        given = [part for hit in hits for part in (hit.payload, self._log(hit))]
-        done = replace(left, result=LayerResult.EXPORTED)
-        return done, Answered(_title(done), Kind.BUILD, fields, (b"", *given), conditions, holes)
+        return replace(left, result=LayerResult.EXPORTED), answered
 
     def _call(self, fields: tuple[bytes, ...], name: FileName) -> tuple[Layered, Answered | None]:
         call = replace(read_call(Fields(fields)), file_name=name)
@@ -148,13 +143,10 @@ class Answering:
             found = find_all(self._layers, call, prepared)
             if isinstance(found, Lacking):
                 return replace(left, reason=_told(found.explain(self._layers))), None
-            conditions = of_call(call, prepared, found[0][0].key)
-            given = tuple(answer_fields(call, *found))
-            holes = _name_holes(call, fields[_NAME], given)
+            answered = of_compile(fields, call, prepared, found[0], tuple(answer_fields(call, *found)))
         except (GpucacheError, UncoveredError) as error:
             return replace(left, reason=str(error)), None
-        done = replace(left, result=LayerResult.EXPORTED)
-        return done, Answered(_title(done), Kind.COMPILE, fields, given, conditions, holes)
+        return replace(left, result=LayerResult.EXPORTED), answered
 
     def _log(self, hit: Hit) -> bytes:
         return build_log(self._layers, hit).encode() if hit.head.has_log else b""
@@ -162,25 +154,3 @@ class Answering:
 
 def _told(miss: Miss) -> str:
     return f"{miss.verdict}: {miss.detail}"
-
-
-def _title(outcome: Layered) -> str:
-    return f"{outcome.program} for {outcome.target}"
-
-
-def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
-    """What was made up in a source's name, and where it stands in the answer; raises UncoveredError."""
-    if call.file_name.stems is None:
-        return ()
-    stem = call.file_name.stems[0]
-    if name.count(stem) != 1 or len(stem) < _MADE_UP:
-        raise UncoveredError("what was made up of its file's name stands there twice")
-    places, begin = [], 0
-    for field in given:
-        begin += 4  # its length
-        at = field.find(stem)
-        while at >= 0:
-            places.append(begin + at + len(stem) - _MADE_UP)
-            at = field.find(stem, at + len(stem))
-        begin += len(field)
-    return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)

@@ -25,8 +25,8 @@ PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
 DRAIN_S = 10.0
 """How long the end waits for what is still being kept."""
-HITS = "hits"
-"""The file beside the socket in which a command's libraries count what an index answered."""
+_NOTES = "notes"
+"""The file beside the socket into which a command's libraries write what needs no answer."""
 _NAME = "s"
 _WAITING = 128
 
@@ -34,10 +34,15 @@ _WAITING = 128
 class Listening:
     """The socket of a run, from its opening to its end."""
 
-    def __init__(self, answering: "Callable[[], Handlers]") -> None:
-        """``answering`` gives what answers each kind of request; it is called at the first request."""
+    def __init__(self, answering: "Callable[[], Handlers]", roots: str = "") -> None:
+        """``answering`` gives what answers each kind of request; it is called at the first request.
+
+        ``roots`` are those whose index is looked into before, separated by a colon.
+        """
         self._answering = answering
+        self.roots = roots
         self._folder: scratch | None = None
+        self._path = ""
         self._listener: _socket.socket | None = None
         self.ended = False
         """Whether nobody new is to be heard."""
@@ -48,6 +53,10 @@ class Listening:
         """Whether a library of ours said that it is loaded."""
         self.refused: dict[str, None] = {}
         """The processes that asked as another user, and were not answered."""
+        self.binaries = 0
+        """How many programs were made from binaries, which nobody compiles."""
+        self.hits: list[bytes] = []
+        """What the index answered: when it was asked, how long that took, and the note of its row."""
 
     def open(self) -> str:
         """Listen; gives the path of the socket. Raises OSError, UsageError."""
@@ -74,7 +83,22 @@ class Listening:
             self._heard.acquire(timeout=2 * DRAIN_S)
             self._listener.close()
         if self._folder is not None:
+            self._read_notes()
             self._folder.remove()
+
+    def _read_notes(self) -> None:
+        try:
+            with open(self._notes(self._path), "rb") as file:  # noqa: PTH123
+                lines = file.read().splitlines()
+        except OSError:
+            return
+        self.loaded = self.loaded or b"loaded" in lines
+        self.binaries = lines.count(b"binary")
+        self.hits = [line[4:] for line in lines if line.startswith(b"hit ")]
+
+    @staticmethod
+    def _notes(path: str) -> str:
+        return os.path.join(os.path.dirname(path), _NOTES)  # noqa: PTH120
 
     def _place(self) -> str:
         """Where the socket of this run goes."""
@@ -82,10 +106,11 @@ class Listening:
             folder = scratch("run", os.path.abspath(parent))  # noqa: PTH100
             try:
                 path = os.path.join(folder.make(), _NAME)
+                os.close(os.open(self._notes(path), os.O_WRONLY | os.O_CREAT, 0o600))
             except OSError:
                 continue
             if len(os.fsencode(path)) <= PATH_BYTES_CAP:
-                self._folder = folder
+                self._folder, self._path = folder, path
                 return path
             folder.remove()
         from gpucache.errors import UsageError

@@ -22,6 +22,7 @@ from gpucache.engine.nearest import was_ever_built
 from gpucache.engine.prepare import Prepared, of_kind
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
+from gpucache.intercept.answering import Question, Rows, of_compile
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
@@ -38,6 +39,8 @@ _UNKNOWN_WAIT_S = 0.05
 _YOUNG_NS = 2_000_000_000
 """How far clocks of file systems may be behind."""
 _WORKERS = 8
+_FIRST_PAYLOAD = 4
+"""Where that stands in an answer, behind its kind; the others follow likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Lacking:
 class _Compile:
     """One compile that is to be told of."""
 
+    question: Question
     call: Call
     asked: "Future[_Asked]"
     asked_ns: int
@@ -98,6 +102,7 @@ class NVRTCServing:
         self._workers = ThreadPoolExecutor(_WORKERS, "gpucache-nvrtc")
         self._done: list[Intercepted] = []
         self._publishing: dict[CacheKey, Event] = {}
+        self._rows = Rows(layers)
 
     @property
     def handlers(self) -> Handlers:
@@ -123,7 +128,8 @@ class NVRTCServing:
 
     def _compile(self, fields: Fields) -> Reply:
         started_ns, now_ns = time.perf_counter_ns(), time.time_ns()
-        call = read_call(fields)
+        question = fields.rest()
+        call = read_call(Fields(question))
         if call.is_ours:
             return PASSED
         required = is_required(call.environ)
@@ -131,7 +137,7 @@ class NVRTCServing:
         try:
             answer = asked.result(_UNKNOWN_WAIT_S if not required and self._is_unknown(call) else None)
         except TimeoutError:
-            return self._miss(_Compile(call, asked, started_ns, now_ns), wanted=True)
+            return self._miss(_Compile(question, call, asked, started_ns, now_ns), wanted=True)
         except GpucacheError as error:
             outcome = Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error))
             if required:
@@ -146,7 +152,7 @@ class NVRTCServing:
                 outcome = _outcome(answer.prepared, RunResult.LEFT)
                 return self._refuse(replace(outcome, verdict=miss.verdict, reason=miss.detail))
             wanted = self._layers.target is not None and answer.prepared.refusal is None
-            return self._miss(_Compile(call, asked, started_ns, 0), wanted=wanted)
+            return self._miss(_Compile(question, call, asked, started_ns, 0), wanted=wanted)
         hits, log = answer.found
         told = tuple(answer_fields(call, hits, log))
         outcome = replace(_outcome(answer.prepared, RunResult.HIT), key=str(hits[0].key))
@@ -157,7 +163,19 @@ class NVRTCServing:
         saved_ns = hits[0].head.compile_ns
         self._tell(replace(outcome, begun_ns=started_ns, build_ns=took_ns, saved_ns=saved_ns))
         self._say(hit_line(outcome, hits[0]))
-        return Reply(Kind.HIT, told)
+        return Reply(Kind.HIT, told, then=lambda: self._keep_row(question, call, answer.prepared, hits, told))
+
+    def _keep_row(
+        self, question: Question, call: Call, prepared: Prepared, hits: Sequence[Hit], told: Sequence[bytes]
+    ) -> None:
+        """Have the index answer the next time."""
+        self._rows.keep(
+            lambda strict: of_compile(question, call, prepared, hits, told, strict),
+            hits,
+            [_FIRST_PAYLOAD + 2 * number for number in range(len(hits))],
+            target=str(prepared.request.target),
+            saved_ns=hits[0].head.compile_ns,
+        )
 
     def _refuse(self, outcome: Intercepted) -> Reply:
         """Have a compile fail, because its program demands a hit."""
@@ -237,6 +255,10 @@ class NVRTCServing:
             kept = self._keep(kind, artifact, miss, is_first=kind is prepared)
             if isinstance(kept, Built) and kept.key is None:
                 return replace(outcome, reason=kept.note)
+        found = find_all(self._layers, one.call, prepared)
+        if not isinstance(found, Lacking):
+            told = tuple(answer_fields(one.call, *found))
+            self._keep_row(one.question, one.call, prepared, found[0], told)
         return replace(outcome, result=RunResult.KEPT)
 
     def _keep(self, prepared: Prepared, artifact: Artifact, miss: Miss, *, is_first: bool) -> Hit | Built:

@@ -5,7 +5,7 @@ program is looked for, explained and published is the engine's; what a build mea
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Event, Lock
@@ -19,8 +19,11 @@ from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
+from gpucache.intercept.answering import Question, Rows, of_hits
+from gpucache.intercept.conditions import Strict
 from gpucache.intercept.devices import Devices, NotKnownYetError
 from gpucache.intercept.environment import Libraries
+from gpucache.intercept.index import Answered
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
@@ -44,6 +47,7 @@ _DIMENSIONS = 3
 class _Build:
     """One build of one program, for all its devices."""
 
+    question: Question
     asked: Asked
     prepared: tuple[Prepared, ...]
     found: tuple[Hit | NoEntry, ...]
@@ -90,6 +94,7 @@ class OpenCLServing:
         self._builds: dict[bytes, _Build] = {}
         self._done: list[Intercepted] = []
         self._publishing: dict[CacheKey, Event] = {}
+        self._rows = Rows(layers)
         self.noted: set[CacheKey] = set()
         """The keys of what was noted for ``warm --misses``."""
         self.binaries = 0
@@ -123,7 +128,8 @@ class OpenCLServing:
 
     def _build(self, fields: Fields) -> Reply:
         begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
-        asked = read_build(fields, self._libraries)
+        question = fields.rest()
+        asked = read_build(Fields(question), self._libraries)
         outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
         try:
             prepared = prepare_build(asked, self._devices, self._layers)
@@ -133,16 +139,16 @@ class OpenCLServing:
                 return self._refuse(outcome)
             if not isinstance(error, NotKnownYetError):
                 self._say(miss_line(outcome))
-                return Reply(Kind.PASS, (self._remember(_Build(asked, (), (), outcome)),))
+                return Reply(Kind.PASS, (self._remember(_Build(question, asked, (), (), outcome)),))
             wanted = self._layers.target is not None
-            later = _Build(asked, (), (), outcome, now_ns, wanted)
+            later = _Build(question, asked, (), (), outcome, now_ns, wanted)
             return Reply(Kind.MISS, (self._remember(later), number(wanted)))
         for one in prepared:
             self._wait_for(one.key)
         found = tuple(find(self._layers, one) for one in prepared)
         hits = [answer for answer in found if isinstance(answer, Hit)]
         outcome = replace(outcome, target=_targets(prepared), result=RunResult.LEFT)
-        known = _Build(asked, prepared, tuple(map(_without_payload, found)), outcome)
+        known = _Build(question, asked, prepared, tuple(map(_without_payload, found)), outcome)
         if len(hits) < len(prepared):
             if is_required(asked.environ):
                 return self._refuse(self._missed(known))
@@ -162,7 +168,7 @@ class OpenCLServing:
             known.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
             return Reply(Kind.PASS, (token,))
         self._say(hit_line(known.outcome, hits[0]))
-        return Reply(Kind.HIT, (token, *parts))
+        return Reply(Kind.HIT, (token, *parts), then=lambda: self._keep_row(known, hits))
 
     def _built(self, fields: Fields) -> Reply:
         token, one = self._known(fields)
@@ -187,6 +193,8 @@ class OpenCLServing:
                     result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
                     one.outcome = self._settled(one, result, prepared, found)
                     self._say(miss_line(one.outcome, compile_ns))
+                if one.outcome.result is RunResult.KEPT:
+                    self._keep_row(one, [find(self._layers, prepared) for prepared in one.prepared])
                 self._retire(token)
             finally:
                 published.set()
@@ -290,6 +298,25 @@ class OpenCLServing:
         for _, prepared, found in one.missing():
             note_miss(self._layers, prepared, self._miss(one, prepared, found))
         one.outcome = replace(one.outcome, reason="its process ended before the build did")
+
+    def _keep_row(self, one: _Build, found: Sequence[Hit | NoEntry]) -> None:
+        """Have the index answer the next time; not of a late compiler, whose launches have to be told."""
+        hits = [hit for hit in found if isinstance(hit, Hit)]
+        if one.late or len(hits) < len(one.prepared):
+            return
+        given = [b"", *(part for hit in hits for part in (hit.payload, self._log(hit)))]
+
+        def answered(strict: Strict) -> Answered:
+            files = [self._devices.files(facts) for facts in one.asked.devices]
+            return of_hits(one.question, one.asked, one.prepared, hits, given, files, strict)
+
+        self._rows.keep(
+            answered,
+            hits,
+            range(1, len(given), 2),
+            target=_targets(one.prepared),
+            saved_ns=max(hit.head.compile_ns for hit in hits),
+        )
 
     def _note_sizes(self, one: _Build) -> None:
         """Note the local sizes that a late compiler's program was launched with and is not compiled for."""

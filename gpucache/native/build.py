@@ -18,7 +18,7 @@ BUILT = FOLDER / "lib"
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-s")
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
-ASKING = ("wire.c", "index.c", "conditions.c")
+ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c")
 """What each library that asks is made of."""
 _GLIBC = (2, 17)
 """The oldest that ziglang builds for; what ``cc`` builds needs the one of this machine."""
@@ -39,6 +39,7 @@ class Library:
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
+    "answer": Library(("answer.c", *ASKING)),
     **{
         f"nvrtc_{major}": Library(
             ("nvrtc_shim.c", *ASKING),

@@ -146,9 +146,57 @@ static int is_known(uint64_t mark, int add) {
     return 0;
 }
 
-/* A file: its value is nothing, if only that it is there was asked; or its size, its time, its content. Of a
-   header (F) the content counts; a compiler's library (S) or other file (B) need not be read where its time is
-   the same. */
+/* XXH3-128 of a whole file; of one that has several chunks of those of its chunks. */
+static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
+    uint64_t chunks = size ? (size - 1) / CHUNK + 1 : 1;
+    unsigned char *buffer = malloc(size < CHUNK ? size + 1 : CHUNK), *sums = malloc(16 * chunks);
+    int whole = buffer && sums;
+    for (uint64_t i = 0; whole && i < chunks; i++) {
+        size_t part = size - i * CHUNK < CHUNK ? (size_t)(size - i * CHUNK) : CHUNK;
+        whole = read_some(fd, buffer, part, (off_t)(i * CHUNK));
+        if (whole) xxh3(buffer, part, sums + 16 * i);
+    }
+    if (whole && chunks > 1) xxh3(sums, 16 * chunks, sum);
+    if (whole && chunks == 1) memcpy(sum, sums, 16);
+    free(buffer);
+    free(sums);
+    return whole;
+}
+
+enum { STAMP = 40, STAMP_AND_SUM = 56 };
+
+/* Whether a stamp is that of a file, or of a folder, whose stamp changes with the names in it. */
+static int is_stamp(const unsigned char *value, const struct stat *status) {
+    uint64_t changed = (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
+    uint64_t written = (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
+    uint64_t stamp[] = {status->st_dev, status->st_ino, (uint64_t)status->st_size, written, changed};
+    int same = 1;
+    for (int i = 0; i < 5; i++) same = same && stamp[i] == number_at(value + 8 * i);
+    return same;
+}
+
+/* Whether a file is the one that it was, by a stamp that stands for its content, or by the content. A stamp that
+   has but a size is no file's: where it was taken the file was too young, or its system tells no times that can
+   be believed. */
+static int is_as_it_was(const struct condition *one, int fd, const struct stat *status) {
+    const unsigned char *value = one->value.at;
+    uint64_t size = (uint64_t)status->st_size;
+    unsigned char sum[16];
+    int same = is_stamp(value, status);
+    if (same || one->value.size == STAMP || size != number_at(value + 16)) return same;
+    uint64_t now[] = {status->st_dev, status->st_ino, (uint64_t)status->st_mtim.tv_sec,
+                      (uint64_t)status->st_mtim.tv_nsec, (uint64_t)status->st_ctim.tv_sec,
+                      (uint64_t)status->st_ctim.tv_nsec};
+    uint64_t mine = digest(now, sizeof now, digest(value, STAMP_AND_SUM, 0)) | 1;
+    if (one->kind != 'F' && is_known(mine, 0)) return 1;
+    same = sum_file(fd, size, sum) && !memcmp(sum, value + STAMP, sizeof sum);
+    if (same && one->kind != 'F') is_known(mine, 1);
+    return same;
+}
+
+/* A file: its value is nothing, if only that it is there was asked; in a layer its size, its time, its content.
+   There, of a header (F) the content counts; a compiler's library (S) or other file (B) need not be read where
+   its time is the same. In a root a value is a stamp, or a stamp and the sum of all that the file holds. */
 static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
     struct stat status;
     unsigned char mark[40];
@@ -157,6 +205,10 @@ static int file_holds(const struct condition *one, const char *path, struct seen
     if (fd < 0) return 0;
     int regular = !fstat(fd, &status) && S_ISREG(status.st_mode);
     if (regular && !one->value.size) same = 1;
+    if (regular && (one->value.size == STAMP || one->value.size == STAMP_AND_SUM)) {
+        *what = "has changed";
+        same = is_as_it_was(one, fd, &status);
+    }
     if (regular && one->value.size == 24) {
         const unsigned char *value = one->value.at;
         uint64_t size = (uint64_t)status.st_size, sum;
@@ -215,6 +267,10 @@ static int path_holds(const struct question *question, const struct condition *o
     case 'D':
         what = "is not the folder that it was";
         same = !failed && S_ISDIR(status.st_mode) && is_same_file(seen, one->more, &status);
+        break;
+    case 'L':
+        what = "holds other files";
+        same = !failed && S_ISDIR(status.st_mode) && one->value.size == STAMP && is_stamp(one->value.at, &status);
         break;
     case 'R':
         what = "leads to another place";
@@ -392,7 +448,7 @@ static int holds(const struct question *question, const struct condition *one, s
                  char why[WHY_SIZE]) {
     char folder[PATH_MAX];
     switch (one->kind) {
-    case 'F': case 'S': case 'B': case 'A': case 'D': case 'R': case 'O':
+    case 'F': case 'S': case 'B': case 'A': case 'D': case 'L': case 'R': case 'O':
         return path_holds(question, one, seen, why);
     case 'E': return variables_hold(question, one, why);
     case 'P': return is_in_no_path(question, one->text, why);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "index.h"
 
+#include "entries.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #define MAGIC "GPCINDEX"
+#define VERSION 3
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
 #define ROWS_CAP (1u << 20)
@@ -21,14 +24,17 @@
 #define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
 #define NEAREST_CAP 256   /* the most that are read to name the one with the nearest source */
 #define NEAREST_BYTES (1u << 20)
+#define REFERENCES_CAP 128
+#define REFERENCE 56 /* the key, the sum of the description, when the entry was made */
 #define TITLE_SIZE 100
 #define BLANKS " \t\r\n" /* not by sscanf, for which a new glibc would be needed where one compiles */
 #define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
-static char folder[PATH_MAX], name[NAME_MAX + 1], start[PATH_MAX];
-static int tells;
+/* The file of a layer, or the roots of a run; where this process was at the start. */
+static char folder[PATH_MAX], name[NAME_MAX + 1], roots[4 * PATH_MAX], start[PATH_MAX];
+static int tells, may_write;
 
 int is_true(const char *value) {
     return value && (!strcmp(value, "1") || !strcasecmp(value, "true") || !strcasecmp(value, "yes") ||
@@ -46,8 +52,13 @@ static void check_flag(const char *variable) {
     say("%s=%.100s is neither yes nor no; set it to 1 or 0", variable, value);
 }
 
-int index_begin(void) {
-    const char *path = secure_getenv("GPUCACHE_LAYER_INDEX");
+static void begin_anywhere(void) {
+    if (!*start && !getcwd(start, sizeof start)) *start = 0;
+}
+
+/* Two threads may do this and the next at a time: each writes what the other does, and nothing else meanwhile. */
+static int begin_layer(void) {
+    const char *path = secure_getenv("GPUCACHE_LAYER_INDEX"), *level = secure_getenv("GPUCACHE_LOG");
     const char *slash = path ? strrchr(path, '/') : NULL;
     if (path) {
         static const char *const flags[] = {"GPUCACHE_DISABLE", "GPUCACHE_REQUIRE", "GPUCACHE_LAYER_TELL"};
@@ -56,16 +67,24 @@ int index_begin(void) {
     }
     if (!slash || *path != '/' || strlen(path) >= sizeof folder || strlen(slash) > sizeof name) return 0;
     if (is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
-    /* Two threads may do this at a time: each writes what the other does, and nothing else meanwhile. */
     memcpy(folder, path, (size_t)(slash - path));
     strcpy(name, slash + 1);
-    const char *level = secure_getenv("GPUCACHE_LOG");
     if (level && *level && strcasecmp(level, "info") && strcasecmp(level, "debug") && strcasecmp(level, "warning") &&
         strcasecmp(level, "error") && strcasecmp(level, "critical"))
         say("GPUCACHE_LOG=%.100s is no level; set it to debug, info or warning", level);
     tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL")) ||
             (level && (!strcasecmp(level, "info") || !strcasecmp(level, "debug")));
-    if (!getcwd(start, sizeof start)) *start = 0;
+    begin_anywhere();
+    return 1;
+}
+
+int index_begin(int of_layer) {
+    const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
+    if (of_layer) return begin_layer();
+    if (!all || !*all || strlen(all) >= sizeof roots || is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
+    strcpy(roots, all);
+    may_write = !is_true(secure_getenv("GPUCACHE_READ_ONLY"));
+    begin_anywhere();
     return 1;
 }
 
@@ -92,13 +111,6 @@ static void say(const char *format, ...) {
 #define tell(...) (tells ? say(__VA_ARGS__) : (void)0)
 
 /* ---- bytes ---- */
-
-uint64_t number_at(const void *bytes) {
-    const unsigned char *at = bytes;
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
 
 static uint32_t half_at(const void *bytes) {
     const unsigned char *at = bytes;
@@ -150,49 +162,57 @@ int next_number(struct wire_reply *record, uint64_t *number) {
 
 /* ---- the file ---- */
 
-int open_above(int folder_fd, const char *path, int flags) {
-    int fd = openat(folder_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-    if (fd < 0 || fd > 2) return fd;
-    int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    close(fd);
-    return higher;
-}
+struct index {
+    int fd;
+    uint64_t size, rows;
+    const char *roots; /* of what its records refer to */
+    int may_write;
+    int explains; /* whether it matters why there is no answer: where no server tells */
+};
 
-static int is_trusted(int fd, struct stat *status) {
-    return !fstat(fd, status) && (status->st_uid == geteuid() || !status->st_uid) && !(status->st_mode & 022);
-}
-
-static int read_at(int fd, void *bytes, size_t size, uint64_t from) {
-    for (size_t done = 0; done < size;) {
-        ssize_t got = pread(fd, (char *)bytes + done, size - done, (off_t)(from + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return 0;
-        done += (size_t)got;
-    }
-    return 1;
-}
-
-/* The index, opened; its size and its number of rows. -1 where it is not there or is not believed. */
-static int open_index(uint64_t *size, uint64_t *rows, char why[WHY_SIZE]) {
-    struct stat status;
+/* Read the header of an open file: 1, or 0 where it is no sound index. */
+static int begin_index(struct index *index, uint64_t size) {
     unsigned char header[HEADER];
+    if (!read_at(index->fd, header, HEADER, 0) || memcmp(header, MAGIC, 8) || half_at(header + 8) != VERSION) return 0;
+    index->size = number_at(header + 16);
+    index->rows = half_at(header + 12);
+    return index->size == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size;
+}
+
+/* Open the index of the layer: 1, or 0 where it is not there or is not believed, and why. */
+static int open_layer(struct index *index, char why[WHY_SIZE]) {
+    struct stat status;
     int place = open_above(AT_FDCWD, *folder ? folder : "/", O_DIRECTORY);
-    int fd = place < 0 ? -1 : open_above(place, name, O_NOFOLLOW);
-    if (fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (%m)", folder, name);
-    int trusted = fd >= 0 && is_trusted(place, &status) && is_trusted(fd, &status) && S_ISREG(status.st_mode);
-    if (fd >= 0 && !trusted)
+    *index = (struct index){.fd = place < 0 ? -1 : open_above(place, name, O_NOFOLLOW), .roots = ""};
+    index->explains = tells || wire_requires();
+    if (index->fd < 0) snprintf(why, WHY_SIZE, "the index %.300s/%.100s cannot be read (%m)", folder, name);
+    int trusted =
+        index->fd >= 0 && is_trusted(place, &status) && is_trusted(index->fd, &status) && S_ISREG(status.st_mode);
+    if (index->fd >= 0 && !trusted)
         snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its folder, is not this user's or root's alone", folder,
                  name);
-    int sound = trusted && read_at(fd, header, HEADER, 0) && !memcmp(header, MAGIC, 8) && half_at(header + 8) == 2 &&
-                number_at(header + 16) == (uint64_t)status.st_size;
-    *size = sound ? number_at(header + 16) : 0;
-    *rows = sound ? half_at(header + 12) : 0;
-    if (*rows > ROWS_CAP || HEADER + *rows * ROW > *size) sound = 0;
+    int sound = trusted && begin_index(index, (uint64_t)status.st_size);
     if (trusted && !sound)
         snprintf(why, WHY_SIZE, "the index %.300s/%.100s is damaged or of another version", folder, name);
     if (place >= 0) close(place);
-    if (fd >= 0 && !sound) close(fd);
-    return sound ? fd : -1;
+    if (index->fd >= 0 && !sound) close(index->fd);
+    return sound;
+}
+
+/* Open the file of a question in the first of some roots: 1, or 0. */
+static int open_row(struct index *index, const char *all, int writable, uint64_t of_question) {
+    char file[16 + sizeof ".idx"];
+    struct stat status;
+    snprintf(file, sizeof file, "%016llx.idx", (unsigned long long)of_question);
+    const char *rest = all;
+    int root = open_root(&rest);
+    int fd = root < 0 ? -1 : open_below(root, "index", NULL, file, &status);
+    if (root >= 0) close(root);
+    *index = (struct index){.fd = fd, .roots = all, .may_write = writable};
+    if (fd < 0) return 0;
+    if (begin_index(index, (uint64_t)status.st_size)) return 1;
+    close(fd);
+    return 0;
 }
 
 /* ---- a question ---- */
@@ -318,42 +338,108 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
     return wire_is_sound(answer);
 }
 
-/* Read the record of a row; its first field is its title. */
-static int read_record(int fd, uint64_t size, const unsigned char *row, uint64_t most, struct wire_reply *record,
-                       struct wire_bytes *title) {
-    uint64_t from = number_at(row + 16), length = number_at(row + 24);
-    unsigned char sum[8];
-    *record = (struct wire_reply){.kind = WIRE_PASS};
-    if (length < 8 || length > most || from > size || length > size - from) return 0;
-    *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
-    return record->body && read_at(fd, sum, 8, from) && read_at(fd, record->body, length - 8, from + 8) &&
-           digest(record->body, length - 8, 0) == number_at(sum) && wire_is_sound(record) && wire_next(record, title);
+/* Write a field where there is room for it; its bytes may follow later. */
+static unsigned char *put_field(unsigned char *to, const void *bytes, size_t size) {
+    for (int i = 0; i < 4; i++) *to++ = (unsigned char)(size >> 8 * i);
+    if (bytes && size) memcpy(to, bytes, size);
+    return bytes ? to + size : to;
 }
 
-/* Read a record, and answer from it if it is of this question and everything is as it was. */
-static int try_record(const struct question *question, int fd, uint64_t size, const unsigned char *row,
-                      struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
-    struct wire_bytes title = {0};
-    struct wire_reply at_holes;
-    if (!*longest) snprintf(why, WHY_SIZE, "the index is damaged");
-    int sound = read_record(fd, size, row, WIRE_MAX_BYTES, reply, &title);
-    at_holes = *reply;
-    if (sound && is_same(question, reply, longest, why) && conditions_hold(question, reply, why) &&
-        fill_holes(question, &at_holes, reply)) {
-        tell("hit: %.*s", (int)(title.size < 200 ? title.size : 200), (const char *)title.at);
-        return 1;
+/* What a record refers to, opened; how many, or -1. */
+static int open_references(const struct index *index, struct wire_reply *record, struct entry *entries,
+                           uint64_t *places) {
+    uint64_t count;
+    int opened = 0;
+    struct wire_bytes field;
+    if (!next_number(record, &count) || count > REFERENCES_CAP) return -1;
+    for (; (uint64_t)opened < count; opened++) {
+        struct reference one;
+        if (!next_number(record, &places[opened]) || !wire_next(record, &field) || field.size != REFERENCE) break;
+        memcpy(one.key, field.at, sizeof one.key);
+        memcpy(one.sum, (const char *)field.at + sizeof one.key, sizeof one.sum);
+        one.created_ns = number_at((const char *)field.at + sizeof one.key + sizeof one.sum);
+        if (!entry_open(index->roots, &one, &entries[opened])) break;
     }
-    wire_done(reply);
+    if ((uint64_t)opened == count) return opened;
+    while (opened) close(entries[--opened].fd);
+    return -1;
+}
+
+/* The answer of a record, with the payloads that it refers to where they belong; one without any stays in its
+   record. */
+static int make_answer(const struct index *index, struct wire_reply *record, struct wire_bytes note,
+                       struct wire_reply *reply) {
+    struct entry entries[REFERENCES_CAP];
+    uint64_t places[REFERENCES_CAP];
+    int opened = open_references(index, record, entries, places), next = 0;
+    size_t size = record->size - record->next + 4 + note.size;
+    struct wire_bytes field;
+    *reply = *record;
+    if (opened <= 0) return !opened;
+    for (int i = 0; i < opened; i++) size += entries[i].size;
+    unsigned char *body = size <= WIRE_MAX_BYTES ? malloc(size) : NULL, *to = body;
+    int sound = body != NULL;
+    if (sound) to = put_field(to, note.at, note.size);
+    for (uint64_t at = 0; sound && wire_next(record, &field); at++) {
+        if (next == opened || places[next] != at) {
+            to = put_field(to, field.at, field.size);
+            continue;
+        }
+        struct entry *entry = &entries[next++];
+        to = put_field(to, NULL, entry->size);
+        sound = !field.size && entry_read(entry, to, index->may_write);
+        to += entry->size;
+    }
+    for (int i = sound ? next : 0; i < opened; i++)
+        if (entries[i].fd >= 0) close(entries[i].fd);
+    *reply = (struct wire_reply){.kind = WIRE_HIT, .body = body, .size = (size_t)(to - body)};
+    if (sound && next == opened && wire_next(reply, &reply->note)) return 1;
+    free(body);
     return 0;
 }
 
+/* Read the record of a row, up to its title and its note. */
+static int read_record(const struct index *index, const unsigned char *row, uint64_t most, struct wire_reply *record,
+                       struct wire_bytes *title, struct wire_bytes *note) {
+    uint64_t from = number_at(row + 16), length = number_at(row + 24);
+    unsigned char sum[8];
+    *record = (struct wire_reply){.kind = WIRE_PASS};
+    if (length < 8 || length > most || from > index->size || length > index->size - from) return 0;
+    *record = (struct wire_reply){.kind = WIRE_HIT, .size = length - 8, .body = malloc(length)};
+    return record->body && read_at(index->fd, sum, 8, from) &&
+           read_at(index->fd, record->body, length - 8, from + 8) &&
+           digest(record->body, length - 8, 0) == number_at(sum) && wire_is_sound(record) &&
+           wire_next(record, title) && wire_next(record, note);
+}
+
+/* Read a record, and answer from it if it is of this question and everything is as it was. */
+static int try_record(const struct question *question, const struct index *index, const unsigned char *row,
+                      struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
+    struct wire_bytes title = {0}, note = {0};
+    struct wire_reply record, at_holes;
+    if (!*longest) snprintf(why, WHY_SIZE, "the index is damaged");
+    int sound = read_record(index, row, WIRE_MAX_BYTES, &record, &title, &note);
+    at_holes = record;
+    sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, why);
+    if (sound) snprintf(why, WHY_SIZE, "what was kept is not there, or not what it was");
+    int answered = sound && make_answer(index, &record, note, reply);
+    if (answered && !fill_holes(question, &at_holes, reply)) {
+        if (reply->body != record.body) free(reply->body);
+        answered = 0;
+    }
+    if (answered) tell("hit: %.*s", (int)(title.size < 200 ? title.size : 200), (const char *)title.at);
+    if (!answered || reply->body != record.body) free(record.body);
+    if (!answered) *reply = (struct wire_reply){.kind = WIRE_PASS};
+    return answered;
+}
+
 /* The first row whose digest of a source is not below another. */
-static uint64_t first_row(int fd, uint64_t rows, uint64_t of_source) {
-    uint64_t from = 0, to = rows;
+static uint64_t first_row(const struct index *index, uint64_t of_source) {
+    uint64_t from = 0, to = index->rows;
     while (from < to) {
         unsigned char row[ROW];
         uint64_t middle = from + (to - from) / 2;
-        if (!read_at(fd, row, ROW, HEADER + middle * ROW)) return rows;
+        if (!read_at(index->fd, row, ROW, HEADER + middle * ROW)) return index->rows;
         if (number_at(row) < of_source) from = middle + 1;
         else to = middle;
     }
@@ -382,16 +468,17 @@ static int has_other_source(const struct question *question, struct wire_reply *
 
 /* Where no record has this source, and everything else that is asked for: tell the one whose source is nearest, if
    at least half of that is the same, and from which line on it differs. */
-static void name_nearest(const struct question *question, int fd, uint64_t size, uint64_t rows, char why[WHY_SIZE]) {
+static void name_nearest(const struct question *question, const struct index *index, char why[WHY_SIZE]) {
     const struct wire_bytes is = question->fields[question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE];
     const char *now = is.at;
     size_t best = 0;
-    for (uint64_t at = 0; at < rows && at < NEAREST_CAP; at++) {
+    for (uint64_t at = 0; at < index->rows && at < NEAREST_CAP; at++) {
         unsigned char row[ROW];
         struct wire_reply record;
-        struct wire_bytes title, was = {0};
-        if (!read_at(fd, row, ROW, HEADER + at * ROW)) return;
-        if (read_record(fd, size, row, NEAREST_BYTES, &record, &title) && has_other_source(question, &record, &was)) {
+        struct wire_bytes title, note, was = {0};
+        if (!read_at(index->fd, row, ROW, HEADER + at * ROW)) return;
+        if (read_record(index, row, NEAREST_BYTES, &record, &title, &note) &&
+            has_other_source(question, &record, &was)) {
             const char *then = was.at;
             size_t least = is.size < was.size ? is.size : was.size, same = 0, behind = 0, line = 1;
             for (; same < least && now[same] == then[same]; same++) line += now[same] == '\n';
@@ -407,25 +494,23 @@ static void name_nearest(const struct question *question, int fd, uint64_t size,
 }
 
 /* Of the records of this source those of this question; where there are none, a few others tell what differs. */
-static int search(const struct question *question, int fd, uint64_t size, uint64_t rows, struct wire_reply *reply,
-                  char why[WHY_SIZE]) {
-    uint64_t of_source, of_question;
+static int search(const struct question *question, const struct index *index, uint64_t of_source,
+                  uint64_t of_question, struct wire_reply *reply, char why[WHY_SIZE]) {
     unsigned char row[ROW];
     int read = 0;
     size_t longest = 0;
-    find_digests(question, &of_source, &of_question);
-    uint64_t first = first_row(fd, rows, of_source);
+    uint64_t first = first_row(index, of_source);
     snprintf(why, WHY_SIZE, "its source is not in the index");
-    for (int same = 1; same >= !(tells || wire_requires()); same--) {
-        for (uint64_t at = first; at < rows && read < (same ? CANDIDATES_CAP : TOLD_CAP); at++) {
-            if (!read_at(fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
+    for (int same = 1; same >= !index->explains; same--) {
+        for (uint64_t at = first; at < index->rows && read < (same ? CANDIDATES_CAP : TOLD_CAP); at++) {
+            if (!read_at(index->fd, row, ROW, HEADER + at * ROW) || number_at(row) != of_source) break;
             if ((number_at(row + 8) == of_question) != same) continue;
             read++;
-            if (try_record(question, fd, size, row, reply, &longest, why)) return 1;
+            if (try_record(question, index, row, reply, &longest, why)) return 1;
         }
         if (read) break;
     }
-    if (!read && (tells || wire_requires())) name_nearest(question, fd, size, rows, why);
+    if (!read && index->explains) name_nearest(question, index, why);
     return 0;
 }
 
@@ -452,23 +537,36 @@ static void name_source(const struct question *question, size_t source, char tit
     snprintf(title, TITLE_SIZE, "a source of %zu bytes", is.size);
 }
 
-int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+static int answer(const char *all, int writable, enum wire_kind kind, const struct wire_bytes *fields, size_t count,
+                  struct wire_reply *reply) {
     struct question question = {kind, fields, count, start};
     size_t source = kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     char why[WHY_SIZE] = "";
-    uint64_t size, rows;
-    if (kind == WIRE_REJECTED && count > 1)
-        tell("the driver refused what was a hit, with %.*s", (int)fields[1].size, (const char *)fields[1].at);
+    uint64_t of_source, of_question;
+    struct index index;
     if ((kind != WIRE_BUILD && kind != WIRE_COMPILE) || count <= source) return 0;
     int kept = errno;
-    int fd = open_index(&size, &rows, why);
-    int answered = fd >= 0 && search(&question, fd, size, rows, reply, why);
-    if (fd >= 0) close(fd);
+    find_digests(&question, &of_source, &of_question);
+    int opened = *all ? open_row(&index, all, writable, of_question) : open_layer(&index, why);
+    int answered = opened && search(&question, &index, of_source, of_question, reply, why);
+    if (opened) close(index.fd);
     if (!answered && tells) {
         char title[TITLE_SIZE];
         name_source(&question, source, title);
         tell("miss: %s: %s", title, why);
     }
     errno = kept;
-    return answered || (wire_requires() && wire_refuse(reply, why));
+    return answered || (!*all && wire_requires() && wire_refuse(reply, why));
+}
+
+int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    if (kind == WIRE_REJECTED && count > 1)
+        tell("the driver refused what was a hit, with %.*s", (int)fields[1].size, (const char *)fields[1].at);
+    return answer(roots, may_write, kind, fields, count, reply);
+}
+
+int index_answer_below(const char *all, int writable, enum wire_kind kind, const struct wire_bytes *fields,
+                       size_t count, struct wire_reply *reply) {
+    begin_anywhere();
+    return *all && answer(all, writable, kind, fields, count, reply);
 }

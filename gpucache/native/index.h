@@ -1,10 +1,19 @@
-/* Answers without a server: a file of questions that were answered before, each with what has to be as it was.
+/* Answers without a server: files of questions that were answered before, each with what has to be as it was.
 
-   GPUCACHE_LAYER_INDEX names the file, which gpucache/intercept/index.py writes and describes. It is opened for
-   each question and closed again, and replaced as a whole, so that no descriptor, lock or mapping is kept. It is
-   read only where this user or root owns it and nobody else can write to it. */
+   gpucache/intercept/index.py writes and describes such a file. There are two places for them:
+   GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all. GPUCACHE_RUN_ROOTS
+   names roots of gpucache's own store, in the first of which each question has a file of its own; the payloads
+   of its answers are in entries of any of these roots.
+
+   A file is opened for each question and closed again, and replaced as a whole, so that no descriptor, lock or
+   mapping is kept. It is read only where this user or root owns it and nobody else can write to it. */
 #ifndef GPUCACHE_INDEX_H
 #define GPUCACHE_INDEX_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "wire.h"
 
@@ -23,11 +32,24 @@ enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_
 
 int is_true(const char *value); /* of a variable that says yes or no */
 
-/* Read GPUCACHE_LAYER_INDEX and GPUCACHE_LAYER_TELL: whether there is an index to ask. */
-int index_begin(void);
+/* Whether the first root of a run has an index. Where it has none, what answers is needed for certain, and may
+   make ready while the program starts. Here, because what tells the server so has no more of this. */
+static inline int index_is_there(void) {
+    char path[4096];
+    const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
+    int size = all ? snprintf(path, sizeof path, "%.*s/v1/index", (int)strcspn(all, ":"), all) : 0;
+    return size > 0 && (size_t)size < sizeof path && !access(path, F_OK);
+}
+
+/* Read what names the index, that of a layer or of a run: whether there is one to ask. */
+int index_begin(int of_layer);
 
 /* The answer to a question: 1 and a hit, which must be given to wire_done(), or 0. Changes no errno. */
 int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+
+/* The same from roots that a caller names; where it may write, an entry's last use is set. */
+int index_answer_below(const char *roots, int may_write, enum wire_kind kind, const struct wire_bytes *fields,
+                       size_t count, struct wire_reply *reply);
 
 /* Take as many conditions as a record counts, and see whether all of them hold: 1, or 0 and why not. */
 int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]);
@@ -35,10 +57,18 @@ int conditions_hold(const struct question *question, struct wire_reply *record, 
 /* XXH64 of some bytes; the result may be the seed of what follows. */
 uint64_t digest(const void *bytes, size_t size, uint64_t seed);
 
-uint64_t number_at(const void *bytes); /* eight bytes, little-endian */
+/* Eight bytes, little-endian. */
+static inline uint64_t number_at(const void *bytes) {
+    const unsigned char *at = bytes;
+    uint64_t low = at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24;
+    return low | (uint64_t)at[4] << 32 | (uint64_t)at[5] << 40 | (uint64_t)at[6] << 48 | (uint64_t)at[7] << 56;
+}
 
-/* Open for reading, as no descriptor below 3: where a program has closed those, others may still use them. */
+/* Open, for reading unless the flags say otherwise, as no descriptor below 3: where a program has closed those, others may still use them. */
 int open_above(int folder, const char *path, int flags);
+
+/* XXH3-128 of some bytes, as its canonical sixteen. */
+void xxh3(const void *bytes, size_t size, unsigned char sum[16]);
 
 /* The next field as a number in decimal: 1, or 0 where it is none. */
 int next_number(struct wire_reply *record, uint64_t *number);

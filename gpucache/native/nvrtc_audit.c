@@ -4,10 +4,10 @@
    library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had found.
    The loader holds its lock all this time, so that what the shim needs is what was named last.
 
-   Of an NVRTC, and of a loader of OpenCL, the server hears as soon as it is looked for: it makes ready while
-   the program starts. Nobody waits for an answer, and nothing is done where that cannot be told at once. */
+   Of an NVRTC, and of a loader of OpenCL, the server hears as soon as it is looked for, where no index may answer
+   instead: it makes ready while the program starts. Nobody waits for an answer, and nothing is done where that cannot be told at once. */
 #define _GNU_SOURCE
-#include "wire.h"
+#include "index.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -68,6 +68,7 @@ static void announce(enum wire_kind kind) {
     const char *path = secure_getenv("GPUCACHE_RUN_SOCKET");
     if (told & 1u << kind || !path || strlen(path) >= sizeof address.sun_path) return;
     told |= 1u << kind;
+    if (index_is_there()) return;
     strcpy(address.sun_path, path);
     const unsigned char frame[] = {4, 0, 0, 0, WIRE_VERSION, 0, (unsigned char)kind, 0};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

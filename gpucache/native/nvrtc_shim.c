@@ -241,7 +241,6 @@ static int serve(struct program *program, struct wire_reply *reply) {
     if (!sound) return 0;
     program->answered = 1;
     program->names = (int)(program->lowered.count - before);
-    wire_done(reply);
     return 1;
 }
 
@@ -366,10 +365,15 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
     struct program *program = program_of(handle);
     struct wire_reply reply;
     struct wire_bytes token = {NULL, 0}, wanted = {NULL, 0};
+    uint64_t begun_ns = wire_now();
     int sane = count >= 0 && (options || !count);
     for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
     int asked = program && !program->followed && sane && ask(program, count, options, &reply);
-    if (asked && reply.kind == WIRE_HIT && serve(program, &reply)) return SUCCESS;
+    if (asked && reply.kind == WIRE_HIT && serve(program, &reply)) {
+        wire_count(&reply, begun_ns);
+        wire_done(&reply);
+        return SUCCESS;
+    }
     if (sane && wire_requires() && !(program && !strcmp(program->name, OURS))) {
         if (program) refuse(program, wire_refusal(asked ? &reply : NULL));
         if (asked) wire_done(&reply);

@@ -154,8 +154,8 @@ static bool fetch_binaries(const struct build *build, unsigned char **binaries, 
 
 /* ---- What is said to the server ---- */
 
-/* Ask whether a build can be served; false where there is no answer. */
-static bool ask_build(const struct build *build, struct wire_reply *reply) {
+/* Ask whether a build can be served, the index first unless it did not do; false where there is no answer. */
+static bool ask_build(const struct build *build, bool only_server, struct wire_reply *reply) {
     char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
     struct wire_bytes environment = wire_environment();
     char *source = info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
@@ -171,7 +171,8 @@ static bool ask_build(const struct build *build, struct wire_reply *reply) {
     bool whole = source && *source && environment.at;
     for (cl_uint i = 0; whole && i < build->count; i++)
         whole = describe_device(build->devices[i], facts + i * FACTS);
-    bool answered = whole && wire_ask(WIRE_BUILD, fields, BEFORE_FACTS + build->count * FACTS, reply);
+    size_t all = BEFORE_FACTS + build->count * FACTS;
+    bool answered = whole && (only_server ? wire_ask_server : wire_ask)(WIRE_BUILD, fields, all, reply);
     for (cl_uint i = 0; i < build->count; i++) free_description(facts + i * FACTS);
     free((void *)environment.at);
     free(source);
@@ -273,7 +274,7 @@ static bool serve(const struct build *build, struct wire_reply *reply, const cha
     cl_int refused;
     struct twin *twin = make_twin(build, reply, &refused);
     if (twin) set_twin(build->program, twin);
-    if (!twin && refused != CL_SUCCESS) tell_rejected(token, refused, reply);
+    if (!twin && refused != CL_SUCCESS && !reply->note.at) tell_rejected(token, refused, reply);
     return twin;
 }
 
@@ -395,6 +396,18 @@ void refuse_build(struct program *program, char *log) {
 
 static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
 
+/* Ask for a build, and serve what is answered; the token is to be freed. */
+static bool ask_and_serve(const struct build *build, bool only_server, struct wire_reply *reply, char **token) {
+    uint64_t begun_ns = wire_now();
+    struct wire_bytes field;
+    if (ask_build(build, only_server, reply) && reply->kind != WIRE_REFUSED && wire_next(reply, &field))
+        *token = copy_field(field);
+    set_token(build->program, *token);
+    bool served = *token && reply->kind == WIRE_HIT && serve(build, reply, *token);
+    if (served) wire_count(reply, begun_ns);
+    return served;
+}
+
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
                    enum progress *progress) {
     struct build build = {
@@ -405,11 +418,13 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     set_refusal(program, NULL);
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
     if (sound && twin_has_kernels(program)) return CL_INVALID_OPERATION;
-    if (sound && may_ask(program, &build) && ask_build(&build, &reply) &&
-        reply.kind != WIRE_REFUSED && wire_next(&reply, &field))
-        token = copy_field(field);
-    set_token(program, token);
-    bool served = token && reply.kind == WIRE_HIT && serve(&build, &reply, token);
+    bool asks = sound && may_ask(program, &build), served = asks && ask_and_serve(&build, false, &reply, &token);
+    if (!served && reply.note.at) { /* the driver refused what an index gave, of which the server has to know */
+        wire_done(&reply);
+        free(token);
+        token = NULL;
+        served = ask_and_serve(&build, true, &reply, &token);
+    }
     bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
     bool refused = sound && !served && wire_requires();
     if (refused) refuse_build(program, wire_refusal(&reply));

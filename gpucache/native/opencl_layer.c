@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "index.h"
 #include "opencl_builds.h"
-#include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -248,6 +248,10 @@ static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t
 
 static void tell_other(const char *call, const char *options, cl_program of) {
     if (!wire_asks()) return;
+    if (wire_has_roots() && !strcmp(call, "clCreateProgramWithBinary")) {
+        wire_note("binary"); /* for which nobody starts a server */
+        return;
+    }
     char pid[WIRE_NUMBER_SIZE];
     char *source = of ? info_text((get_info)below.clGetProgramInfo, of, CL_PROGRAM_SOURCE) : NULL;
     struct wire_bytes fields[] = {wire_number((uint64_t)getpid(), pid), wire_text(call), wire_text(options),
@@ -447,7 +451,8 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         wire_begin();
         char pid[WIRE_NUMBER_SIZE];
         struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
-        wire_tell(WIRE_LOADED, &process, 1); /* so that the server makes ready while the program does */
+        wire_note("loaded");
+        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1); /* so that the server makes ready meanwhile */
     }
     if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;

@@ -21,6 +21,9 @@
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
+#define NOTES "notes" /* the file beside the socket; gpucache/intercept/listening.py reads it */
+#define NOTES_CAP (64 << 20)
+#define LINE_CAP 4096
 #define BATCH 32      /* fields sent by one system call */
 
 extern char **environ;
@@ -31,6 +34,7 @@ static atomic_int state = UNREAD;
 static int stands; /* somebody was named who answers, whether or not anybody does */
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
+static int has_roots; /* whether a question is looked for in an index before the server is asked */
 
 static void put_u32(unsigned char *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
@@ -48,10 +52,11 @@ void wire_begin(void) {
     const char *limit = secure_getenv("GPUCACHE_RUN_TIMEOUT_MS");
     stands = path || secure_getenv("GPUCACHE_LAYER_INDEX");
     if (!path || !*path || strlen(path) >= sizeof address.sun_path) {
-        atomic_store(&state, !path && index_begin() ? READING : SILENT);
+        atomic_store(&state, !path && index_begin(1) ? READING : SILENT);
         return;
     }
     strcpy(address.sun_path, path);
+    has_roots = index_begin(0);
     long given = limit ? strtol(limit, NULL, 10) : 0;
     if (given > 0 && given <= LONGEST_TIMEOUT_MS) timeout_ms = given;
     atomic_store(&state, ASKING);
@@ -88,6 +93,8 @@ int wire_refuse(struct wire_reply *reply, const char *why) {
     }
     return 1;
 }
+
+int wire_has_roots(void) { return has_roots; }
 
 void wire_stop(void) { atomic_store(&state, SILENT); }
 
@@ -219,6 +226,12 @@ static uint32_t request_size(const struct wire_bytes *fields, size_t count) {
 }
 
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+    if (wire_asks() && has_roots && index_answer(kind, fields, count, reply)) return 1;
+    return wire_ask_server(kind, fields, count, reply);
+}
+
+int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     int kept = errno;
     uint32_t size = request_size(fields, count);
     *reply = (struct wire_reply){.kind = WIRE_PASS};
@@ -236,6 +249,39 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
     }
     errno = kept;
     return answered;
+}
+
+uint64_t wire_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void write_note(const char *line, int size) {
+    char path[sizeof address.sun_path + sizeof NOTES];
+    const char *slash = strrchr(address.sun_path, '/');
+    if (!slash || size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING) return;
+    int kept = errno;
+    struct stat status;
+    snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);
+    int fd = open_above(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOFOLLOW);
+    int fits = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid() && status.st_size < NOTES_CAP;
+    if (fits && write(fd, line, (size_t)size) < 0) fits = 0; /* a full disk: it is not counted */
+    if (fd >= 0) close(fd);
+    errno = kept;
+}
+
+void wire_note(const char *word) {
+    char line[LINE_CAP];
+    write_note(line, snprintf(line, sizeof line, "%s\n", word));
+}
+
+void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
+    char line[LINE_CAP];
+    if (!reply->note.at) return;
+    unsigned long long since = since_ns, took = wire_now() - since_ns;
+    write_note(line, snprintf(line, sizeof line, "hit %llu %llu %.*s\n", since, took, (int)reply->note.size,
+                              (const char *)reply->note.at));
 }
 
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count) {

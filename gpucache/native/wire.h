@@ -1,5 +1,6 @@
-/* The client of gpucache's socket: one request, one reply, one connection. Where there is no socket and index.h
-   has an index, that answers builds and compiles, and nothing is told to anybody.
+/* The client of gpucache's socket: one request, one reply, one connection. What an index answers (index.h) is not
+   asked there, but counted in a file beside the socket. Where there is no socket, an index of a layer answers
+   builds and compiles, and nothing is told to anybody.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
@@ -47,6 +48,7 @@ struct wire_reply {
     enum wire_kind kind;
     unsigned char *body; /* allocated; the fields */
     size_t size, next;
+    struct wire_bytes note; /* of a hit that an index gave what is counted of it; it lies inside the reply */
 };
 
 /* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or what index.h reads, once; later calls do nothing. */
@@ -64,12 +66,26 @@ char *wire_refusal(struct wire_reply *reply);
 /* Make a reply that refuses a build; always 1. */
 int wire_refuse(struct wire_reply *reply, const char *why);
 
+/* Whether an index of roots is looked into before the server is asked. */
+int wire_has_roots(void);
+
 /* Ask no more: for who finds that a sound reply makes no sense. */
 void wire_stop(void);
 
 /* Ask, and wait for the reply: 1, or 0 where there is none. The fields are sent from where they lie.
    A reply must be given to wire_done(). A request above the limit is not sent, which is no failure. */
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+
+/* The same, and what an index may hold is not looked at. */
+int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
+
+/* Write a word into the file beside the socket, for which no server has to be started. */
+void wire_note(const char *word);
+
+/* The same of a hit that an index gave, for which a program waited since a moment of wire_now(). Of other replies
+   nothing is written: the server knows of them. */
+void wire_count(const struct wire_reply *reply, uint64_t since_ns);
+uint64_t wire_now(void);
 
 /* Ask where the reply says nothing. */
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);

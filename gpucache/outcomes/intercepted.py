@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gpucache.units import covered_ns
+
 if TYPE_CHECKING:  # a command waits for what its run imports
     from gpucache.outcomes.lookups import Verdict
 
@@ -111,19 +113,10 @@ def summarise_run(
         failed=count[RunResult.FAILED],
         passed=count[RunResult.PASSED],
         refused=count[RunResult.REFUSED],
-        build_ns=_covered(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
+        build_ns=covered_ns(sorted((one.begun_ns, one.begun_ns + one.build_ns) for one in outcomes)),
         saved_ns=sum(one.saved_ns for one in outcomes),
         ahead_ns=sum(one.saved_ns for one in outcomes if one.all_kernels),
         binaries=binaries,
         wanted=wanted,
         learned=learned,
     )
-
-
-def _covered(intervals: Sequence[tuple[int, int]]) -> int:
-    """How much some intervals cover together, in the order of their beginnings."""
-    covered, end = 0, 0
-    for first, last in intervals:
-        covered += max(0, last - max(first, end))
-        end = max(end, last)
-    return covered

@@ -34,13 +34,18 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
         return f"{ALONE}: {ended.alone}"
     if ended.refused:
         return f"nothing was built as this user; {refused(ended)}"
-    if not ended.loaded:
+    return unbuilt(loaded=ended.loaded, binaries=binaries)
+
+
+def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
+    """The same of a command that nothing kept from asking."""
+    if not loaded:
         return UNSEEN
     if binaries:
-        loaded = format_count(
+        made = format_count(
             binaries, "program was loaded from a binary", "programs were loaded from binaries"
         )
-        return f"{NOTHING_BUILT}; {loaded}, as out of PyOpenCL's own cache"
+        return f"{NOTHING_BUILT}; {made}, as out of PyOpenCL's own cache"
     return f"{NOTHING_BUILT}; a cache of the program's own may have answered"
 
 

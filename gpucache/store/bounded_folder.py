@@ -1,4 +1,4 @@
-"""A folder of small files, each named by 64 hex digits, bounded in number and bytes: the oldest are removed.
+"""A folder of small files, each named by hex digits, bounded in number and bytes: the oldest are removed.
 
 A file here may be lost at any time. That costs time, never a program, so nothing raises OSError. A file is
 written under another name and renamed. Must not know what the files say.
@@ -20,7 +20,8 @@ from gpucache.store.trust import open_trusted, owned_by_us
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before another one is recorded."""
 _UNUSABLE = (OSError, CacheUnusableError)
-_HEX = re.compile(r"[0-9a-f]{64}")
+_HEX = re.compile(r"[0-9a-f]{16}|[0-9a-f]{64}")
+_SELDOM = 2
 
 
 class Bounds(NamedTuple):
@@ -29,6 +30,8 @@ class Bounds(NamedTuple):
     files: int
     file_bytes: int
     total_bytes: int
+    seldom: bool = False
+    """Whether the bounds are applied at few writes, so that one costs no more where there are many files."""
 
 
 class BoundedFolder:
@@ -47,7 +50,9 @@ class BoundedFolder:
         with suppress(*_UNUSABLE), self._root.make(*self._place) as folder:
             with self._root.make(*layout.TMP) as tmp:
                 _write(tmp, folder, name + self._suffix, data, self._root.file_mode)
-            self._trim(folder)
+            # Names are digests: those that begin so are one in 256.
+            if not (self._bounds.seldom and name[:_SELDOM].strip("0")):
+                self._trim(folder)
             return True
         return False
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
-from gpucache.model import CacheKey, Entry, EntryDetail
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import cleanup, layout, leftovers, lock, scan
-from gpucache.store.format import EntryFormatError, read_description, read_whole
+from gpucache.store.bounded_folder import BoundedFolder, Bounds
+from gpucache.store.format import EntryFormatError, read_description, read_seal, read_whole
 from gpucache.store.history import History
 from gpucache.store.interface import (
     ALL,
@@ -43,6 +44,8 @@ from gpucache.store.trust import UntrustedFileError, open_trusted
 if TYPE_CHECKING:
     from gpucache.outcomes import Kept, Noted
 
+_INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
+
 
 class DirectoryStore(EntryReader):
     """An ``EntryStore`` below a root, which is made by the first write.
@@ -56,6 +59,7 @@ class DirectoryStore(EntryReader):
         self._history = History(self._root)
         self._journal = Journal(self._root)
         self._missed = Missed(self._root)
+        self._index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
         self._quarantine = Quarantine(self._root, self._history)
         self._unread: dict[Path, str] = {}
 
@@ -108,6 +112,27 @@ class DirectoryStore(EntryReader):
                 return description.detail() if description.header.key == key else None
         except (OSError, MemoryError, CacheUnusableError, EntryFormatError):
             return None
+
+    def seal(self, key: CacheKey) -> tuple[bytes, EntryHead] | None:
+        """The checksum of an entry's description, with its head; None if that is not sound."""
+        try:
+            with (
+                self._root.open() as root,
+                open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
+            ):
+                own, checksum, head = read_seal(fd, status.st_size)
+                return (checksum, head) if own == key else None
+        except (OSError, MemoryError, CacheUnusableError, EntryFormatError):
+            return None
+
+    def answers(self, name: str) -> bytes | None:
+        """A file of the index, by the 16 hex digits of its question; None if there is none."""
+        return self._index.get(name)
+
+    def keep_answers(self, name: str, data: bytes) -> None:
+        """Put a file of the index in place; losing it is no error."""
+        if self._writable:
+            self._index.put(name, data)
 
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists, unread."""

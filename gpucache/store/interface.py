@@ -155,6 +155,18 @@ class EntryStore(Store, Protocol):
         """The detail of an entry; None if there is no sound entry."""
         ...
 
+    def seal(self, key: CacheKey) -> tuple[bytes, EntryHead] | None:
+        """The checksum of an entry's description, with its head; None if that is not sound."""
+        ...
+
+    def answers(self, name: str) -> bytes | None:
+        """A file of the index, by the 16 hex digits of its question; None if there is none."""
+        ...
+
+    def keep_answers(self, name: str, data: bytes) -> None:
+        """Put a file of the index in place; losing it is no error."""
+        ...
+
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists, unread."""
         ...

@@ -6,6 +6,7 @@
     <root>/v1/removed.jsonl  v1/removed.1.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
+    <root>/v1/index/<16 hex>.idx
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
 Another format version has a folder of its own beside ``v1``, and is left alone.
@@ -24,6 +25,7 @@ QUARANTINE = (VERSION_FOLDER, "quarantine")
 JOURNAL = (VERSION_FOLDER, "journal")
 CLOSURES = (VERSION_FOLDER, "closures")
 MISSED = (VERSION_FOLDER, "missed")
+INDEX = (VERSION_FOLDER, "index")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_SUFFIX = ".jsonl"
 REMOVED_NAME = "removed.jsonl"
@@ -44,13 +46,14 @@ _PREFIX = r"[0-9a-f]{2,64}"
 _SLUG_LENGTH = 40
 _DIGEST_LENGTH = 8
 BESIDE: Mapping[tuple[str, ...], str] = {
-    TMP: r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|\.history)",
+    TMP: r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|-[0-9a-f]{16}\.idx|\.history)",
     LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
     QUARANTINE: r"[0-9]{20}-.+\.gpc",
     JOURNAL: r"misses(\.1)?\.jsonl",
     CLOSURES: r"[0-9a-f]{64}\.memo",
     MISSED: r"[0-9a-f]{64}\.json",
     PROGRAMS: _HISTORY,
+    INDEX: r"[0-9a-f]{16}\.idx",
 }
 """The folders beside the entries, each with the pattern of its file names."""
 

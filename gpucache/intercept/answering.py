@@ -1,0 +1,134 @@
+"""Answers as an index has them: of a build or of a call of NVRTC, whole for a layer, by reference for a root.
+
+Owns what of an answer is kept where, and when a question gets a file in the user's root. What a file is like
+is ``index``'s, what an answer depends on ``conditions``'.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers
+from gpucache.errors import GpucacheError
+from gpucache.intercept.conditions import Strict, UncoveredError, of_build, of_call
+from gpucache.intercept.index import (
+    Answered,
+    Hole,
+    Reference,
+    encode,
+    fits,
+    merged,
+    place_of,
+    row_of,
+    rows_of,
+)
+from gpucache.intercept.nvrtc import Call
+from gpucache.intercept.opencl import DEFEATER, Asked
+from gpucache.intercept.wire import Kind
+from gpucache.outcomes import Hit
+
+_NAME, _SOURCE = 5, 4
+_MADE_UP = 8
+"""How many characters a program makes up of a file's name."""
+Question = tuple[bytes, ...]
+"""The fields of a request."""
+
+
+def of_hits(
+    question: Question,
+    asked: Asked,
+    prepared: Sequence[Prepared],
+    hits: Sequence[Hit],
+    given: Sequence[bytes],
+    files: Sequence[Sequence[str]],
+    strict: Strict | None = None,
+) -> Answered:
+    """The answer to a build; ``given`` are its fields, ``files`` those of each device's driver.
+
+    Raises UncoveredError.
+    """
+    conditions = of_build(asked, prepared, [hit.key for hit in hits], files, strict)
+    mark = DEFEATER.search(question[_SOURCE])
+    holes = () if mark is None else (Hole(_SOURCE, mark.start(1), len(mark[1])),)
+    targets = ", ".join(str(one.request.target) for one in prepared)
+    return Answered(f"{asked.name} for {targets}", Kind.BUILD, question, tuple(given), conditions, holes)
+
+
+def of_compile(
+    question: Question,
+    call: Call,
+    prepared: Prepared,
+    hits: Sequence[Hit],
+    given: Sequence[bytes],
+    strict: Strict | None = None,
+) -> Answered:
+    """The answer to a call of NVRTC; ``given`` are its fields. Raises UncoveredError."""
+    conditions = of_call(call, prepared, hits[0].key, strict)
+    holes = _name_holes(call, question[_NAME], given)
+    title = f"{prepared.request.program.name} for {prepared.request.target}"
+    return Answered(title, Kind.COMPILE, question, tuple(given), conditions, holes)
+
+
+def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
+    """What was made up in a source's name, and where it stands in the answer; raises UncoveredError."""
+    if call.file_name.stems is None:
+        return ()
+    stem = call.file_name.stems[0]
+    if name.count(stem) != 1 or len(stem) < _MADE_UP:
+        raise UncoveredError("what was made up of its file's name stands there twice")
+    places, begin = [], 0
+    for field in given:
+        begin += 4  # its length
+        at = field.find(stem)
+        while at >= 0:
+            places.append(begin + at + len(stem) - _MADE_UP)
+            at = field.find(stem, at + len(stem))
+        begin += len(field)
+    return (Hole(_NAME, name.index(stem) + len(stem) - _MADE_UP, _MADE_UP, tuple(places)),)
+
+
+class Rows:
+    """The index of the user's root: what was answered by key is answered there the next time."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        self._strict = Strict(time.time_ns())
+
+    def keep(
+        self,
+        answered: Callable[[Strict], Answered],
+        hits: Sequence[Hit],
+        payloads: Sequence[int],
+        *,
+        target: str,
+        saved_ns: int,
+    ) -> None:
+        """Keep an answer, whose fields at ``payloads`` are those of its hits, in their order."""
+        if self._layers.target is None:
+            return
+        try:
+            whole = answered(self._strict)
+            references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
+        except (UncoveredError, GpucacheError, OSError):
+            return  # the server answers it the next time, too
+        empty = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
+        note = b"%d\t%s\t%s\t%s" % (
+            saved_ns,
+            hits[0].key.hex.encode(),
+            target.encode("unicode_escape"),
+            whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
+        )
+        row = row_of(replace(whole, answer=tuple(empty), references=tuple(references), note=note))
+        before = self._layers.target.answers(place_of(row))
+        rows = merged([row], rows_of(before) or () if before else ())
+        if all(map(fits, rows)):
+            self._layers.target.keep_answers(place_of(row), encode(rows))
+
+    def _reference(self, place: int, hit: Hit) -> Reference:
+        """The entry of a hit, if it is still the one that was found; raises UncoveredError."""
+        for store in self._layers.on_disk():
+            sealed = store.seal(hit.key)
+            if sealed is not None and sealed[1] == hit.head:
+                return Reference(place, hit.key, sealed[0], hit.head.created_ns)
+        raise UncoveredError("its entry is another by now")

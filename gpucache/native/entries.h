@@ -1,0 +1,42 @@
+/* Entries and other files below roots of gpucache. Roots are separated by ':', the user's own first. */
+#ifndef GPUCACHE_ENTRIES_H
+#define GPUCACHE_ENTRIES_H
+
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "index.h"
+
+/* An entry as a row of an index names it, and the sum of its description, so that it is no other one. */
+struct reference {
+    unsigned char key[32], sum[16];
+    uint64_t created_ns;
+};
+
+/* An entry that is open, its description checked; of its payload the place, size and sum. */
+struct entry {
+    int fd;
+    uint64_t at, size;
+    unsigned char sum[16];
+    int is_used; /* whether its last use is to be set */
+};
+
+/* Whether an open file or directory belongs to this user or root, and nobody else may write to it. */
+int is_trusted(int fd, struct stat *status);
+
+int read_at(int fd, void *bytes, size_t size, uint64_t from);
+
+/* The first of some roots, opened, and the others: -1 where it cannot be used. */
+int open_root(const char **roots);
+
+/* A trusted file below "v1" of a root, by its directory, one in that or NULL, and its name, none of
+   them a link; -1 otherwise. */
+int open_below(int root, const char *folder, const char *group, const char *name, struct stat *status);
+
+/* Open what a reference names: 1, or 0 where it is not there or not what it was. */
+int entry_open(const char *roots, const struct reference *reference, struct entry *entry);
+
+/* Read its payload, check it, record that it was used, and close it. */
+int entry_read(struct entry *entry, void *bytes, int may_write);
+
+#endif

@@ -1,0 +1,224 @@
+"""What an answer in a root depends on, and that a command is answered there without a server."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpucache.backends.cuda import nvrtc
+from gpucache.cli.running import Running, note_hits, plain_roots
+from gpucache.engine.prepare import Prepared
+from gpucache.host.files_seen import files_seen, is_local
+from gpucache.intercept.conditions import (
+    BY_CPU,
+    BY_FIELD,
+    BY_FILES,
+    BY_PLACE,
+    COVERED,
+    Strict,
+    UncoveredError,
+    of_build,
+    of_call,
+)
+from gpucache.intercept.devices import Devices
+from gpucache.intercept.environment import Libraries
+from gpucache.intercept.index import Condition
+from gpucache.intercept.nvrtc import Call, prepare_call, read_call
+from gpucache.intercept.opencl import Asked, prepare_build, read_build
+from gpucache.intercept.wire import Fields
+from gpucache.keys import header_of, variable_of
+from gpucache.model import CacheKey, Device, KeyField
+from gpucache.settings import find_root
+from tests.intercept.conftest import PROGRAM, Done
+from tests.intercept.test_nvrtc import installed  # noqa: F401 - a fixture
+from tests.intercept.test_serving import _facts, _row, rows  # noqa: F401 - a fixture among them
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
+_NEEDED: Mapping[str, frozenset[str]] = {
+    BY_FIELD: frozenset(),
+    BY_FILES: frozenset("S"),
+    BY_CPU: frozenset("C"),
+    BY_PLACE: frozenset("W"),
+}
+"""The kinds of conditions that stand for fields of a key."""
+_NVRTC_PROGRAM = PROGRAM.with_name("nvrtc_program.py")
+
+
+class Build:
+    """An OpenCL build with a header and a variable, prepared."""
+
+    def __init__(self, rows: Sequence[Device], folder: Path, implementation: str, variable: bytes) -> None:  # noqa: F811
+        (folder / "value.h").write_text("#define VALUE 1\n")
+        fields = (
+            *(files_seen().encode(), os.fsencode(folder), variable + b"\0", b"-I. -DA=1"),
+            *(b'#include "value.h"\nkernel void f(global int *a) { *a = VALUE; }', b"1"),
+            *_facts(_row(rows, implementation)),
+        )
+        self.asked: Asked = read_build(Fields(fields), Libraries())
+        self._devices = Devices(probe=lambda: rows)
+        (self.prepared,) = prepare_build(self.asked, self._devices)
+
+    def conditions(
+        self, key: CacheKey, prepared: Prepared | None = None, since_ns: int = 0
+    ) -> set[Condition]:
+        files = [self._devices.files(facts) for facts in self.asked.devices]
+        strict = Strict(since_ns or time.time_ns())
+        return set(of_build(self.asked, [prepared or self.prepared], [key], files, strict))
+
+
+@pytest.fixture(params=[("intel", b"CL_CONFIG_CPU_TARGET_ARCH=x"), ("pocl", b"POCL_VECTORIZER_REMARKS=1")])
+def opencl(request: pytest.FixtureRequest, rows: Sequence[Device], tmp_path: Path) -> Build:  # noqa: F811
+    return Build(rows, tmp_path, *request.param)
+
+
+def _all_stand(fields: Sequence[KeyField], conditions: set[Condition]) -> None:
+    """Whether something stands for each field of a key."""
+    kinds = {one.kind for one in conditions}
+    told = b"".join(one.more for one in conditions if one.kind == "E")
+    for item in fields:
+        if header_of(item.label) is not None:
+            assert "F" in kinds
+        elif variable := variable_of(item.label):
+            assert f"{variable}={item.value}".encode() in told
+        else:
+            assert _NEEDED[COVERED[item.label]] <= kinds, item.label
+
+
+def test_every_field_of_an_opencl_key_has_a_condition(opencl: Build) -> None:
+    """Of both keys; the names come from the keys themselves."""
+    prepared = opencl.prepared
+    assert any(variable_of(item.label) for item in prepared.fields)
+    _all_stand(prepared.fields, opencl.conditions(prepared.key))
+    _all_stand(prepared.located, opencl.conditions(prepared.located_key))
+
+
+def _call(library: Path, folder: Path) -> Call:
+    (folder / "value.h").write_text("#define VALUE 1\n")
+    version = ".".join(map(str, nvrtc.version())).encode()
+    return read_call(
+        Fields(
+            (
+                *(files_seen().encode(), os.fsencode(folder), b"NVVM_X=1\0", version, os.fsencode(library)),
+                *(b"a.cu", b'#include "value.h"\ntemplate <class T> __global__ void f(T *a) {}', b"0"),
+                *(b"3", b"-arch=sm_90", b"-I.", b"-lineinfo", b"1", b"f<int>"),
+            )
+        )
+    )
+
+
+@pytest.mark.usefixtures("installed")
+def test_every_field_of_an_nvrtc_key_has_a_condition(tmp_path: Path) -> None:
+    """Likewise."""
+    library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert library is not None
+    call = _call(library, tmp_path)
+    prepared = prepare_call(call)
+    strict = Strict(time.time_ns())
+    _all_stand(prepared.fields, set(of_call(call, prepared, prepared.key, strict)))
+    _all_stand(prepared.located, set(of_call(call, prepared, prepared.located_key, strict)))
+
+
+def test_a_field_that_no_condition_stands_for_is_left_to_the_server(opencl: Build) -> None:
+    """A key may grow; until the index knows of that, nothing is answered there."""
+    grown = opencl.prepared._replace(fields=(*opencl.prepared.fields, KeyField("moon", "full")))
+    with pytest.raises(UncoveredError, match="no condition for the moon"):
+        opencl.conditions(grown.key, grown)
+
+
+def test_a_compiler_that_changed_since_it_was_asked_is_left_to_the_server(opencl: Build) -> None:
+    """What it is now may be another than what made the answer."""
+    with pytest.raises(UncoveredError, match="is new"):
+        opencl.conditions(opencl.prepared.key, since_ns=1)
+
+
+def test_only_file_systems_of_this_machine_have_stamps(tmp_path: Path) -> None:
+    """What is not known to be one is taken for another machine's."""
+    assert is_local(str(tmp_path))
+    assert not is_local("/proc/self")
+    assert not is_local("/nonexistent")
+
+
+@pytest.mark.parametrize("variables", [{"GPUCACHE_DIR": "some/place"}, {"XDG_CACHE_HOME": "/caches"}, {}])
+def test_a_plain_command_finds_the_root_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]
+) -> None:
+    """Though it reads none."""
+    for name in ("GPUCACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    root, _ = find_root(os.environ)
+    assert plain_roots() == str(root)
+
+
+def test_hits_are_counted_in_a_journal_that_is_there(tmp_path: Path) -> None:
+    """In one line as its own room writes them; one that is not ours or has a strange name is left to that."""
+    journal = tmp_path / "v1" / "journal" / "misses.jsonl"
+    assert not note_hits(str(tmp_path), "app", 3)
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    assert note_hits(f"{tmp_path}:/system", "app", 3)
+    assert not note_hits(str(tmp_path), 'a"pp', 3)
+    record = json.loads(journal.read_text())
+    assert (record["kind"], record["command"], record["hits"], record["misses"]) == ("process", "app", 3, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [(PROGRAM, "Intel", "2", "3"), (_NVRTC_PROGRAM, "core", "plain"), (_NVRTC_PROGRAM, "core", "lines")],
+)
+@pytest.mark.usefixtures("installed")
+def test_what_hits_is_answered_without_a_server(
+    run: Callable[..., Done],
+    environment: dict[str, str],
+    root: Path,
+    words: tuple[object, ...],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing in Python is imported or made for it, and its hits are counted all the same."""
+    missed, hit = run(sys.executable, *words), run(sys.executable, *words)
+    assert {*missed.results} == {"kept"} and {*hit.results} == {"hit"}
+    assert hit.out == missed.out
+    assert all(one["key"] and one["target"] and one["saved_ms"] for one in hit.report["outcomes"])
+    monkeypatch.setenv("GPUCACHE_DIR", str(root))
+    running = Running([sys.executable, *map(str, words)], str(root))
+    capfd.readouterr()
+    running.run(environment)
+    assert running.end() == 0
+    assert (running.opencl, running.nvrtc) == (None, None)
+    out, err = capfd.readouterr()
+    assert (out, f"{len(hit.results)} hit" in err) == (hit.out, True)
+
+
+@pytest.mark.slow
+def test_what_was_evicted_or_damaged_misses_at_once(run: Callable[..., Done], root: Path) -> None:
+    """The index has no payloads of its own; what is repaired is answered by it again."""
+    words = (sys.executable, PROGRAM, "Intel", "2")
+    run(*words)
+    (entry,) = root.rglob("*.gpc")
+    data = bytearray(entry.read_bytes())
+    data[-1] ^= 1
+    entry.write_bytes(data)
+    assert run(*words).results == ["kept"]
+    assert run(*words).results == ["hit"]
+    entry.unlink()
+    assert run(*words).results == ["kept"]
+
+
+@pytest.mark.slow
+def test_an_entry_without_a_row_gets_one_at_its_first_hit(run: Callable[..., Done], root: Path) -> None:
+    """As one that came by warm or with a copied root; a root that is only read gets none."""
+    words = (sys.executable, PROGRAM, "Intel", "2")
+    run(*words)
+    (row,) = root.rglob("*.idx")
+    row.unlink()
+    assert run(*words, GPUCACHE_READ_ONLY="1").results == ["hit"]
+    assert not row.exists()
+    assert run(*words).results == ["hit"]
+    assert row.exists()

@@ -1,0 +1,433 @@
+"""The index of a root in C: what its rows answer by reference to entries, and what they never do.
+
+The package writes rows and entries. Most questions are asked through the library that exports
+one function; lies are told to a program that stops at whatever C leaves undefined.
+"""
+
+import ctypes
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from gpucache.intercept.conditions import _stamp, _sum_of
+from gpucache.intercept.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
+from gpucache.intercept.wire import Kind
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.native import build
+from gpucache.store import DirectoryStore
+from tests.native.test_index import _build, _lie, _said
+from tests.patience import PATIENCE_S
+from tests.unprivileged import needs_root
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are for Linux")
+_KEY = CacheKey("ab" * 32)
+_PAYLOAD = bytes(range(256)) * 3 + b"binary"
+_HOUR_NS = 3600 * 10**9
+
+
+class _Bytes(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
+class _Reply(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("body", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("next", ctypes.c_size_t),
+        ("note", _Bytes),
+    )
+
+
+class Root:
+    """A root with one entry, and an answer that refers to it."""
+
+    def __init__(self, path: Path, library: Path) -> None:
+        self.path = path
+        self.store = DirectoryStore(path, writable=True)
+        self.created_ns = time.time_ns() - 5 * 10**9
+        self.publish()
+        self._library = ctypes.CDLL(str(library))
+
+    def publish(self, payload: bytes = _PAYLOAD, created_ns: int = 0) -> Path:
+        """Put the entry in place; its file."""
+        sha256 = "0" * 64
+        head = EntryHead("a", "cpu", "opencl-binary", created_ns or self.created_ns, 7, sha256)
+        self.store.publish(Entry(_KEY, head, EntryDetail(()), payload))
+        return self.path / "v1" / "entries" / _KEY.hex[:2] / f"{_KEY.hex}.gpc"
+
+    def answered(self, *conditions: Condition, **fields: bytes) -> Answered:
+        """A build that the entry answers."""
+        sealed = self.store.seal(_KEY)
+        assert sealed is not None
+        reference = Reference(1, _KEY, sealed[0], sealed[1].created_ns)
+        whole = replace(_build(*conditions, **fields), answer=(b"", b"", b"log"))
+        return replace(whole, references=(reference,), note=b"7\tkey\tcpu\ta")
+
+    def keep(self, answered: Answered) -> Path:
+        """Write its row; its file."""
+        row = row_of(answered)
+        self.store.keep_answers(place_of(row), encode([row]))
+        return self.path / "v1" / "index" / f"{place_of(row)}.idx"
+
+    def ask(self, question: Answered, *others: Path, may_write: bool = True) -> list[bytes] | None:
+        """The fields of a hit; None of a miss."""
+        fields = (_Bytes * len(question.question))(
+            *(_Bytes(field, len(field)) for field in question.question)
+        )
+        reply = _Reply()
+        roots = os.fsencode(":".join(map(str, (self.path, *others))))
+        answer = self._library.gpucache_answer
+        answer.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
+        answer.argtypes += (ctypes.c_void_p,)
+        if not answer(roots, may_write, question.kind, fields, len(fields), ctypes.byref(reply)):
+            return None
+        body = ctypes.string_at(reply.body, reply.size)[reply.next :]
+        self._library.gpucache_done(ctypes.byref(reply))
+        found = []
+        while body:
+            (size,) = struct.unpack_from("<I", body)
+            found.append(body[4 : 4 + size])
+            body = body[4 + size :]
+        return found
+
+
+_HIT = [b"", _PAYLOAD, b"log"]
+
+
+@pytest.fixture
+def root(libraries: Path, tmp_path: Path) -> Root:
+    return Root(tmp_path / "root", libraries / build.file_name("answer"))
+
+
+def test_our_xxh3_is_xxh3(compiler: build.Compiler, tmp_path: Path) -> None:
+    """Of every length up to 2048, around every bound beyond, and of megabytes."""
+    made = tmp_path / "xxh3.so"
+    flags = ("-std=c11", "-O2", "-fPIC", "-shared", f"-I{build.FOLDER}", "-o", made)
+    subprocess.run([*compiler.command, *flags, build.FOLDER / "xxh3.c"], check=True)
+    library, found = ctypes.CDLL(str(made)), ctypes.create_string_buffer(16)
+    data = random.Random(3).randbytes(5 << 20)
+    for size in (*range(2049), 4095, 4096, 4097, 65_535, 65_536, 65_537, (1 << 20) + 1, len(data)):
+        library.xxh3(data[:size], ctypes.c_size_t(size), found)
+        assert found.raw == xxhash.xxh3_128_digest(data[:size]), size
+
+
+def test_an_answer_is_put_together_of_its_row_and_its_entry(root: Root) -> None:
+    """The payload comes from the entry, byte for byte; another question has no answer."""
+    one = root.answered()
+    root.keep(one)
+    assert root.ask(one) == _HIT
+    assert root.ask(replace(one, kind=Kind.COMPILE)) is None
+    assert root.ask(_build(source=b"kernel void b() {}" * 20)) is None
+
+
+def test_an_entry_of_another_root_is_found(root: Root, libraries: Path, tmp_path: Path) -> None:
+    """As the server finds it: the row is in the user's root, what it refers to in a system's."""
+    system = Root(tmp_path / "system", libraries / build.file_name("answer"))
+    one = system.answered()
+    shutil.rmtree(root.path / "v1" / "entries")
+    root.keep(one)
+    assert root.ask(one) is None
+    assert root.ask(one, system.path) == _HIT
+
+
+def test_no_changed_byte_of_an_entry_is_served(root: Root) -> None:
+    """Every byte, one after another, and every truncation of the last ones."""
+    one = root.answered()
+    root.keep(one)
+    file = root.publish()
+    sound = file.read_bytes()
+    for at in range(len(sound)):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 0x41]) + sound[at + 1 :])
+        assert root.ask(one) is None, at
+    for size in (0, 1, 111, 112, len(sound) - 1):
+        file.write_bytes(sound[:size])
+        assert root.ask(one) is None, size
+    file.write_bytes(sound)
+    assert root.ask(one) == _HIT
+
+
+def test_a_damaged_row_is_a_miss_or_right(root: Root) -> None:
+    """Whatever byte of it is another, and wherever it ends, it never answers wrongly."""
+    one = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
+    file = root.keep(one)
+    sound, hits = file.read_bytes(), 0
+    for at in range(len(sound)):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 0x41]) + sound[at + 1 :])
+        said = root.ask(one)
+        assert said in (None, _HIT), at
+        hits += said is not None
+    assert hits <= 8  # the bytes of the header that mean nothing
+    for size in range(0, len(sound), 7):
+        file.write_bytes(sound[:size])
+        assert root.ask(one) is None, size
+
+
+def test_eviction_quarantine_and_repair_hold_at_once(root: Root) -> None:
+    """What is gone is a miss; what was published again is another entry until it has been answered by key."""
+    one = root.answered()
+    root.keep(one)
+    (scanned,) = root.store.scan()
+    root.store.remove(scanned, "a test")
+    assert root.ask(one) is None
+    root.publish(b"other", root.created_ns + 1)
+    assert root.ask(one) is None
+    root.publish()
+    assert root.ask(one) == _HIT
+
+
+@pytest.mark.parametrize("what", ["root", "row", "entry"])
+def test_what_others_may_write_to_is_not_believed(root: Root, what: str) -> None:
+    """A root, a row and an entry alike."""
+    one = root.answered()
+    files = {"root": root.path, "row": root.keep(one), "entry": root.publish()}
+    files[what].chmod(0o777)
+    assert root.ask(one) is None
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["root", "row", "entry"])
+def test_what_another_user_owns_is_not_believed(root: Root, what: str) -> None:
+    """Though it be readable."""
+    one = root.answered()
+    files = {"root": root.path, "row": root.keep(one), "entry": root.publish()}
+    os.chown(files[what], 65534, 65534)
+    assert root.ask(one) is None
+
+
+@pytest.mark.parametrize("what", ["v1", "v1/index", "v1/entries", "row", "entry"])
+def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> None:
+    """Neither a folder nor a file may be one."""
+    one = root.answered()
+    row, entry = root.keep(one), root.publish()
+    place = {"row": row, "entry": entry}.get(what, root.path / what)
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    assert root.ask(one) is None
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "may_write", "set_"),
+    [(0, True, True), (_HOUR_NS // 2, True, False), (2 * _HOUR_NS, True, True), (2 * _HOUR_NS, False, False)],
+)
+def test_a_hit_sets_the_last_use_as_the_store_does(
+    root: Root, age_ns: int, may_write: bool, set_: bool
+) -> None:
+    """At the first hit, and where the last one is an hour ago; nothing is written where that is forbidden."""
+    one = root.answered()
+    root.keep(one)
+    file = root.publish()
+    used_ns = time.time_ns() - age_ns if age_ns else root.created_ns
+    os.utime(file, ns=(used_ns, used_ns))
+    assert root.ask(one, may_write=may_write) == _HIT
+    assert (file.stat().st_mtime_ns != used_ns) is set_
+
+
+def _touched(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def _changed(path: Path) -> None:
+    status = path.stat()
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replaced(path: Path) -> None:
+    twin = path.with_name("twin")
+    shutil.copy2(path, twin)
+    twin.replace(path)
+
+
+def _grown(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def _nothing(path: Path) -> None:
+    assert path.exists()
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("size", [10, (2 << 20) + 5])
+@pytest.mark.parametrize(
+    ("change", "by_content", "by_stamp"),
+    [
+        (_nothing, True, True),
+        (_touched, True, False),
+        (_changed, False, False),
+        (_replaced, True, False),
+        (_grown, False, False),
+    ],
+)
+def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
+    root: Root,
+    tmp_path: Path,
+    old: bool,
+    size: int,
+    change: Callable[[Path], None],
+    by_content: bool,
+    by_stamp: bool,
+) -> None:
+    """A header counts by either, a compiler's file by its stamp alone; a young file has none."""
+    path = tmp_path / "file"
+    path.write_bytes(random.Random(size).randbytes(size))
+    data = path.read_bytes()
+    sum_ = _sum_of(data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
+    young = _stamp(str(path), path.stat())
+    assert not any(young[:16])
+    status = path.stat()
+    whole = struct.pack(
+        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
+    header = root.answered(Condition("F", b"", bytes(path), (whole if old else young) + sum_))
+    library = root.answered(Condition("S", b"", bytes(path), whole), options=b"-O2")
+    root.keep(header), root.keep(library)
+    change(path)
+    assert (root.ask(header) == _HIT) is by_content
+    assert (root.ask(library) == _HIT) is by_stamp
+
+
+def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, tmp_path: Path) -> None:
+    """By the stamp of their folder."""
+    status = tmp_path.stat()
+    stamp = struct.pack(
+        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
+    one = root.answered(Condition("L", b"", bytes(tmp_path), stamp))
+    root.keep(one)
+    assert root.ask(one) == (_HIT if tmp_path.stat() == status else None)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    status = folder.stat()
+    stamp = struct.pack(
+        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
+    one = root.answered(Condition("L", b"", bytes(folder), stamp))
+    root.keep(one)
+    assert root.ask(one) == _HIT
+    (folder / "new.h").touch()
+    assert root.ask(one) is None
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gpucache.folders import Folder
+from gpucache.store import DirectoryStore
+move = Folder.move
+def strike(*arguments):
+    if sys.argv[3] == "after":
+        move(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+Folder.move = strike
+DirectoryStore(Path(sys.argv[1]), writable=True).keep_answers(sys.argv[2], b"half")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_writer_loses_its_row_alone(root: Root, when: str) -> None:
+    """What it was about to write is not there, or there as a whole; the row before goes on answering."""
+    one = root.answered()
+    file = root.keep(one)
+    other = "0" * 16 if when == "after" else file.stem
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(root.path), other, when], check=False)
+    assert done.returncode < 0
+    assert root.ask(one) == _HIT
+
+
+def test_many_writers_and_readers_at_once(root: Root, tmp_path: Path) -> None:
+    """300 rows by 8 threads while entries are evicted and published: a reader gets the answer or none."""
+    answered = [root.answered(options=b"-D%d" % number) for number in range(300)]
+    wrong: list[object] = []
+
+    def write(some: Sequence[Answered]) -> None:
+        for one in some:
+            root.keep(one)
+            file = root.publish()
+            if root.ask(one) not in (None, _HIT):
+                wrong.append(one)
+            file.unlink(missing_ok=True)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, [answered[at::8] for at in range(8)]))
+    root.publish()
+    assert not wrong
+    assert [root.ask(one) for one in answered] == [_HIT] * 300
+
+
+def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> None:
+    """As in a layer: a row is added to those of its question, of which the latest eight stay."""
+    rows = [row_of(root.answered(Condition("W", b"", b"/%d" % number))) for number in range(10)]
+    held = row_of(root.answered(Condition("W", b"", b"/")))
+    kept = merged([held], merged(rows, ()))
+    data = encode(kept)
+    root.store.keep_answers(place_of(held), data)
+    assert len(rows_of(data) or ()) == 8
+    assert root.ask(root.answered()) == _HIT
+
+
+@needs_root
+def test_a_full_disk_keeps_no_row_and_harms_nobody(tmp_path: Path) -> None:
+    """Nothing is raised, and nothing half of it is left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(disk)]).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        store = DirectoryStore(disk / "root", writable=True)
+        store.keep_answers("0" * 16, bytes(1 << 20))
+        assert store.answers("0" * 16) is None
+        assert not list((disk / "root" / "v1" / "tmp").iterdir())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
+    """Nor does one whose folder cannot be made."""
+    DirectoryStore(root.path, writable=False).keep_answers("0" * 16, b"data")
+    assert not (root.path / "v1" / "index").exists()
+
+
+def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path: Path) -> None:
+    """Of rows and of entries; nothing is read or written beyond what there is."""
+    draw = random.Random(26)
+    plain = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
+    question = tmp_path / "question"
+    fields = b"".join(struct.pack("<I", len(field)) + field for field in plain.question)
+    question.write_bytes(bytes([plain.kind]) + fields)
+    root.keep(plain)
+    lines = []
+    for number in range(400):
+        place = tmp_path / f"root-{number}"
+        shutil.copytree(root.path, place)
+        (row,), (entry,) = place.rglob("*.idx"), place.rglob("*.gpc")
+        if draw.random() < 0.6:
+            body = _lie(draw, row_of(plain).record[8:])
+            record = struct.pack("<Q", xxhash.xxh64_intdigest(body)) + body
+            row.write_bytes(encode([row_of(plain)._replace(record=record)]))
+        if draw.random() < 0.4:
+            entry.write_bytes(_lie(draw, entry.read_bytes()))
+        lines.append(f"{draw.choice('-tf')}\t{question}\t{place}\n")
+    done = subprocess.run(
+        [index_program],
+        input="".join(lines).encode(),
+        env={"GPUCACHE_RUN_SOCKET": "/nonexistent/socket"},
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    right = _said(replace(plain, answer=tuple(_HIT)))
+    assert len(done.stdout.splitlines()) == 400
+    assert {b"none", right} <= set(done.stdout.splitlines())
