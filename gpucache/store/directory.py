@@ -8,7 +8,7 @@ what to evict.
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,6 @@ from gpucache.store.interface import (
     ScannedEntry,
     Share,
 )
-from gpucache.store.journal import Journal
 from gpucache.store.missed import Missed
 from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
@@ -57,7 +56,6 @@ class DirectoryStore(EntryReader):
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
         super().__init__(root, writable=writable, shared=shared)
         self._history = History(self._root)
-        self._journal = Journal(self._root)
         self._missed = Missed(self._root)
         self._index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
         self._quarantine = Quarantine(self._root, self._history)
@@ -334,11 +332,6 @@ class DirectoryStore(EntryReader):
     def programs(self) -> list[str]:
         """Names of programs that have a history, sorted."""
         return self._history.programs()
-
-    def journal(self, record: Mapping[str, object]) -> None:
-        """Append one line to the journal; losing it is no error."""
-        if self._writable:
-            self._journal.record(record)
 
     def journal_tail(self, count: int) -> list[dict[str, object]]:
         """The last lines of the journal, newest first."""

@@ -6,6 +6,7 @@ when something else is asked for. Must not know what is in a payload.
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
 
 if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
+    from gpucache.store.journal import Journal
     from gpucache.store.memos import Memos
 
 RECENCY_NS = 3600 * 10**9
@@ -64,6 +66,17 @@ class EntryReader:
     def recall(self, name: str) -> bytes | None:
         """What was kept under a name, unharmed; None if nothing is."""
         return self._memos.recall(name, use=self._writable)
+
+    def journal(self, record: Mapping[str, object]) -> None:
+        """Append one line to the journal; losing it is no error."""
+        if self._writable:
+            self._journal.record(record)
+
+    @cached_property
+    def _journal(self) -> "Journal":
+        from gpucache.store.journal import Journal  # a process counts its hits at its end
+
+        return Journal(self._root)
 
     @cached_property
     def _memos(self) -> "Memos":
