@@ -42,7 +42,7 @@ def shared_out(work: Callable[[int], Iterable[T]], shares: int) -> Iterator[T]:
     try:
         with suppress(OSError):
             while here and not alone:
-                copies.append(_begin(work, here[0]))
+                copies.append(_begin(work, here[0], [copy.answers.fileno() for copy in copies]))
                 del here[0]
         yield from _answers(copies)
         for share in here:
@@ -71,13 +71,14 @@ def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
                 raise answer.error
 
 
-def _begin(work: Callable[[int], Iterable[T]], share: int) -> _Copy:
+def _begin(work: Callable[[int], Iterable[T]], share: int, others: Sequence[int]) -> _Copy:
+    """A copy at work; ``others`` is what this process reads of those that were begun before."""
     reading, writing = os.pipe()
     try:
         with interrupts.held():  # one that came in the copy would run the end of this process there
             pid = os.fork()
             if pid == 0:
-                _answer(work, share, writing)
+                _answer(work, share, writing, [reading, *others])
     except BaseException:
         os.close(reading)
         raise
@@ -86,10 +87,12 @@ def _begin(work: Callable[[int], Iterable[T]], share: int) -> _Copy:
     return _Copy(pid, os.fdopen(reading, "rb"))
 
 
-def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int) -> None:
+def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int, reading: Sequence[int]) -> None:
     """In a copy: do a share and end, whatever happens."""
     try:
         interrupts.forget()
+        for pipe in reading:  # so that nobody reads on once the first process has ended: writing then fails
+            os.close(pipe)
         with os.fdopen(writing, "wb") as out:
             end = _End()
             try:

@@ -70,6 +70,23 @@ def test_no_copy_outlives_an_interrupt() -> None:
             os.kill(pid, 0)
 
 
+def test_copies_end_with_their_process() -> None:
+    """Where the first process is killed, its copies end as soon as they answer."""
+    program = """
+import os, signal
+from gpucache.host.forks import shared_out
+def work(share):
+    while True:
+        yield os.getpid()
+found = shared_out(work, 3)
+print(*{next(found) for _ in range(3)}, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # It returns when the last copy has closed what it inherited.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, len(done.stdout.split())) == (-signal.SIGKILL, 3)
+
+
 def test_a_process_with_threads_works_alone() -> None:
     """Where another thread may hold a lock, nothing is copied."""
     program = """
