@@ -57,6 +57,8 @@ __attribute__((constructor)) static void begin(void) {
 #define FIND(name, parameters) real.name = (nvrtcResult(*) parameters)dlsym(library, #name);
     FUNCTIONS(FIND)
     dlerror(); /* what was not found is no news to the program that loads this */
+    wire_begin();
+    wire_note("loaded");
 }
 
 /* ---- what is remembered of a program ---- */

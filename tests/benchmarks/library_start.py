@@ -33,6 +33,8 @@ _CONTEXT = """
 context = cl.Context(platform.get_devices()[:1])
 source = "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }"
 """
+OPENCL = _OPENCL + _CONTEXT
+"""What a program does before it builds; ``CUDA`` likewise."""
 _STARTS = {
     "build_program": """
 from gpucache.opencl import build_program
@@ -46,7 +48,7 @@ cl.Program(context, source).build().scale
     "PyOpenCL's own cache": "cl.Program(context, source).build(cache_dir=sys.argv[1]).scale\n",
     "PyOpenCL without a cache": "cl.Program(context, source).build(cache_dir=False).scale\n",
 }
-_CUDA = """
+CUDA = """
 import sys
 import cuda.core
 from cuda.core import Program, ProgramOptions
@@ -86,42 +88,42 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 def _opencl(place: Path, effort: Effort) -> Iterator[Comparison]:
     title = "A start of a PyOpenCL program with one kernel"
-    if absent := _missing(_OPENCL + _CONTEXT):
+    if absent := missing(OPENCL):
         yield Comparison(title, (), {"PyOpenCL on Intel's runtime": absent})
         return
-    sides = {name: _child(_OPENCL + _CONTEXT + text, place / "peer") for name, text in _STARTS.items()}
+    sides = {name: _child(OPENCL + text, place / "peer") for name, text in _STARTS.items()}
     yield compare(title, sides, effort.rounds)
     imported = {"import gpucache.opencl": _step(_OPENCL, "__import__('gpucache.opencl')")}
     yield compare("An import after PyOpenCL's", imported, effort.rounds)
-    _child(_OPENCL + _CONTEXT + _SAVED, place / "binary")()
+    _child(OPENCL + _SAVED, place / "binary")()
     hits = {
         "build_program": _step(_OPENCL + _HIT + _CONTEXT, "build_program(context, source)"),
-        "the driver's load alone": _step(_OPENCL + _CONTEXT + _LOAD, "load()", place / "binary"),
+        "the driver's load alone": _step(OPENCL + _LOAD, "load()", place / "binary"),
     }
     yield compare("The first hit of a PyOpenCL program", hits, effort.rounds)
 
 
 def _cuda(place: Path, effort: Effort) -> Iterator[Comparison]:
     title = "A start of a cuda.core program with one kernel"
-    if absent := _missing(_CUDA):
+    if absent := missing(CUDA):
         yield Comparison(title, (), {"cuda.core": absent})
         return
-    sides = {name: _child(_CUDA + text, place / "cuda") for name, text in _CUDA_STARTS.items()}
+    sides = {name: _child(CUDA + text, place / "cuda") for name, text in _CUDA_STARTS.items()}
     yield compare(title, sides, effort.rounds)
-    imported = {"import gpucache.cuda": _step(_CUDA, "__import__('gpucache.cuda')")}
+    imported = {"import gpucache.cuda": _step(CUDA, "__import__('gpucache.cuda')")}
     yield compare("An import after cuda.core's", imported, effort.rounds)
     asked = "from cuda.bindings import nvrtc\n"
     hits = {
-        "compile_program": _step(_CUDA + asked + _CUDA_HIT, "compile_program(source, target='sm_90')"),
-        "NVRTC's load alone": _step(_CUDA + asked, "nvrtc.nvrtcVersion()"),
+        "compile_program": _step(CUDA + asked + _CUDA_HIT, "compile_program(source, target='sm_90')"),
+        "NVRTC's load alone": _step(CUDA + asked, "nvrtc.nvrtcVersion()"),
         "cuda.core's file cache": _step(
-            _CUDA, "compiled(FileStreamProgramCache(sys.argv[1]))", place / "cuda"
+            CUDA, "compiled(FileStreamProgramCache(sys.argv[1]))", place / "cuda"
         ),
     }
     yield compare("The first hit of a cuda.core program", hits, effort.rounds)
 
 
-def _missing(script: str) -> str:
+def missing(script: str) -> str:
     """The last line of the error with which a script ends; empty where it runs."""
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False

@@ -197,6 +197,18 @@ def test_what_hits_is_answered_without_a_server(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_a_program_that_loads_nvrtc_and_compiles_nothing_is_seen(
+    run: Callable[..., Done], root: Path
+) -> None:
+    """Also where an index keeps it from saying so to a server."""
+    (root / "v1" / "index").mkdir(mode=0o700, parents=True)
+    root.chmod(0o700)
+    done = run(sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()")
+    assert "nothing was built from source" in done.err
+
+
+@pytest.mark.slow
 def test_what_was_evicted_or_damaged_misses_at_once(run: Callable[..., Done], root: Path) -> None:
     """The index has no payloads of its own; what is repaired is answered by it again."""
     words = (sys.executable, PROGRAM, "Intel", "2")

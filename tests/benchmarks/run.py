@@ -1,0 +1,82 @@
+"""A whole start below ``gpucache run`` whose builds all hit, beside the peers' own caches and the same layer.
+
+Each side is a fresh process, ``run`` and what it starts together; the caches are filled beforehand. The index
+in the root answers, so ``run`` itself only starts the command, waits, and writes its line.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.benchmarks.library_hit import stable_place
+from tests.benchmarks.library_start import CUDA, OPENCL, missing
+from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Side, compare, process
+
+_BUILD = "cl.Program(context, source).build(cache_dir={}).scale\n"
+_COMPILE = "compiled({})\n"
+_DIRECT = """
+import sys
+from cuda.bindings import nvrtc
+for number in range(int(sys.argv[1])):
+    source = b'extern "C" __global__ void scale(float *x) { x[0] *= %d; }' % number
+    error, program = nvrtc.nvrtcCreateProgram(source, b"scale.cu", 0, [], [])
+    (error,) = nvrtc.nvrtcCompileProgram(program, 1, [b"-arch=sm_90"])
+    error, size = nvrtc.nvrtcGetCUBINSize(program)
+    nvrtc.nvrtcGetCUBIN(program, bytearray(size))
+"""
+_COUNTS = (0, 1, 30, 300)
+_GPUCACHE = str(Path(sys.executable).with_name("gpucache"))
+
+
+def run(effort: Effort) -> Iterator[Comparison]:
+    """PyOpenCL on Intel's runtime, cuda.core, then NVRTC called for more and more programs."""
+    with stable_place() as place, patch.dict(os.environ):
+        del os.environ["GPUCACHE_MEMORY_BYTES"]  # run reads its settings first where there are any
+        titles = ("A PyOpenCL program with one kernel", "A cuda.core program with one kernel")
+        if absent := missing(OPENCL):
+            yield Comparison(titles[0], (), {"PyOpenCL on Intel's runtime": absent})
+        else:
+            own = {
+                "PyOpenCL's own cache": process(
+                    _python(OPENCL + _BUILD.format("sys.argv[1]"), place / "peer")
+                )
+            }
+            yield _beside(titles[0], _python(OPENCL + _BUILD.format(False)), place / "opencl", own, effort)
+        if absent := missing(CUDA):
+            yield Comparison(titles[1], (), {"cuda.core": absent})
+            return
+        kept = "FileStreamProgramCache(sys.argv[1])"
+        own = {"cuda.core's file cache": process(_python(CUDA + _COMPILE.format(kept), place / "cuda"))}
+        yield _beside(titles[1], _python(CUDA + _COMPILE.format("")), place / "core", own, effort)
+        for count in _COUNTS[:2] if effort.small else _COUNTS:
+            title = f"A program that calls NVRTC {count} times"
+            yield _beside(title, _python(_DIRECT, str(count)), place / f"nvrtc-{count}", {}, effort)
+
+
+def _beside(
+    title: str, command: tuple[str, ...], place: Path, peers: Mapping[str, Side], effort: Effort
+) -> Comparison:
+    """A command below ``run``, beside a layer of it, its peers, and itself alone."""
+    own: dict[str, Any] = {"GPUCACHE_DIR": str(place / "root"), "PYOPENCL_NO_CACHE": "1"}
+    layer = place / "layer"
+    exported = [_GPUCACHE, "export", "layer", str(layer), "--", *command]
+    subprocess.run(exported, cwd=CHECKOUT, env={**os.environ, **own}, check=False, capture_output=True)
+    text = (
+        (layer / "gpucache.env").read_text() if layer.is_dir() else ""
+    )  # a command that builds nothing has none
+    variables = dict(line.split("=", 1) for line in text.splitlines())
+    sides = {
+        "gpucache run": process([_GPUCACHE, "run", "--", *command], **own),
+        **peers,
+        "the same in a layer": process(command, **(own | variables)),
+        "the command alone": process(command, **own),
+    }
+    return compare(title, sides, effort.rounds)
+
+
+def _python(script: str, *arguments: object) -> tuple[str, ...]:
+    return (sys.executable, "-c", script, *map(str, arguments))
