@@ -50,9 +50,14 @@ def nvrtc() -> None:
 def compiled(tmp_path: Path) -> Compile:
     """What became of one source compiled in a program of its own, once with each of some arguments."""
 
-    def run(*arguments: dict[str, Any], sources: Sequence[str] = ()) -> list[dict[str, Any]]:
-        texts = sources or [_SOURCE] * len(arguments)
-        jobs = [{"source": text, "arguments": one} for text, one in zip(texts, arguments, strict=True)]
+    def run(
+        *arguments: dict[str, Any], sources: Sequence[str] = (), cwds: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        texts, places = sources or [_SOURCE] * len(arguments), cwds or [str(tmp_path)] * len(arguments)
+        jobs = [
+            {"source": text, "arguments": one, "cwd": place}
+            for text, one, place in zip(texts, arguments, places, strict=True)
+        ]
         printed = run_python(
             str(_PROCESS),
             "cuda",
@@ -156,6 +161,21 @@ def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
         assert [outcome["compiled"] for outcome in outcomes] == [0 if warmed else 1, 0]
         codes |= {outcome["code"] for outcome in outcomes}
     assert len(codes) == 1
+
+
+@pytest.mark.parametrize("option", ["-G", "-lineinfo"])
+def test_a_forced_include_of_the_current_directory_is_found_in_builds_with_lines(
+    compiled: Compile, folder: Callable[[str, str], str], option: str
+) -> None:
+    """Each folder gets what NVRTC gives there, with its own path, and finds it again."""
+    places = [folder(name, _PLAIN) for name in ("first", "second")]
+    source = _SOURCE.replace('#include "value.h"', "")
+    job = {"target": "sm_80", "options": [option, "-include=value.h"]}
+    outcomes = compiled(*[job] * 4, sources=[source] * 4, cwds=places * 2)
+    assert [outcome["compiled"] for outcome in outcomes] == [1, 1, 0, 0]
+    codes = [outcome["code"] for outcome in outcomes]
+    assert codes[:2] == codes[2:]
+    assert codes[0] != codes[1]
 
 
 @pytest.mark.parametrize("header", [pytest.param(_NAMED, id="used"), pytest.param(_PRINTED, id="printed")])

@@ -222,7 +222,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
         return True
     if compilation.source_path and prepared.closure.tells_name:
         return True
-    searched = [item.value for item in prepared.located if item.label == SEARCHED]
+    searched = [item.value for item in prepared.located if item.label in (SEARCHED, FOLDER)]
     paths = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
     places = [os.fsencode(place) for path in paths for place in _spelled(path, request.cwd, files)]
     kind = request.artifact_kind

@@ -185,7 +185,7 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
         return _compile(request, compilation.command)
     from concurrent.futures import ThreadPoolExecutor
 
-    folder = request.cwd if request.asked else "/"
+    folder = request.cwd if request.asked else compilation.inputs.folder or "/"
     try:
         with ThreadPoolExecutor(1) as thread:
             artifact = thread.submit(_compile_in, folder, request, compilation.command).result()

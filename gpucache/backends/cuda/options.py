@@ -3,6 +3,7 @@
 This module must not import cuda, because plans are made in processes that load no GPU stack.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -85,6 +86,10 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     """How a request will be compiled; raises OptionError for options that must be refused."""
     folders, linked = request.include_dirs, request.artifact_kind is ArtifactKind.LTOIR
     planned = _planned(request.options, folders, request.cwd, linked, toolchain, reaching(environ))
+    if planned.holds_paths or planned.lists_files:
+        # It is compiled in "/", unless the current directory is searched for a forced include.
+        in_place = request.searches_cwd and not all(map(os.path.isabs, planned.forced_includes))
+        planned = planned._replace(inputs=planned.inputs._replace(folder=request.cwd if in_place else ""))
     seed = _seed(request, planned.inputs.options)
     return planned._replace(command=(f"-arch={request.target.name}", *seed, *planned.command))
 
