@@ -9,6 +9,7 @@ asks for a build: seen from outside, threads differ and process ids of another n
 import ctypes
 import os
 from contextlib import suppress
+from pathlib import Path
 
 # Numbers of statfs(2), here in the order of their names: bcachefs, Btrfs, EROFS, ext2 to ext4, F2FS, JFS,
 # overlay, ramfs, SquashFS, tmpfs, XFS, ZFS.
@@ -22,15 +23,31 @@ _AT_FDCWD, _STATX_MNT_ID, _MNT_ID_AT = -100, 0x1000, 18
 
 
 def files_seen() -> str:
-    """The mount namespace, the root directory with its mount, and the groups; empty where one is unknown."""
+    """The namespaces of mounts and users, the root directory with its mount, and the rights; else empty."""
     with suppress(OSError):
-        namespace, root = os.stat("/proc/thread-self/ns/mnt"), os.stat("/")  # noqa: PTH116 - no pathlib in C
-        groups = 0
-        for group in (os.getegid(), *os.getgroups()):
-            groups = (groups * 31 + group) % 2**64
-        numbers = (namespace.st_dev, namespace.st_ino, root.st_dev, root.st_ino, _mount_of_root(), groups)
+        files, users, root = map(os.stat, ("/proc/thread-self/ns/mnt", "/proc/thread-self/ns/user", "/"))
+        total = _rights()
+        numbers = (
+            files.st_dev,
+            files.st_ino,
+            users.st_ino,
+            root.st_dev,
+            root.st_ino,
+            total,
+            _mount_of_root(),
+        )
         return ":".join(f"{number:x}" for number in numbers)
     return ""
+
+
+def _rights() -> int:
+    """What stands for the user, groups and capabilities of the thread. Raises OSError."""
+    total = 0
+    for line in Path("/proc/thread-self/status").read_bytes().splitlines(keepends=True):
+        if line.startswith((b"Uid:", b"Gid:", b"Groups:", b"CapEff:")):
+            for byte in line:
+                total = (total * 31 + byte) % 2**64
+    return total
 
 
 def _mount_of_root() -> int:

@@ -66,8 +66,8 @@ def require_same_files(asking: str) -> None:
         raise OptionError("it is not known which files its process sees, so nothing is kept for it")
     if asking != _own_files():
         raise OptionError(
-            "its process sees other files than gpucache: it has another mount namespace, root directory or "
-            "group, so nothing is kept for it"
+            "its process sees other files than gpucache: it has another namespace, root directory, user, "
+            "group or capabilities, so nothing is kept for it"
         )
 
 

@@ -368,21 +368,38 @@ static uint64_t mount_of_root(void) {
     return (uint32_t)told[0] & MNT_ID ? told[MNT_ID_AT] : 0;
 }
 
+/* A number that stands for what the thread may read: its user, groups and capabilities; 0 where nobody says. */
+static uint64_t rights(void) {
+    static const char *const counted[] = {"Uid:", "Gid:", "Groups:", "CapEff:"};
+    int fd = open_above(AT_FDCWD, "/proc/thread-self/status", 0);
+    FILE *status = fd >= 0 ? fdopen(fd, "r") : NULL;
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t total = 0;
+    while (status && getline(&line, &room, status) > 0)
+        for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+            if (!strncmp(line, counted[i], strlen(counted[i])))
+                for (const unsigned char *at = (unsigned char *)line; *at; at++) total = total * 31 + *at;
+    free(line);
+    if (status)
+        fclose(status);
+    else if (fd >= 0)
+        close(fd);
+    return total;
+}
+
 struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]) {
-    int kept = errno, count = getgroups(0, NULL);
-    gid_t *groups = count >= 0 ? calloc((size_t)count + 1, sizeof *groups) : NULL;
-    struct stat namespace, root;
-    uint64_t total = getegid();
+    int kept = errno;
+    struct stat files, users, root;
+    uint64_t total = rights();
     *text = 0;
-    if (groups && getgroups(count, groups) == count && !stat("/proc/thread-self/ns/mnt", &namespace) &&
+    if (total && !stat("/proc/thread-self/ns/mnt", &files) && !stat("/proc/thread-self/ns/user", &users) &&
         !stat("/", &root)) {
-        for (int i = 0; i < count; i++) total = total * 31 + groups[i];
-        unsigned long long numbers[] = {namespace.st_dev, namespace.st_ino, root.st_dev,
-                                        root.st_ino,      mount_of_root(),  total};
+        unsigned long long numbers[] = {files.st_dev, files.st_ino, users.st_ino,    root.st_dev,
+                                        root.st_ino,  total,        mount_of_root()};
         for (size_t i = 0, used = 0; i < sizeof numbers / sizeof *numbers; i++)
             used += (size_t)snprintf(text + used, WIRE_FILES_SEEN_SIZE - used, i ? ":%llx" : "%llx", numbers[i]);
     }
-    free(groups);
     errno = kept;
     return wire_text(text);
 }

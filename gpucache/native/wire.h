@@ -18,7 +18,7 @@
 #define WIRE_VERSION 1
 #define WIRE_MAX_BYTES (256u << 20) /* of a frame after its first length */
 #define WIRE_NUMBER_SIZE 24         /* room for any number as text */
-#define WIRE_FILES_SEEN_SIZE (6 * WIRE_NUMBER_SIZE)
+#define WIRE_FILES_SEEN_SIZE (7 * WIRE_NUMBER_SIZE)
 
 enum wire_kind {
     WIRE_BUILD = 1,

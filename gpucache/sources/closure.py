@@ -49,6 +49,9 @@ from gpucache.sources.token_pasting import (
     PROBES_CLOCKS_AND_FILES,
 )
 
+_OF_PROCESS = (
+    "a header is looked for through /proc, where each process finds other files; name it by another path"
+)
 _OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | PathConstants.TYPES
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
@@ -87,6 +90,8 @@ def walk_closure(
             walk.refuse_assembly()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
+    if disk.of_process:
+        walk.uncacheable = walk.uncacheable or _OF_PROCESS
     scans.keep()
     return walk.closure()
 

@@ -84,7 +84,7 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str, *, light: bool 
             return None
         if light and values["stood"] is not None and _stands(values["stood"]):
             return _closure(values, None, _Late(asked))
-        if disk.answers(json.loads(asked), limits.file_bytes):
+        if disk.answers(json.loads(asked), limits.file_bytes) and not disk.of_process:
             return _closure(values, tuple(disk.stamps), tuple(disk.asked))
     return None
 
@@ -159,7 +159,11 @@ def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
         return closure
     disk = Disk()
     with suppress(OSError, ValueError):
-        if closure.asked is not None and disk.answers(closure.asked, limits.file_bytes):
+        if (
+            closure.asked is not None
+            and disk.answers(closure.asked, limits.file_bytes)
+            and not disk.of_process
+        ):
             return closure._replace(stamps=tuple(disk.stamps))
     return None
 
@@ -207,7 +211,8 @@ def remember(
     memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str, *, few: bool = False
 ) -> None:
     """Keep what a walk found, if that is worth a file, as ``few`` headers are for the first of a process."""
-    if not memos.keeps or (len(closure.files) < WORTH_FILES and not few) or disk.failed or not _code():
+    is_small = len(closure.files) < WORTH_FILES and not few
+    if not memos.keeps or is_small or disk.failed or disk.of_process or not _code():
         return
     import json
 

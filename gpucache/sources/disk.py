@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import AnyStr, Literal, NamedTuple
 
 from gpucache.closures import Asked
@@ -55,6 +56,8 @@ class Disk:
         """The status of what was looked at; None where there was nothing."""
         self.contents: dict[bytes, os.stat_result] = {}
         """The status of each file before it was read."""
+        self.of_process = False
+        """Whether a path leads through a link of /proc, where each process finds other files."""
         self.began_ns = time.time_ns()
         self._looks: dict[bytes, Look] = {}
         self._watched: tuple[bytes, ...] = ()
@@ -67,6 +70,7 @@ class Disk:
         if found is None:
             found = self._looks[path] = self._status(path)
             self._note("look", path, f"{found.kind}{found.number}")
+            self._watch_way(path)
             if not found.number and path.startswith(self._watched):
                 self._watch_nearest(path)
         return found
@@ -143,6 +147,8 @@ class Disk:
     def _watch_way(self, path: bytes) -> None:
         """Add the stamps of the links and folders through which a path leads."""
         for place, status in on_the_way(path, self._passed):
+            if stat.S_ISLNK(status.st_mode) and status.st_dev == _device_of_processes():
+                self.of_process = True
             if instant := changed_itself_ns(status):
                 name = place if place == path else os.path.join(place, b"")
                 self.stamps.append((os.fsdecode(name), (status.st_ino, instant)))
@@ -183,6 +189,15 @@ class Disk:
 
     def _note(self, question: Question, path: bytes, answer: str) -> None:
         self.asked.append((question, os.fsdecode(path), answer))
+
+
+@cache
+def _device_of_processes() -> int:
+    """The device of /proc, which no other file has; -1 where there is none."""
+    try:
+        return os.lstat("/proc/self").st_dev
+    except OSError:
+        return -1
 
 
 def on_the_way(path: AnyStr, passed: set[AnyStr]) -> Iterator[tuple[AnyStr, os.stat_result]]:

@@ -556,3 +556,22 @@ def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
         assert found.tells_places == walked.tells_places
         short += found.stamps == ()
     assert 0 < short < 4000
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes have no such files here")
+def test_what_each_process_finds_anew_is_uncacheable(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path through /proc leads another process elsewhere, by whatever link it is reached, or nowhere."""
+    root = tree({"a/x.h": b"x"})
+    (root / "links").symlink_to("/proc/self/cwd")
+    (root / "a" / "gone.h").symlink_to("/proc/self/fd/1000")
+    monkeypatch.chdir(root)
+    through = [
+        _closure(b"#include <x.h>", root, "/proc/self/cwd/a"),
+        _closure(b"#include <x.h>", root, "links/a"),
+        _closure(b'#include "/proc/self/cwd/a/x.h"', root),
+        _closure(b'#include "/dev/fd/1000"', root),
+        _closure(b"#include <gone.h>", root, "a"),
+        _closure(b'#define X "gone.h"\n#include X', root, "a"),
+    ]
+    assert all("through /proc" in (one.uncacheable or "") for one in through)
+    assert _closure(b"#include <x.h>", root, "a").uncacheable is None
