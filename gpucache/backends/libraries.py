@@ -47,11 +47,13 @@ def loaded(name: str) -> Path | None:
     if sys.platform != "linux":
         return None
     try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        maps = Path("/proc/self/maps").read_bytes()
     except OSError:
         return None
-    paths = ("/" + path for _, slash, path in (line.partition("/") for line in lines) if slash)
-    return next((Path(path) for path in paths if path.rpartition("/")[2].startswith(name)), None)
+    beginning = f"/{name}".encode()
+    found = (b"/" + line.partition(b"/")[2] for line in maps.split(b"\n") if beginning in line)
+    named = (path for path in found if path.rpartition(b"/")[2].startswith(beginning[1:]))
+    return next((Path(os.fsdecode(path)) for path in named), None)
 
 
 def loaded_as(name: str) -> Path | None:

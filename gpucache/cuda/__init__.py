@@ -17,7 +17,7 @@ from gpucache.backends.options import split
 from gpucache.checks import include_dirs
 from gpucache.engine.hits import find
 from gpucache.engine.prepare import prepare_again
-from gpucache.errors import CacheMissError, NoDeviceError
+from gpucache.errors import CacheMissError, NoDeviceError, TargetError
 from gpucache.host.environment import environment
 from gpucache.library import arguments, process
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, Language, Program, Target
@@ -84,7 +84,7 @@ def compile_program(
     given = (source, target, options, name, name_expressions, include_path, artifact_kind, headers, checks)
     request = _kept_request(given, arguments.current_directory())
     layers = process.layers()
-    toolchain = nvrtc.toolchain(request.target, layers)
+    toolchain = nvrtc.compiler_of(request.target, layers)
     own = _OwnBuild(request)
     try:
         prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)
@@ -96,6 +96,7 @@ def compile_program(
             from gpucache.engine.lookup import get_or_build
             from gpucache.engine.program_names import named
 
+            nvrtc.require_target(request.target)
             request = own.request = request._replace(program=named(request.program))
             prepared = prepared._replace(request=request)
             outcome = get_or_build(layers, prepared, own.compile, met=met)
@@ -104,7 +105,7 @@ def compile_program(
             head = outcome.head
             name = request.program.name or head.program
             return _object_code(request, name, outcome.payload, head.lowered_names, head.failures)
-    except CacheMissError:
+    except (CacheMissError, TargetError):
         raise
     except Exception as error:
         if own.failed:

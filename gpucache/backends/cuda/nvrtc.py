@@ -18,7 +18,7 @@ from typing import Any
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
 from gpucache.backends.installation import Installation, mark, read_library, remembered
 from gpucache.backends.interface import Compilation
-from gpucache.backends.libraries import loaded
+from gpucache.backends.libraries import loaded, loaded_as
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
@@ -54,24 +54,26 @@ def version() -> tuple[int, int]:
     return major, minor
 
 
-def toolchain(target: Target, memos: Memos | None = None) -> Toolchain:
-    """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError.
+def toolchain(target: Target) -> Toolchain:
+    """NVRTC and its builtins library as this process runs them, for an architecture; raises TargetError."""
+    require_target(target)
+    return compiler_of(target)
+
+
+def compiler_of(target: Target, memos: Memos | None = None) -> Toolchain:
+    """The same for any target: NVRTC takes long to say whether it builds for one, which no hit needs.
 
     ``memos`` keep what is found in its files.
     """
     found = _toolchains.get(target)
     if found is None:
         with remembered(memos, "NVRTC"):
-            found = _toolchains[target] = _toolchain(target)
+            fields = (("architecture", target.name), *_compiler_fields())
+            found = _toolchains[target] = Toolchain("nvrtc", fields, _IDENTITY)
     return found
 
 
 _toolchains: dict[Target, Toolchain] = {}
-
-
-def _toolchain(target: Target) -> Toolchain:
-    require_target(target)
-    return Toolchain("nvrtc", (("architecture", target.name), *_compiler_fields()), _IDENTITY)
 
 
 def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_path: str) -> Toolchain:
@@ -107,7 +109,8 @@ def installation() -> Installation:
 
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
     """The loaded NVRTC and the builtins library that it will use: the only files of its own that it reads."""
-    nvrtc = loaded("libnvrtc.so") or loaded("nvrtc64_")
+    known = loaded_as(f"libnvrtc.so.{version[0]}")  # as cuda.bindings finds it; the others read long lists
+    nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so") or loaded("nvrtc64_")
     if nvrtc is None:
         return None, None
     return nvrtc, find_builtins(nvrtc, _builtins_name(version))
@@ -122,8 +125,10 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
     This needs no compile: it searches as the loader does when NVRTC loads them.
     """
-    found = loaded(name)
-    if found is None:
+    found = loaded_as(name)
+    if found is not None:
+        found = found.resolve()
+    else:
         candidates = _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
         found = next(filter(Path.is_file, candidates), None)
     return found
