@@ -117,11 +117,8 @@ class _Walk:
         self._scans = scans
         self._headers = Headers(disk, limits)
         self._cwd = (disk.real(os.fsencode(cwd)),) if cwd is not None else ()
-        given = [place for name in dirs for place in self._placed(name)]
-        self._dirs = tuple(dict.fromkeys(given))
-        self._order = (
-            [] if len(given) == len(self._dirs) else [b"%d" % self._dirs.index(one) for one in given]
-        )
+        self._listed = tuple(place for name in dirs for place in self._placed(name))
+        self._dirs = tuple(dict.fromkeys(self._listed))
         for folder in self._dirs:
             disk.watch(folder)
         self._system = tuple(place for name in rule.system for place in self._placed(name))
@@ -374,14 +371,14 @@ class _Walk:
 
     def _resolve(self, includer: File, mention: Mention) -> None:
         every = mention.every or self._rule.every
-        if mention.every:  # NVRTC finds the next one in a directory that is given again
-            self._frame(*self._order)
         found = (
             file
             for place in self._places(includer, mention, every=every)
             if (file := self._headers.at(place, mention.name))
         )
-        matches: list[File | None] = [*dict.fromkeys(found)] if every else [next(found, None)]
+        matches: list[File | None] = [*found] if every else [next(found, None)]
+        if not mention.every:  # where the includer comes itself decides which one is the next
+            matches = [*dict.fromkeys(matches)]
         for file in matches or [None]:
             self._edge(includer, mention, file)
 
@@ -392,7 +389,7 @@ class _Walk:
         ordered = self._rule.angle if mention.angled else self._rule.quote
         for place in self._rule.places if every else ordered:
             if place is Place.DIRS:
-                yield from self._dirs
+                yield from self._listed if mention.every else self._dirs
             elif place is Place.SYSTEM:
                 yield from self._system
             elif place is Place.INCLUDER:

@@ -15,7 +15,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.store import layout
 from gpucache.store.root_folder import RootFolder
-from gpucache.store.trust import open_trusted, owned_by_us
+from gpucache.store.trust import open_trusted
 
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before another one is recorded."""
@@ -97,7 +97,7 @@ class BoundedFolder:
             with os.fdopen(os.dup(fd), "rb") as file:
                 data = file.read(self._bounds.file_bytes + 1)
             now_ns = time.time_ns()
-            if use and owned_by_us(status) and now_ns - status.st_mtime_ns > RECENCY_NS:
+            if use and now_ns - status.st_mtime_ns > RECENCY_NS:
                 with suppress(OSError):
                     os.utime(fd, ns=(now_ns, now_ns))
         return data if len(data) <= self._bounds.file_bytes else None

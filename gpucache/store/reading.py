@@ -19,7 +19,7 @@ from gpucache.store import layout
 from gpucache.store.answers import Absent, Damage, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
 from gpucache.store.root_folder import RootFolder
-from gpucache.store.trust import UntrustedFileError, open_trusted, owned_by_us
+from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
@@ -100,7 +100,7 @@ class EntryReader:
 
     def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
         """Record a use in the mtime, rarely, so that most hits only read. The clock may have gone back."""
-        if not self._writable or not owned_by_us(status) or os.utime not in os.supports_fd:
+        if not self._writable or os.utime not in os.supports_fd:
             return
         now_ns = time.time_ns()
         if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:

@@ -144,11 +144,6 @@ def owner_is_trusted(status: os.stat_result) -> bool:
     return sys.platform == "win32" or status.st_uid in (0, os.geteuid())
 
 
-def owned_by_us(status: os.stat_result) -> bool:
-    """Whether a file is our own."""
-    return sys.platform == "win32" or status.st_uid == os.geteuid()
-
-
 def _require_root(path: Path, link: os.stat_result | None, status: os.stat_result) -> None:
     if sys.platform == "win32":
         return

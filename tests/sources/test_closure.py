@@ -104,6 +104,15 @@ def test_the_form_of_an_include_is_part_of_how_it_was_found(tree: Tree) -> None:
     assert quoted.resolution != angled.resolution
 
 
+@pytest.mark.parametrize("others", [("a", "b"), ("a", "b", "a/sub")])
+def test_where_a_header_is_its_own_next_one_counts(tree: Tree, others: tuple[str, ...]) -> None:
+    """A compiler may find the includer again in a later directory, before or after another one."""
+    root = tree({"a/sub/x.h": b"#ifndef X\n#define X\n#include_next <x.h>\n#endif", "b/x.h": b""})
+    source = b"#include <sub/x.h>"
+    itself, other = (_closure(source, root, *dirs) for dirs in (("a", "a/sub", "b"), others))
+    assert itself.resolution != other.resolution
+
+
 def test_a_directory_given_twice_counts_where_the_next_header_is_asked_for(tree: Tree) -> None:
     """A compiler may find the includer itself as the next one; any other include finds the same."""
     root = tree(
@@ -273,6 +282,7 @@ def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> N
         r'H="\"x.h\""',
         '"H="<x".h>"',
         "H='\"x.h\"'",
+        "H='\"<x.h>\"'",
     ],
 )
 def test_an_include_through_an_option_is_covered_however_the_compiler_takes_its_quotes(

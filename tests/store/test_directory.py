@@ -89,6 +89,18 @@ def test_publish_leaves_only_the_entry(
     assert list((root / "v1" / "tmp").iterdir()) == []
 
 
+def test_a_published_entry_survives_a_power_cut(
+    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes are synced before it has its name, and afterwards the folder in which it has it."""
+    path, synced = entry_path(make_entry()), list[tuple[bool, bool]]()
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append((stat.S_ISDIR(os.fstat(fd).st_mode), path.exists()))
+    )
+    store.publish(make_entry())
+    assert synced == [(False, False), (True, True)]
+
+
 def test_detail_contains_and_find(store: DirectoryStore, make_entry: MakeEntry) -> None:
     """An entry's detail and its key's beginning lead to it."""
     entry = make_entry()

@@ -251,13 +251,16 @@ def test_number_is_not_a_truth_value() -> None:
         decode_head(json.dumps(fields).encode())
 
 
-def test_entry_beyond_the_caps_is_not_written(
-    monkeypatch: pytest.MonkeyPatch, make_entry: Callable[..., Entry]
+@pytest.mark.parametrize("cap", ["HEAD_CAP", "DETAIL_CAP", "TOTAL_CAP"])
+def test_an_entry_beyond_a_cap_is_neither_written_nor_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_entry: Callable[..., Entry], cap: str
 ) -> None:
-    """What readers would refuse is refused by the writer, as the file system would."""
-    monkeypatch.setattr(entry_format, "TOTAL_CAP", 500)
+    """What readers refuse before they read it is refused by the writer, as the file system would."""
+    data = encode(make_entry())
+    monkeypatch.setattr(entry_format, cap, 1)
     with pytest.raises(OSError, match="larger than"):
         encode(make_entry())
+    assert _damage(tmp_path / "entry", data, make_entry()) is Damage.CORRUPT
 
 
 def test_error_survives_a_process_boundary() -> None:
