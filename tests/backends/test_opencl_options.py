@@ -339,3 +339,19 @@ def test_a_variable_that_changed_since_the_compiler_was_loaded_is_refused(
     assert (changed.refusal is not None) is refused
     assert (changed.inputs.environment != plain.inputs.environment) is refused
     assert plain.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "home"),
+    [
+        ({}, "/tmp/pocl/kcache"),
+        ({"HOME": "/h"}, "/h/.cache/pocl/kcache"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/pocl/kcache"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/pocl/kcache"),
+        ({"HOME": "/h", "POCL_KERNEL_CACHE": "0"}, "/h/.cache/pocl/uncached"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/x", "POCL_CACHE_DIR": "place"}, "/src/place"),
+    ],
+)
+def test_quoted_headers_are_searched_in_pocls_own_cache(environ: dict[str, str], home: str) -> None:
+    """PoCL compiles a copy of the program there, and where that is its variables say."""
+    assert _plan(environ=environ).rule.home == home
