@@ -92,6 +92,13 @@ def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: 
     assert found == [(user_s, str(roots[0])), (user_s, "memory"), (system_s, str(roots[1]))]
 
 
+def test_what_is_remembered_in_a_system_root_is_recalled(tmp_path: Path) -> None:
+    """A user's root that has nothing under a name does not hide what a system root has."""
+    user, system = (DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system"))
+    system.remember("0" * 64, b"found")
+    assert Layers(user=user, systems=(system,)).recall("0" * 64) == b"found"
+
+
 def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """What an administrator warmed is used where it lies."""
     prepared = ready()
