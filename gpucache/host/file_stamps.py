@@ -1,7 +1,7 @@
 """Whether a file is as it was, seen by its status alone: device, inode, size and both times.
 
-A stamp stands for a content only where the file was older than the times of its file system are apart when it
-was taken, and only on a local file system: a server may answer late. Must not know what files say.
+A stamp stands for a content only where the file was not young when it was taken, and only on a local file
+system that sets the time of a change itself: a server may answer late. Must not know what files say.
 """
 
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 Stamp = tuple[int, ...]
 """Device, inode, size in bytes, change and modification time in nanoseconds."""
-_GRANULE_NS = 2 * 10**9
-"""The largest step of the times of a file system: that of FAT."""
-_LOCAL = frozenset(
-    {
-        *(0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E),  # ext4, XFS, Btrfs, F2FS, ZFS
-        *(0x01021994, 0x858458F6, 0x794C7630, 0x73717368, 0xE0F5E1E2),  # tmpfs, ramfs, overlay, images
-    }
-)
-"""The kinds of local file systems, as linux/magic.h numbers them."""
+_SETTLED_NS = 60 * 10**9
+"""How old a file has to be. A step of a file system's times is up to 2 s; and who writes through a mapping in
+memory leaves the times as they are until the pages have been written back, by default after 35 s."""
+_LOCAL = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E})
+"""ext4, XFS, Btrfs, F2FS, ZFS and bcachefs, as linux/magic.h numbers them. In images, such as SquashFS, all
+times are those that their maker gave; on tmpfs who writes through a mapping never changes a time."""
+_OVERLAY = 0x794C7630
+_OF_LOWER = 48
+"""The bits of an inode number above which an overlay may put the number of a lower file system."""
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -28,16 +28,32 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 def is_settled(path: str | bytes | Path, status: os.stat_result, now_ns: int) -> bool:
     """Whether the stamp of a file, taken at ``now_ns`` and before it was read, stands for its content."""
-    if max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _GRANULE_NS:
+    if max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _SETTLED_NS or status.st_ino >> _OF_LOWER:
         return False
     local = _local.get(status.st_dev)
     if local is None:
-        local = _local[status.st_dev] = _kind_of(path) in _LOCAL
+        kind = _kind_of(path)
+        local = kind in _LOCAL or (kind == _OVERLAY and _is_of_upper(status.st_dev))
+        _local[status.st_dev] = local
     return local
 
 
 _local: dict[int, bool] = {}
 """Whether a device is a local file system."""
+
+
+def _is_of_upper(device: int) -> bool:
+    """Whether files of a device are on the same file system as the upper layer of an overlay.
+
+    That can only be a local one. Files of other layers have devices of their own, which are mounted nowhere.
+    Source: Documentation/filesystems/overlayfs.rst.
+    """
+    place = f" {os.major(device)}:{os.minor(device)} "
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes().decode(errors="replace")
+    except OSError:
+        return False
+    return any(place in mount and "upperdir=" in mount for mount in mounts.split("\n"))
 
 
 def _kind_of(path: str | bytes | Path) -> int:

@@ -92,7 +92,8 @@ class Disk:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):  # it was replaced since it was looked at
                 raise OSError(errno.EINVAL, "it is no regular file any more")
-            self.contents[path] = status
+            before = self.contents.setdefault(path, status)
+            self.failed = self.failed or stamp_of(before) != stamp_of(status)
             self.stamps.append((os.fsdecode(path), stamp_of(status)))
             self._watch_way(path)
             data = _read_all(fd, status.st_size, limit)

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from gpucache.closures import Closure
+from gpucache.host import file_stamps
 from gpucache.sources import (
     Limits,
     Place,
@@ -129,12 +130,13 @@ def test_files_whose_status_is_as_it_was_are_not_read(
     many: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """Any change is seen all the same, whatever it leaves of size and time."""
+    monkeypatch.setattr(file_stamps, "_local", {many.stat().st_dev: True})
     memos, source = Shelf(), b'#include "many/1.h"\n' + _MANY
     (many / "a/many/1.h").write_bytes(b"    ")
     os.utime(many / "a/many/1.h", ns=(0, 0))
     with monkeypatch.context() as patched:
         now_ns = time.time_ns()
-        patched.setattr(time, "time_ns", lambda: now_ns + 10**10)  # by then it was settled
+        patched.setattr(time, "time_ns", lambda: now_ns + 10**11)  # by then it was settled
         first = _closure(many, memos, source)
     _change(many, change)
     opened: list[object] = []
@@ -565,3 +567,13 @@ def test_a_closure_is_not_settled_where_the_way_to_it_is_younger(tmp_path: Path,
         (tmp_path / "aside").rename(way)
     assert is_settled(closure, way.lstat().st_ctime_ns + 1)
     assert not is_settled(closure, way.lstat().st_ctime_ns)
+
+
+def test_a_file_that_is_another_when_it_is_read_again_is_not_remembered(tmp_path: Path) -> None:
+    """The status of one content would stand for the digest of the other."""
+    file, disk = tmp_path / "header.h", Disk()
+    file.write_bytes(b"1")
+    assert disk.read(os.fsencode(file), 9) and not disk.failed
+    assert disk.read(os.fsencode(file), 9) and not disk.failed
+    file.write_bytes(b"22")
+    assert disk.read(os.fsencode(file), 9) and disk.failed
