@@ -514,16 +514,19 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
 def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: Path) -> None:
     """A header, a folder on the way to it, or one where it was looked for in vain: each may have changed."""
     first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second / "sub"):
+    for folder in (first, second / "deep" / "sub"):
         folder.mkdir(parents=True)
-    header = second / "sub" / "a.h"
+    header, beside = second / "deep" / "sub" / "a.h", tmp_path / "third" / "b.h"
+    beside.parent.mkdir()
     header.touch()
+    beside.touch()
     rule = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,))
 
     folders = [str(first), str(second)]
-    closure = read_closure(b"#include <sub/a.h>", rule=rule, include_dirs=folders, cwd=None)
+    source = f'#include <deep/sub/a.h>\n#include "{beside}"\n'.encode()
+    closure = read_closure(source, rule=rule, include_dirs=folders, cwd=None)
     hour = 3600 * 10**9
-    places = (first, second, second / "sub", header)
+    places = (first, second, *(second / "deep", header.parent), header, beside.parent, beside)
     latest = max(place.stat().st_ctime_ns for place in places)
     assert is_settled(closure, latest + hour)
     assert not is_settled(closure, latest)
