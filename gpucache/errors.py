@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
     USAGE = 2, "usage: what was asked for cannot be meant"
     FINDINGS = 3, "findings, failures, or with --check misses"
     NOTHING_ATTEMPTED = 4, "nothing could be attempted: no usable device, compiler or process"
-    CACHE_UNUSABLE = 5, "the cache cannot be used"
+    CACHE_UNUSABLE = 5, "a cache cannot be used, or not all of it read"
     NOT_EXECUTABLE = 126, "the command after '--' cannot be executed"
     NOT_FOUND = 127, "the command after '--' is not there"
     INTERRUPTED = 130, "interrupted"

@@ -21,11 +21,11 @@ set -a and set +a, a shell.
 
 A program is served where it asks for exactly the same on the same kind of device, and the contents of all
 headers, the compiler's own files, the variables that reach it and the CPU are as they were; headers and
-compilers lie where they lay, and a driver of a GPU may be mounted there. GPUCACHE_LAYER_TELL=1 tells each
-hit, and each miss with what differs. Headers in memory, headers that are included through macros and
-compilers that 'gpucache run' does not reach are not covered; no line at all tells that no library of OUT was
-loaded: built by cc these need a glibc as new as here. OUT holds sources, and everybody may read it. Where
-nothing could be exported, none is made."""
+compilers keep their paths, and a driver of a GPU may be mounted there. GPUCACHE_LAYER_TELL=1 prints each hit,
+and each miss with what differs. Headers in memory, headers that are included through macros and compilers
+that 'gpucache run' does not reach are not covered. If nothing is printed, no library of OUT was loaded: built
+by cc these need a glibc as new as this machine's. OUT holds sources, and everybody may read it. Where nothing
+could be exported, none is made."""
 """What is said of this form by the help of export."""
 
 

@@ -24,7 +24,11 @@ FILES = (
     ("v1/removed.jsonl", "Of which programs that was removed, for the same reason; bounded."),
     ("v1/journal/", "The last misses with their verdicts, as inspect --misses shows them."),
     ("v1/missed/", "What programs left for warm --misses, with their sources; a bounded number of them."),
-    ("v1/closures/", "Which headers programs include, so that the next start need not search them; bounded."),
+    (
+        "v1/closures/",
+        "Which headers programs include and what compilers consist of, for faster starts; bounded.",
+    ),
+    ("v1/index/", "Which entries answer a build under run, so that it needs no server; bounded."),
     ("v1/quarantine/", "Damaged entries, moved out of the way: the newest 32, of 64 MiB together."),
     (
         "v1/tmp/",

@@ -202,7 +202,8 @@ def build_options(function: F) -> F:
     options = (
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
-            help="A target, such as cuda:sm_90 or opencl:pocl; may be given again.",
+            help="A target, such as cuda:sm_90, or opencl:pocl for the newest PoCL that can compile; "
+            "may be given again.",
         ),
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,

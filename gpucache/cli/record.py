@@ -41,7 +41,7 @@ _PATIENCE_MS = 60_000
 @click.option(
     "--keep-arguments",
     is_flag=True,
-    help="Keep the command with its arguments, which may hold secrets; else its name alone.",
+    help="Record the command's arguments, too, which may contain secrets; else only its name.",
 )
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:

@@ -47,15 +47,16 @@ def run(learn: bool, report: Path | None) -> None:
     """Run the command after -- and serve what its OpenCL programs and NVRTC compile from the cache.
 
     The command and all that it starts need no change. What is not there is compiled by the command
-    itself, in its driver's own way, and kept for the next run; of a compiler that builds late (PoCL) only
-    what was asked is noted, and built afterwards with --learn or by warm --misses. A program goes on as
-    without gpucache whatever goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 each
-    build that is no hit fails, and its build log says why. With GPUCACHE_LOG=info each hit and each miss is
-    told when it comes.
+    itself, in its driver's own way, and kept for the next run; for compilers that build late (PoCL) only
+    the request is noted, and built afterwards with --learn or by warm --misses. A program goes on as
+    without gpucache whatever goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 a
+    miss fails, and its build log says why. GPUCACHE_LOG=info prints each hit and each miss.
 
     OpenCL is reached where the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 where glibc's linker
-    loads them, from whatever place. Not reached are an NVRTC that is linked statically or lies under another
-    name than libnvrtc.so (as in some wheels), programs that are setuid, and other C libraries than glibc.
+    loads them, from whatever place. Not supported: an NVRTC that is linked statically or not named
+    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. A program with other
+    mounts, another root directory, user, group or capabilities than gpucache gets hits at most: its misses
+    are not kept.
 
     Standard output, input and terminal are the command's; at its end one line on standard error tells of
     its builds, and with --json the document stands there. The exit code is the command's own; if a

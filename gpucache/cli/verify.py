@@ -37,7 +37,8 @@ def verify(
 
     Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
     with --strict): stale, superseded, orphan, leftover, locked, unsupported. Not checked (exit 4): with
-    --load, where the machine is so short of processes, memory or descriptors that nothing loads.
+    --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
+    others may have entries without a checksum: of these only the form is checked, and their number is shown.
     """
     from gpucache.outcomes import summarise_verify
     from gpucache.render import tables

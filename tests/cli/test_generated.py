@@ -271,7 +271,7 @@ def test_the_documented_variables_are_the_ones_read() -> None:
     macros = set(re.findall(r"\bGPUCACHE_[A-Z_]+\b", header))  # which are no variables
     of_run = {variable.name for variable in settings.RUN_ENVIRONMENT}
     clients = "".join(path.read_text(encoding="utf-8") for path in (TOP / "gpucache/native").glob("*.c"))
-    of_programs = {"GPUCACHE_DISABLE", "GPUCACHE_LOG", "GPUCACHE_REQUIRE"}
+    of_programs = {"GPUCACHE_DISABLE", "GPUCACHE_LOG", "GPUCACHE_READ_ONLY", "GPUCACHE_REQUIRE"}
     assert set(re.findall(r'"(GPUCACHE_[A-Z_]+)"', clients)) == of_run | of_programs
     assert named - macros == {*documented, *of_run}
 
@@ -280,6 +280,7 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     """FILES names every folder and file that lies below a root."""
     kept = (
         layout.ENTRIES,
+        layout.INDEX,
         layout.PROGRAMS,
         layout.JOURNAL,
         layout.MISSED,
