@@ -92,7 +92,18 @@ def _told(error: Exception) -> str:
 def _start(argv: "Sequence[str]", environ: "Mapping[str, str]", mask: frozenset[int]) -> int:
     defaults = [getattr(signal, name) for name in _PYTHON_IGNORES]
     try:
-        return os.posix_spawnp(argv[0], list(argv), environ, setsigmask=mask, setsigdef=defaults)
+        try:
+            return os.posix_spawnp(argv[0], list(argv), environ, setsigmask=mask, setsigdef=defaults)
+        except OSError as error:
+            import errno
+            import shutil
+
+            if error.errno != errno.ENOEXEC:
+                raise
+        # As shells do it, and what starts commands from C.
+        script = argv[0] if "/" in argv[0] else shutil.which(argv[0]) or argv[0]
+        line = ["/bin/sh", script, *argv[1:]]
+        return os.posix_spawn(line[0], line, environ, setsigmask=mask, setsigdef=defaults)
     except (OSError, ValueError) as error:
         from gpucache.errors import CommandError
 

@@ -48,6 +48,7 @@ from gpucache.backends.opencl.cpu import FEATURES, cpu_features
 from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
+from gpucache.host.file_stamps import is_settled
 from gpucache.host.files_seen import is_local
 from gpucache.intercept.environment import LAYERS
 from gpucache.intercept.index import Condition
@@ -290,7 +291,8 @@ class _Found:
         if self._strict is None:
             parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
             return _VALUE.pack(len(data), _NO_TIME, _total(parts))
-        return _stamp(path, before) + _sum_of(
+        settled = is_settled(path, before, time.time_ns())
+        return (_stamp(path, before) if settled else _no_stamp(before)) + _sum_of(
             data[at : at + _CHUNK] for at in range(0, len(data) or 1, _CHUNK)
         )
 
@@ -353,8 +355,12 @@ def _stamp(path: str, status: os.stat_result) -> bytes:
     """What stands for the content of a file; where nothing can, its size alone."""
     changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
     if changed_ns >= time.time_ns() - _YOUNG_NS or status.st_mtime_ns < 0 or not is_local(path):
-        return _STAMP.pack(0, 0, status.st_size, 0, 0)
+        return _no_stamp(status)
     return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _no_stamp(status: os.stat_result) -> bytes:
+    return _STAMP.pack(0, 0, status.st_size, 0, 0)
 
 
 @lru_cache(maxsize=64)

@@ -75,7 +75,7 @@ def read_call(fields: Fields) -> Call:
 
 def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
-    require_same_files(call.files_seen)
+    require_same_files(call.files_seen, call.cwd)
     request = call.request
     toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
     prepared = prepare(BACKEND, request, toolchain, call.environ, memos)

@@ -17,7 +17,7 @@ from threading import Event, Lock
 
 from gpucache.engine.explain import explain
 from gpucache.engine.journal import note_miss, note_process
-from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish
+from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish, why_not_kept
 from gpucache.engine.nearest import was_ever_built
 from gpucache.engine.prepare import Prepared, of_kind
 from gpucache.engine.store_layers import Layers, NoEntry
@@ -246,6 +246,9 @@ class NVRTCServing:
             note_miss(self._layers, prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
         kinds = (prepared, *_others(prepared))
+        if prepared.refusal is not None or self._layers.target is None:
+            note_miss(self._layers, prepared, miss)
+            return replace(outcome, reason=why_not_kept(self._layers, miss)[0])
         if any(_kind(kind).value not in given.artifacts for kind in kinds):
             note_miss(self._layers, prepared, miss)
             return replace(outcome, reason="NVRTC did not give all that was asked for, so it was not kept")

@@ -58,7 +58,7 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
     """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
-    require_same_files(asked.files_seen)
+    require_same_files(asked.files_seen, asked.cwd)
     options = as_pyopencl_reads((asked.options,))
     program = Program(asked.name, Language.OPENCL_C, asked.source)
     found = [devices.match(facts, asked.cwd) for facts in asked.devices]

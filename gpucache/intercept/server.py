@@ -57,11 +57,14 @@ Handlers = Mapping[Kind, Handler]
 _own_files = cache(files_seen)
 
 
-def require_same_files(asking: str) -> None:
+def require_same_files(asking: str, cwd: str) -> None:
     """Raise OptionError unless a thread that asks sees the files that this process sees.
 
-    ``asking`` is what ``files_seen`` says there. Headers are read here and compiled there.
+    ``asking`` is what ``files_seen`` says there, ``cwd`` its current directory. Headers are read here and
+    compiled there.
     """
+    if not cwd:
+        raise OptionError("its current directory is gone, so nothing is kept for it")
     if not asking or not _own_files():
         raise OptionError("it is not known which files its process sees, so nothing is kept for it")
     if asking != _own_files():

@@ -71,7 +71,7 @@ static int path_of(const struct question *question, const struct condition *one,
     if (!as_text(one->text, text)) return 0;
     if (!one->place.size) return snprintf(path, PATH_MAX, "%s", text) > 0 && *text == '/';
     if (equals(one->place, "w")) {
-        if (!as_text(question->fields[AT_FOLDER], from)) return 0;
+        if (!as_text(question->fields[AT_FOLDER], from) || !*from) return 0; /* it is gone */
     } else if (equals(one->place, "s")) {
         snprintf(from, sizeof from, "%s", question->start);
     } else {

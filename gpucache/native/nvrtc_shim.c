@@ -171,7 +171,8 @@ static int ask(struct program *program, int count, const char *const *options, s
     char seen[WIRE_FILES_SEEN_SIZE], digits[3][WIRE_NUMBER_SIZE], version[2 * WIRE_NUMBER_SIZE], folder[PATH_MAX];
     int major = 0, minor = 0;
     wire_begin();
-    if (!wire_asks() || !getcwd(folder, sizeof folder) || CALL(nvrtcVersion, &major, &minor)) return 0;
+    if (!wire_asks() || CALL(nvrtcVersion, &major, &minor)) return 0;
+    if (!getcwd(folder, sizeof folder)) *folder = 0; /* it is gone */
     struct wire_bytes environment = wire_environment();
     request.fields = environment.at ? malloc(request.room * sizeof *request.fields) : NULL;
     if (!request.fields) request.room = 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,6 +37,12 @@ static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
 static int has_roots; /* whether a question is looked for in an index before the server is asked */
 
+/* Whether a note can be written: beyond its limit on the size of files the system ends a program. */
+static int may_note(void) {
+    struct rlimit limit;
+    return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur >= NOTES_CAP + LINE_CAP;
+}
+
 static void put_u32(unsigned char *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
 }
@@ -56,7 +63,7 @@ void wire_begin(void) {
         return;
     }
     strcpy(address.sun_path, path);
-    has_roots = index_begin(0);
+    has_roots = may_note() && index_begin(0);
     long given = limit ? strtol(limit, NULL, 10) : 0;
     if (given > 0 && given <= LONGEST_TIMEOUT_MS) timeout_ms = given;
     atomic_store(&state, ASKING);
@@ -227,7 +234,7 @@ static uint32_t request_size(const struct wire_bytes *fields, size_t count) {
 
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     *reply = (struct wire_reply){.kind = WIRE_PASS};
-    if (wire_asks() && has_roots && index_answer(kind, fields, count, reply)) return 1;
+    if (wire_asks() && has_roots && may_note() && index_answer(kind, fields, count, reply)) return 1;
     return wire_ask_server(kind, fields, count, reply);
 }
 
@@ -260,7 +267,7 @@ uint64_t wire_now(void) {
 static void write_note(const char *line, int size) {
     char path[sizeof address.sun_path + sizeof NOTES];
     const char *slash = strrchr(address.sun_path, '/');
-    if (!slash || size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING) return;
+    if (!slash || size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING || !may_note()) return;
     int kept = errno;
     struct stat status;
     snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);

@@ -79,6 +79,15 @@ def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProces
     }  # fmt: skip
 
 
+def test_a_script_that_names_no_interpreter_is_run_as_shells_run_it(run: Run, tmp_path: Path) -> None:
+    """By the shell, with the words that it was given."""
+    script = tmp_path / "script"
+    script.write_text('echo "$@" >"$1"\n')
+    script.chmod(0o700)
+    assert run(str(script), str(tmp_path / "told"), "two  words").code == 0
+    assert (tmp_path / "told").read_text() == f"{tmp_path / 'told'} two  words\n"
+
+
 def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
     """With the exit codes of a shell: one of a name that is not there, another of no program."""
     done = run("/nowhere/app")

@@ -117,6 +117,21 @@ def test_a_program_is_served_what_it_would_have_compiled(
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_program_that_may_write_no_file_is_served(run: Run) -> None:
+    """What it notes of a hit would end it."""
+    run("bindings", "plain")
+    _, (outcome,) = run("bindings", "limited")
+    assert outcome["result"] == "hit"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_program_whose_current_directory_is_gone_is_passed_and_told(run: Run) -> None:
+    """Nobody knows where its relative names would have led."""
+    _, (outcome,) = run("bindings", "gone")
+    assert (outcome["result"], "is gone" in outcome["reason"]) == ("passed", True)
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_compile_that_fails_fails_alike(command: Command, run: Run) -> None:
     """The program gets NVRTC's own words each time, and nothing is kept."""
     bare = command(sys.executable, _PROGRAM, "core", "wrong")
@@ -383,6 +398,15 @@ def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_p
     outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
     assert (outcome.result, "did not give all" in outcome.reason) == (RunResult.LEFT, True)
     assert not list((tmp_path / "root").rglob("*.gpc"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_why_nothing_is_kept_is_told(program: _Program) -> None:
+    """Artifacts that were not asked for are no reason."""
+    kind, (token, wanted) = program.ask(source=b"// __TIME__\n__device__ const char *when = __TIME__;")
+    assert (kind, wanted) == (Kind.MISS, b"0")
+    outcome = program.tell(token, b"", ptx=b"")
+    assert (outcome.result, "uses __TIME__" in outcome.reason) == (RunResult.LEFT, True)
 
 
 @pytest.mark.usefixtures("installed")
