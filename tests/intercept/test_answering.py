@@ -21,6 +21,7 @@ from gpucache.intercept.conditions import (
     COVERED,
     Strict,
     UncoveredError,
+    _Found,
     of_build,
     of_call,
 )
@@ -30,7 +31,7 @@ from gpucache.intercept.index import Condition
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.wire import Fields
-from gpucache.keys import header_of, variable_of
+from gpucache.keys import digest, header_of, variable_of
 from gpucache.model import CacheKey, Device, KeyField
 from gpucache.settings import find_root
 from tests.intercept.conftest import PROGRAM, Done
@@ -133,6 +134,18 @@ def test_a_compiler_that_changed_since_it_was_asked_is_left_to_the_server(opencl
     """What it is now may be another than what made the answer."""
     with pytest.raises(UncoveredError, match="is new"):
         opencl.conditions(opencl.prepared.key, since_ns=1)
+
+
+def test_a_header_that_is_younger_than_a_minute_counts_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes it through a mapping in memory leaves its times as they are for so long."""
+    header = tmp_path / "x.h"
+    header.write_bytes(b"x")
+    later_ns = time.time_ns() + 10 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    found = _Found(str(tmp_path), tied=False, strict=Strict(later_ns))
+    assert not any(found._header(str(header), digest(b"x"))[:8])
 
 
 def test_only_file_systems_of_this_machine_have_stamps(tmp_path: Path) -> None:
