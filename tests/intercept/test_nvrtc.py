@@ -496,6 +496,14 @@ def test_what_is_no_cubin_is_not_kept(program: _Program) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
+    """A process that asked and never said what came out is no reason to say nothing."""
+    assert program.ask()[0] is Kind.MISS
+    (left,) = program.serving.finish()
+    assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the compile did")
+
+
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("source", [b"int a = __TIME__[0];", b'#include MACRO\n#define MACRO __TIME__ ".h"'])
 def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes) -> None:
     """The command compiles it, and sends nothing of it."""
