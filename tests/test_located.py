@@ -280,3 +280,22 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
     printed = run_python(str(_PROCESS), "cuda", stdin=json.dumps([job]), env=environ)
     (outcome,) = json.loads(printed.removeprefix("ready\n"))
     assert (outcome["error"], outcome["compiled"]) == (None, 0)
+
+
+def test_a_variable_that_changed_after_nvrtc_was_loaded_keeps_nothing(tmp_path: Path) -> None:
+    """NVRTC reads it when it is loaded; a program that begins with the new value gets a binary of its own."""
+    job = {"source": _SOURCE.replace('#include "value.h"\n', _PLAIN), "arguments": {"target": "compute_80"}}
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache"), "GPUCACHE_MEMORY_BYTES": "0"}
+    variable = {"NV_NVVM_VERSION": "nvvm-latest"}
+
+    def outcomes(*jobs: dict[str, Any], **more: str) -> list[dict[str, Any]]:
+        printed = run_python(str(_PROCESS), "cuda", stdin=json.dumps(jobs), env={**environ, **more})
+        found: list[dict[str, Any]] = json.loads(printed.removeprefix("ready\n"))
+        return found
+
+    plain, changed = outcomes(job, {**job, "environment": variable})
+    assert (changed["compiled"], changed["code"]) == (1, plain["code"])
+    assert any("NV_NVVM_VERSION was changed" in line for line in changed["log"])
+    begun, removed = outcomes(job, {**job, "environment": {"NV_NVVM_VERSION": None}}, **variable)
+    assert (begun["compiled"], removed["compiled"]) == (1, 1)
+    assert begun["code"] == removed["code"] != plain["code"]

@@ -12,6 +12,8 @@ from typing import NamedTuple, cast
 from gpucache.errors import OptionError
 from gpucache.host.environment import derived
 
+LOADED = "@loaded"
+"""The end of the name of what a variable was when the compiler was loaded, where that was something else."""
 _NAME = r"(?a:[A-Za-z_]\w*)"
 # White space at which one compiler splits and that another takes as part of an option; and the end of a C
 # string.
@@ -134,6 +136,17 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
         for prefix in spelling.joined:
             if token.startswith(prefix) and len(token) > len(prefix):
                 return spelling, token[len(prefix) :]
+    return None
+
+
+def changed_since_loaded(reaching: Iterable[tuple[str, str]]) -> str | None:
+    """Why nothing is kept of a build where a variable was another when the compiler was loaded."""
+    for name, _ in reaching:
+        if name.endswith(LOADED):
+            return (
+                f"the environment variable {name.removesuffix(LOADED)} was changed after the compiler was "
+                "loaded, which may have read it before; set it before the program starts"
+            )
     return None
 
 

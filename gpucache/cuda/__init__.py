@@ -13,12 +13,12 @@ from cuda.core import Device, ObjectCode
 
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import split
+from gpucache.backends.options import LOADED, split
 from gpucache.checks import include_dirs
 from gpucache.engine.hits import find
 from gpucache.engine.prepare import prepare_again
 from gpucache.errors import CacheMissError, NoDeviceError, TargetError
-from gpucache.host.environment import environment
+from gpucache.host.environment import environment_since
 from gpucache.library import arguments, process
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, Language, Program, Target
 from gpucache.outcomes.lookups import Built, Hit
@@ -87,7 +87,7 @@ def compile_program(
     toolchain = nvrtc.compiler_of(request.target, layers)
     own = _OwnBuild(request)
     try:
-        prepared = prepare_again(BACKEND, request, toolchain, environment(), layers)
+        prepared = prepare_again(BACKEND, request, toolchain, environment_since(LOADED), layers)
         own.compilation = prepared.compilation
         met = find(layers, prepared, whole=True)
         if isinstance(met, Hit):

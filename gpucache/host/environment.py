@@ -35,7 +35,7 @@ _derived: tuple[Mapping[str, str], dict[object, object]] = ({}, {})
 def derived(environ: Mapping[str, str]) -> dict[object, object]:
     """A place to keep what follows from the mapping that ``environment`` gave last; new for any other."""
     global _derived
-    if environ is not _last[1]:
+    if environ is not _last[1] and all(environ is not marked for _, marked in _marked.values()):
         return {}
     if _derived[0] is not environ:
         _derived = environ, {}
@@ -49,28 +49,28 @@ def is_true(value: str) -> bool:
 
 _imported = dict(environment())
 _modules = frozenset(sys.modules)
-_marked: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+_marked: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
 
-def environment_since(mark: str, module: str) -> Mapping[str, str]:
+def environment_since(mark: str, module: str = "") -> Mapping[str, str]:
     """All variables as they are now, and what others may have been when a Python module loaded a compiler.
 
     A variable that was another when this module was imported, or when the process began if that module was
-    already imported by then, is there with that value under its name and ``mark``, empty for none. Read it
-    only. There is one ``module`` in a process.
+    already imported by then, is there with that value under its name and ``mark``, empty for none. Without a
+    ``module`` the compiler may have been loaded at any time. Read it only.
     """
-    global _marked
     now = environment()
-    if _marked[0] is not now:
-        known = [_imported, *([_begun()] if module in _modules else [])]
+    marked = _marked.get(module)
+    if marked is None or marked[0] is not now:
+        known = [_imported, *([_begun()] if not module or module in _modules else [])]
         others = {
             f"{name}{mark}": before.get(name, "")
             for before in known
             for name in before.keys() | now.keys()
             if before.get(name) != now.get(name)
         }
-        _marked = now, {**now, **others} if others else now
-    return _marked[1]
+        marked = _marked[module] = now, {**now, **others} if others else now
+    return marked[1]
 
 
 def _begun() -> Mapping[str, str]:

@@ -12,7 +12,8 @@ import pyopencl as cl
 from pyopencl.tools import is_spirv
 
 from gpucache.backends.opencl import BACKEND, compiler, platforms
-from gpucache.backends.opencl.options import LOADED, as_pyopencl_reads, command_line
+from gpucache.backends.opencl.options import as_pyopencl_reads, command_line
+from gpucache.backends.options import LOADED
 from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.store_layers import Layers

@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, Variables, absolute, read, trimmed, with_value
+from gpucache.backends.options import (
+    Spelling,
+    Variables,
+    absolute,
+    changed_since_loaded,
+    read,
+    trimmed,
+    with_value,
+)
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
 from gpucache.model import ArtifactKind, BuildRequest, Toolchain
@@ -91,7 +99,8 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         in_place = request.searches_cwd and not all(map(os.path.isabs, planned.forced_includes))
         planned = planned._replace(inputs=planned.inputs._replace(folder=request.cwd if in_place else ""))
     seed = _seed(request, planned.inputs.options)
-    return planned._replace(command=(f"-arch={request.target.name}", *seed, *planned.command))
+    command = (f"-arch={request.target.name}", *seed, *planned.command)
+    return planned._replace(command=command, refusal=changed_since_loaded(planned.inputs.environment))
 
 
 @lru_cache(maxsize=64)

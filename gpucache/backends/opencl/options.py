@@ -12,7 +12,17 @@ from itertools import chain
 from pathlib import Path
 
 from gpucache.backends.interface import Compilation
-from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
+from gpucache.backends.options import (
+    LOADED,
+    Spelling,
+    Variables,
+    absolute,
+    changed_since_loaded,
+    read,
+    split,
+    trimmed,
+    with_value,
+)
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs
 from gpucache.model import BuildRequest, Toolchain
@@ -20,8 +30,6 @@ from gpucache.sources import Place, SearchRule
 
 POCL, INTEL, NVIDIA, OTHER = "pocl", "intel", "nvidia", "other"
 EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
-LOADED = "@loaded"
-"""The end of the name of what a variable was when the compiler was loaded, where that was something else."""
 _ADDED_OPTIONS = {
     POCL: ("POCL_EXTRA_BUILD_FLAGS",),
     INTEL: ("OPENCL_PROGRAM_COMPILE_OPTIONS",),
@@ -203,14 +211,8 @@ def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRu
 
 
 def _refusal(implementation: str, options: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    changed = (
-        name.removesuffix(LOADED) for name, _ in _among(implementation, environ) if name.endswith(LOADED)
-    )
-    for name in changed:
-        return (
-            f"the environment variable {name} was changed after the compiler was loaded, which may have read "
-            "it before; set it before the program starts"
-        )
+    if changed := changed_since_loaded(_among(implementation, environ)):
+        return changed
     if _ARGUMENT_INFO not in options or implementation in _ANSWERED_BY_BINARIES:
         return None
     return (
