@@ -22,7 +22,7 @@ from gpucache.host.file_stamps import stamp_of
 from gpucache.keys import digest
 
 NO_FILE = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EINVAL}
 )
 _CHUNK = 64 * 1024
 # Without O_NONBLOCK opening a FIFO would wait for its other end.

@@ -585,3 +585,10 @@ def test_what_each_process_finds_anew_is_uncacheable(tree: Tree, monkeypatch: py
     ]
     assert all("through /proc" in (one.uncacheable or "") for one in through)
     assert _closure(b"#include <x.h>", root, "a").uncacheable is None
+
+
+def test_a_link_that_leads_to_itself_is_uncacheable(tree: Tree) -> None:
+    """Some compilers search on behind it, and for others it is an error."""
+    root = tree({"a/y.h": b"", "b/x.h": b"x"})
+    (root / "a" / "x.h").symlink_to("x.h")
+    assert "cannot be read" in (_closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
