@@ -5,6 +5,7 @@
     |   +-- TargetError           2  unknown, ambiguous or malformed target
     |   +-- ManifestError         2  the warm list does not read; names line and field
     |   +-- SourceError           2  a source or folder that cannot be read
+    |   |   +-- UnreadSourceError 2  one over a limit of size or number; costs its own item
     |   +-- OptionError           2  a build option gpucache must refuse
     |   +-- CommandError        126  a command that cannot be started; codes as in shells
     |       +-- CommandNotFoundError  127  one that is not there

@@ -1,6 +1,6 @@
 /* An OpenCL driver for machines that have none, whose compiler does what a source tells it to: a word
    after "behave:" is done while that source is built, once for each time it stands there. A source without
-   such a word becomes a binary. DRIVER_VERSION is the version of the driver; DRIVER_LOG names a file to
+   such a word becomes a binary. CL_DRIVER_VERSION is the version of the driver; DRIVER_LOG names a file to
    which a line is added for each build: the process, and the first word, or "build".
    The order of the functions in the table is that of the ICD loader: cl_khr_icd. */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@ static Status give_text(const char *text, size_t room, void *to, size_t *needed)
 }
 
 static const char *version(void) {
-    const char *given = getenv("DRIVER_VERSION");
+    const char *given = getenv("CL_DRIVER_VERSION");
     return given ? given : "1.0";
 }
 

@@ -76,8 +76,9 @@ def machine_for(
     if asked <= {str(device.target) for device in devices}:
         return Machine(tuple(devices), os.environ)
     found = machine(None, needed, meanwhile, targets)
-    for backend in needed:
-        remember(memory, backend, [device for device in found.devices if device.backend == backend])
+    if asked <= {str(device.target) for device in found.devices}:
+        for backend in needed:
+            remember(memory, backend, [device for device in found.devices if device.backend == backend])
     return found
 
 

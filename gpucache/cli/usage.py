@@ -170,6 +170,7 @@ WORDS: dict[str, tuple[str, dict[Word, str]]] = {
             RunResult.LEFT: "It missed and was not kept; the reason follows.",
             RunResult.FAILED: "It missed and did not compile, as without gpucache.",
             RunResult.PASSED: "Its call or its device is not one that is served; the reason follows.",
+            RunResult.REFUSED: "It missed and was made to fail, as GPUCACHE_REQUIRE is set.",
         },
     ),
     "bench": (

@@ -1,8 +1,8 @@
 """What a probe found, for the next process: a probe takes as long as a small program's start.
 
-A memory counts only where the loader is told the same, and every file and folder that decides which drivers
-are found, or is one, is as it was. Rows of drivers whose files are not known are not kept. Must not know who
-keeps the memory, nor load a GPU stack.
+A memory counts only until the next boot of this machine and where all variables that a loader or a driver may
+read, and every file and folder that decides which drivers are found, or is one, are as they were. Rows of
+drivers whose files are not known are not kept. Must not know who keeps the memory, nor load a GPU stack.
 """
 
 import json
@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from gpucache import __version__
@@ -23,9 +24,10 @@ EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
 """Read from the current directory by Intel's runtime when it is loaded."""
 _VENDORS = "/etc/OpenCL/vendors"
 """Where a loader of OpenCL looks for drivers that is told nothing."""
-_OF_A_LOADER = re.compile(
-    r"OCL_ICD_.*|OPENCL_VENDOR_PATH|LD_LIBRARY_PATH|LD_PRELOAD|\w+_DEVICES|CUDA_(HOME|PATH)|CONDA_PREFIX"
-)
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Another machine, whose CPU differs, may have the same files: a copied image, a home on a network."""
+_OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST_.*|GPUCACHE_.*")
+"""Variables that change from one start to the next; any other may be one of a loader or a driver."""
 
 
 class Memory(Protocol):
@@ -65,8 +67,11 @@ def remember(memory: Memory, backend: str, rows: Sequence[Device]) -> None:
 
 def _name(backend: str) -> str:
     """Where devices are remembered: those of a loader that is told the same, as all of them name a target."""
-    told = sorted((name, value) for name, value in os.environ.items() if _OF_A_LOADER.fullmatch(name))
-    return digest(repr(("devices", backend, __version__, sys.prefix, told)).encode())
+    told = sorted((name, value) for name, value in os.environ.items() if not _OF_A_SHELL.fullmatch(name))
+    boot = ""
+    with suppress(OSError):
+        boot = _BOOT.read_text(encoding="ascii")
+    return digest(repr(("devices", backend, __version__, sys.prefix, boot, told)).encode())
 
 
 def _state(path: str) -> list[int] | None:

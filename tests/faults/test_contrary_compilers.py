@@ -166,7 +166,7 @@ def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> No
     runs.builds()
     again = runs.warm([*deadly, "hang"], "--timeout", 1)
     assert {row["result"] for row in again.values()} == {"poisoned"} and not runs.builds()
-    newer = runs.warm(["abort", "segfault"], DRIVER_VERSION="2.0")
+    newer = runs.warm(["abort", "segfault"], CL_DRIVER_VERSION="2.0")
     assert {row["result"] for row in newer.values()} == {"failed"}
     assert runs.builds() == {"abort": 2, "segfault": 2}
 

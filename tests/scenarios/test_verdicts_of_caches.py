@@ -62,7 +62,7 @@ def _in_named_root(parts: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCACHE_DIR", str(parts.root))
         chosen = open_layers(read_settings(os.environ, root=str(parts.tmp / "other")))
-    return parts.tell(chosen, prepared)
+        return parts.tell(chosen, prepared)
 
 
 def _root_is_a_file(parts: Any) -> Any:
