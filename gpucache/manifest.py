@@ -372,7 +372,7 @@ def _texts(table: _Table, field: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(map(_is_text, value)):
         raise table.wrong(field, f'write it as a list of texts, such as {field} = ["..."]')
     if field in _PATHS and not all(value):
-        raise table.wrong(field, "one of them is empty; name it, or leave it out")
+        raise table.wrong(field, "one of them is empty; leave it out")
     return tuple(value)
 
 

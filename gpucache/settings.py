@@ -160,13 +160,13 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 def _misspelt(environ: Mapping[str, str]) -> "Iterator[str]":
     level = environ.get("GPUCACHE_LOG", "")
     if level and level.lower() not in _LEVELS:
-        yield f"GPUCACHE_LOG={level} is no level; set it to debug, info or warning"
+        yield f"GPUCACHE_LOG={level} is not a level; set it to debug, info or warning"
     tell = environ.get("GPUCACHE_LAYER_TELL", "")
     if not is_true(tell) and tell.lower() not in _FALSE:
         yield f"GPUCACHE_LAYER_TELL={tell} is neither yes nor no; set it to 1 or 0"
     limit = environ.get("GPUCACHE_RUN_TIMEOUT_MS", "")
     if limit and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= _LONGEST_MS):
-        yield f"GPUCACHE_RUN_TIMEOUT_MS={limit} is no time from 1 to {_LONGEST_MS}; 5000 is used"
+        yield f"GPUCACHE_RUN_TIMEOUT_MS={limit} is not a number from 1 to {_LONGEST_MS}; 5000 is used"
 
 
 def other_roots(environ: Mapping[str, str]) -> "list[Path]":

@@ -25,7 +25,7 @@ from gpucache.outcomes.growth import growth
 PHASE = "run"
 _NOTHING_WRITTEN = (
     "the command wrote nothing into any known cache, so cold and warm are the same and there is no ratio: it "
-    "keeps none, or where no variable moves it; 'gpucache run' caches what it builds with OpenCL or NVRTC, "
+    "has no cache, or one that no variable moves; 'gpucache run' caches its OpenCL and NVRTC builds, "
     "as in 'gpucache bench -- gpucache run -- COMMAND'"
 )
 

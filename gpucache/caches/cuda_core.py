@@ -88,7 +88,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
             return Problem(FindingKind.MISPLACED, detail, "remove it")
         if len(above) == 2 and above[0] == "entries" and not folder:
             path = printable("/".join(node.parts), None)
-            detail = f"{path} is no name of an entry, but cuda.core counts it and removes it when it evicts"
+            detail = f"{path} is not named as an entry, but cuda.core counts it and removes it when it evicts"
             return Problem(FindingKind.LEFTOVER, detail, "move it elsewhere")
         return super().stranger(node)
 

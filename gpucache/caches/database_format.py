@@ -57,15 +57,15 @@ class DatabaseFormat(FilesFormat):
                     return
                 said = str(next(connection.execute("PRAGMA quick_check(1)"))[0])
                 if said != "ok":
-                    yield self._damaged(f"SQLite finds it damaged ({databases.words(said)})")
+                    yield self._damaged(f"SQLite reports damage ({databases.words(said)})")
                 else:
                     yield from self.rows(item, connection)
         except UnjudgedError:
             raise
         except FormatError as error:
-            yield self._damaged(f"SQLite does not read it ({error})")
+            yield self._damaged(f"SQLite cannot read it ({error})")
         except (sqlite3.Error, MemoryError) as error:
-            yield self._damaged(f"SQLite does not read it ({databases.words(str(error))})")
+            yield self._damaged(f"SQLite cannot read it ({databases.words(str(error))})")
 
     @contextmanager
     def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:

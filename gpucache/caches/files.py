@@ -109,7 +109,7 @@ def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None
         if not stat.S_ISREG(status.st_mode):
             raise FormatError(f"{name} is not a regular file")
         if status.st_nlink > 1:
-            raise FormatError(f"{name} has another name as well (a hard link), so it is not written")
+            raise FormatError(f"{name} has another hard link, so it is not written")
         os.write(fd, content)
         if whole:
             os.ftruncate(fd, len(content))

@@ -211,7 +211,7 @@ class FilesFormat(Format[Files]):
                 error = node.error.strerror if node.error else ""
                 path = self.root.joinpath(*node.parts)
                 detail = f"{path} cannot be read ({error}), so what it holds is not known"
-                return Problem(FindingKind.UNTRUSTED, detail, "mend its rights")
+                return Problem(FindingKind.UNTRUSTED, detail, "fix its permissions")
             case Role.LEFT if self._is_own(node):
                 if not self._is_old(node):
                     return None

@@ -365,7 +365,9 @@ class ForeignCache(Generic[T]):
         if isinstance(error, GpucacheError):
             told = str(error)
         elif isinstance(error, OSError):
-            told = f"{self._root} cannot be read ({error.strerror}); mend its rights or name another folder"
+            told = (
+                f"{self._root} cannot be read ({error.strerror}); fix its permissions or name another folder"
+            )
         elif os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
             raise error
         else:

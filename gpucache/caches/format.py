@@ -190,7 +190,7 @@ class Format(Places, ABC, Generic[T]):
 
     def not_read(self, path: Path, error: OSError) -> None:
         """Keep that a folder of entries could not be read, for those who count what is in the cache."""
-        why = f"{path} cannot be read ({error.strerror}), so what it holds is not known; mend its rights"
+        why = f"{path} cannot be read ({error.strerror}), so its contents are unknown; fix its permissions"
         self.closed_folders[path] = why
 
     # Entries.

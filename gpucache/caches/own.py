@@ -163,14 +163,14 @@ class OwnCache:
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
         """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
         swept = self._store.sweep(0 if why else max_size_bytes, why)
-        what = "what stopped processes left"
+        what = "leftovers"
         if why:
-            what += ", and all records"
+            what += " and all records"
         elif max_size_bytes is not None:
-            what += ", and the oldest records"
+            what += " and the oldest records"
         freed = format_size(swept.freed_bytes)
         files = format_count(swept.files, "file")
-        return f"{files} beside the entries went too, {freed}: {what}." if swept.files else ""
+        return f"Also removed {files} of {what}, {freed}." if swept.files else ""
 
     def finish_removals(self) -> Sequence[str]:
         """Nothing: a removal leaves nothing behind."""

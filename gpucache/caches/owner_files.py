@@ -94,7 +94,7 @@ class SummedFormat(FilesFormat):
                             folder, self.sum_name, left.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
                         )
             except FormatError as error:
-                self._uncorrected = f"{self.root}: {error}: it still has the sum of all sizes from before"
+                self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
         return kept
 
     def finish_removals(self) -> Sequence[str]:

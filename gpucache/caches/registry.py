@@ -133,11 +133,11 @@ def _place(text: str) -> Path:
         try:
             path.lstat()
         except PermissionError:
-            detail = f"{text} may not be looked at by this user; mend the rights of the folders above it"
+            detail = f"{text} is not accessible to this user; fix the permissions of the folders above it"
             raise CacheUnusableError(detail) from None
         except (OSError, ValueError):
             pass
-        raise UsageError(f"nothing is at {text}; check the path")
+        raise UsageError(f"{text} does not exist; check the path")
     return path
 
 

@@ -165,7 +165,7 @@ class JaxPlaces(Places):
         if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
             yield f"{_JAX_SWITCH}={switch} is neither true nor false, so JAX cannot be imported; unset it"
         if not (size.isascii() and size.removeprefix("-").isdecimal()):
-            yield f"{JAX_MAX_SIZE}={size} is no number of bytes, so JAX cannot be imported; unset it"
+            yield f"{JAX_MAX_SIZE}={size} is not a number of bytes, so JAX cannot be imported; unset it"
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -212,7 +212,7 @@ class IntelNeoPlaces(Places):
             Var("XDG_CACHE_HOME", "neo_compiler_cache"),
             Home(".cache/neo_compiler_cache"),
         ),
-        move="set NEO_CACHE_DIR to a folder that is there",
+        move="set NEO_CACHE_DIR to an existing folder",
         nowhere="Intel's GPU driver keeps nothing without a home folder; set NEO_CACHE_DIR",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
         opt_in=True,
@@ -244,7 +244,7 @@ class MesaPlaces(Places):
             Var("XDG_CACHE_HOME", _MESA_FOLDER),
             Home(f".cache/{_MESA_FOLDER}"),
         ),
-        move="set MESA_SHADER_CACHE_DIR to a folder that is there",
+        move="set MESA_SHADER_CACHE_DIR to an existing folder",
         nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
         opt_in=True,
@@ -286,7 +286,7 @@ class NvidiaGlPlaces(Places):
             Var("XDG_CACHE_HOME", "nvidia/GLCache"),
             Home(".cache/nvidia/GLCache"),
         ),
-        move=f"set {_GL_PATH} to a folder that is there",
+        move=f"set {_GL_PATH} to an existing folder",
         nowhere=f"the driver keeps no shaders without a home folder; set {_GL_PATH}",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
         opt_in=True,
@@ -313,10 +313,10 @@ class NvidiaGlPlaces(Places):
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
         """A folder that is not there, with which nothing is kept, and a size that is none."""
         if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
-            yield f"{_GL_PATH} names no folder that is there, so nothing is kept; run 'mkdir -p {named}'"
+            yield f"{_GL_PATH} names a folder that does not exist, so nothing is kept; run 'mkdir -p {named}'"
         if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
             yield (
-                f"{_GL_SIZE}={size} is no number of bytes; write the digits alone, such as "
+                f"{_GL_SIZE}={size} is not a number of bytes; write the digits alone, such as "
                 f"{_GL_SIZE}=10737418240"
             )
 

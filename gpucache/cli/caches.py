@@ -83,7 +83,7 @@ def found_or_unread(opened: Opened) -> Iterator[None]:
     except UsageError:
         if not opened.unread:
             raise
-        raise CacheUnusableError(f"{'; '.join(opened.unread)}; what was named may be in it") from None
+        raise CacheUnusableError(f"{'; '.join(opened.unread)}; it may have the entries you named") from None
 
 
 class CacheName(Name):

@@ -19,7 +19,7 @@ from gpucache.model import Checks
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_EMPTY = "it is empty; name one, or leave it out"
+_EMPTY = "it is empty; give a name, or leave it out"
 
 F = TypeVar("F", bound=Callable[..., Any])
 

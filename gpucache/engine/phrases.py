@@ -100,6 +100,8 @@ def _other_way(differences: Sequence[Difference]) -> str:
 
     The options and kinds of such builds differ in any case.
     """
+    if any(item.label == "language" for item in differences):
+        return ""  # another language's compiler, and nothing of that can be compared
     name = next((item for item in differences if item.label == SOURCE_NAME), None)
     if name is not None and name.right is None:
         return "it was kept for a program that calls NVRTC itself under gpucache run, and has keys of its own"

@@ -62,7 +62,7 @@ def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
             try:
                 answer = pickle.load(copy.answers)
             except (EOFError, pickle.UnpicklingError):
-                raise WorkersError("a process that did a share of the work was ended; try again") from None
+                raise WorkersError("a process that did a part of the work was killed; try again") from None
             if not isinstance(answer, _End):
                 yield answer
                 continue

@@ -10,7 +10,7 @@ _REMEDIES = {
     "make room on its disk": (errno.ENOSPC,),
     "make room in its quota": (errno.EDQUOT,) if hasattr(errno, "EDQUOT") else (),
     "mount it writable": (errno.EROFS,),
-    "mend its rights": (errno.EACCES, errno.EPERM),
+    "fix its permissions": (errno.EACCES, errno.EPERM),
     "let the process open more files (ulimit -n)": (errno.EMFILE,),
     "end programs that hold many files open": (errno.ENFILE,),
     "free some memory": (errno.ENOMEM,),

@@ -131,4 +131,4 @@ class Rows:
             sealed = store.seal(hit.key)
             if sealed is not None and sealed[1] == hit.head:
                 return Reference(place, hit.key, sealed[0], hit.head.created_ns)
-        raise UncoveredError("its entry is another by now")
+        raise UncoveredError("its entry has been replaced")

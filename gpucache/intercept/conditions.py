@@ -161,7 +161,7 @@ def _require_covered(prepared: Prepared, key: CacheKey) -> None:
     """Raise UncoveredError for a key with a field that no condition stands for."""
     for item in prepared.fields if key == prepared.key else prepared.located:
         if item.label not in COVERED and header_of(item.label) is None and variable_of(item.label) is None:
-            raise UncoveredError(f"an index has no condition for the {item.label} of its key")
+            raise UncoveredError(f"the index cannot check the {item.label} of its key")
 
 
 class _Found:
@@ -226,7 +226,7 @@ class _Found:
         for folder in dict.fromkeys(map(os.path.dirname, files)) if self._strict else ():
             stamp = _stamp(folder, _status(folder))
             if not any(stamp[:8]):
-                raise UncoveredError(f"{folder} is new, or on another machine's disk")
+                raise UncoveredError(f"{folder} is too new, or not on a local disk")
             self.add(Condition("L", b"", os.fsencode(folder), stamp))
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:

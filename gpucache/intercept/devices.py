@@ -83,7 +83,7 @@ class Devices:
         if row.target is None or row.toolchain is None:
             raise TargetError(f"the device {name!r} has no target")
         if row.toolchain.implementation == INTEL and cwd != self._cwd and _configured(cwd, self._cwd):
-            raise TargetError(f"{name!r} may have read a {EARLY_FILE} elsewhere when its driver was loaded")
+            raise TargetError(f"{name!r} may have read another {EARLY_FILE} when its driver was loaded")
         return row.target, row.toolchain
 
     def files(self, facts: Facts) -> tuple[str, ...]:

@@ -160,10 +160,10 @@ def read_rows(path: Path) -> list[Row]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); mend its rights") from None
+        raise CacheUnusableError(f"{path} cannot be read ({error.strerror}); fix its permissions") from None
     if (rows := rows_of(data)) is not None:
         return rows
-    raise CacheUnusableError(f"{path} is damaged or of another version; remove it and export anew")
+    raise CacheUnusableError(f"{path} is damaged or has another version; remove it and export again")
 
 
 def rows_of(data: bytes) -> list[Row] | None:

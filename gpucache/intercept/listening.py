@@ -116,7 +116,7 @@ class Listening:
         from gpucache.errors import UsageError
 
         raise UsageError(
-            "no directory for a socket can be made in TMPDIR, /tmp or /dev/shm; set TMPDIR to one that "
+            "cannot make a directory for a socket in TMPDIR, /tmp or /dev/shm; set TMPDIR to one that "
             "can be written and has a short path"
         )
 

@@ -80,14 +80,12 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
     toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
     prepared = prepare(BACKEND, request, toolchain, call.environ, memos)
     if call.file_name.stems is not None and prepared.closure.tells_name:
-        raise OptionError(
-            "its source may compute with its file name, which is another in each run, so nothing is kept"
-        )
+        raise OptionError("its source may use its file name, which differs in each run, so nothing is kept")
     folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
     looked = [path for _, path, _ in prepared.closure.asked or () if path.startswith(f"{folder}/")]
     if folder != given and any(".." in path.split("/") for path in looked):
         raise OptionError(
-            "it may include a header from above its source, whose folder has another name in each run, so "
+            "it may include a header from above its source, whose folder differs in each run, so "
             "nothing is kept for it"
         )
     return prepared

@@ -251,7 +251,7 @@ class NVRTCServing:
             return replace(outcome, reason=why_not_kept(self._layers, miss)[0])
         if any(_kind(kind).value not in given.artifacts for kind in kinds):
             note_miss(self._layers, prepared, miss)
-            return replace(outcome, reason="NVRTC did not give all that was asked for, so it was not kept")
+            return replace(outcome, reason="NVRTC did not return all the artifacts, so nothing was kept")
         refusal = _refusal(one, given, prepared)
         for kind in kinds:
             artifact = _artifact(one, given, _kind(kind), refusal)
@@ -353,7 +353,7 @@ def _refusal(one: _Compile, given: _Given, prepared: Prepared) -> str | None:
     if one.begun_ns and not is_settled(prepared.closure, one.begun_ns - _YOUNG_NS):
         return "its headers were read while it was compiled, and some may have changed; the next run tells"
     if any(map(name.is_in_numbers, told)):
-        return "it holds its file name, which is another in each run, as numbers"
+        return "it contains its file name, which differs in each run, as numbers"
     if name.is_in(told) and not _is_of_name(one, prepared):
         return "what its file name has of this run may also come from its source"
     if len(name.to_keep(given.log)) > LOG_LIMIT:

@@ -66,10 +66,10 @@ def require_same_files(asking: str, cwd: str) -> None:
     if not cwd:
         raise OptionError("its current directory is gone, so nothing is kept for it")
     if not asking or not _own_files():
-        raise OptionError("it is not known which files its process sees, so nothing is kept for it")
+        raise OptionError("gpucache cannot tell which files its process sees, so nothing is kept for it")
     if asking != _own_files():
         raise OptionError(
-            "its process sees other files than gpucache: it has another namespace, root directory, user, "
+            "its process may see other files than gpucache: it has another namespace, root directory, user, "
             "group or capabilities, so nothing is kept for it"
         )
 
@@ -113,9 +113,9 @@ class Later(Generic[S]):
     def finish(self) -> Sequence[Intercepted]:
         """What became of each build, or why none was served: the command has run all the same."""
         if self._error is not None:
-            reason = f"what answers builds could not be started: {self._error}"
+            reason = f"the server could not be started: {self._error}"
             return (Intercepted("", "", RunResult.PASSED, reason=reason),)
-        late = Intercepted("", "", RunResult.PASSED, reason="what answers builds was not ready in time")
+        late = Intercepted("", "", RunResult.PASSED, reason="the server was not ready in time")
         return (*(() if self.made is None else self.made.finish()), *[late] * self._late)
 
     def _announced(self, _: Fields) -> Reply:

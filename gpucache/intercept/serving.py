@@ -243,7 +243,7 @@ class OpenCLServing:
             return
         one.found = tuple(_without_payload(find(self._layers, prepared)) for prepared in one.prepared)
         one.wanted = self._wants(one)
-        why = "it is there, and its devices were known too late to serve it"
+        why = "it is cached, but its devices were identified too late to serve it"
         one.outcome = replace(one.outcome, target=_targets(one.prepared), result=RunResult.LEFT, reason=why)
 
     def _settled(
@@ -267,7 +267,7 @@ class OpenCLServing:
         said = program_log(given.log.decode(errors="replace"), prepared.request.program.name)
         refusal = None
         if one.asked_ns and not is_settled(prepared.closure, one.asked_ns - YOUNG_NS):
-            refusal = "its headers were read after it was compiled, and some may have changed"
+            refusal = "some of its headers may have changed since it was compiled"
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns, refusal=refusal)
         useless = found if isinstance(found, Hit) else None
         kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S, useless=useless)

@@ -63,7 +63,7 @@ static int begin_layer(void) {
     if (path) {
         static const char *const flags[] = {"GPUCACHE_DISABLE", "GPUCACHE_REQUIRE", "GPUCACHE_LAYER_TELL"};
         for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) check_flag(flags[i]);
-        if (*path && *path != '/') say("GPUCACHE_LAYER_INDEX=%.300s is no absolute path, so it is not read", path);
+        if (*path && *path != '/') say("GPUCACHE_LAYER_INDEX=%.300s is not an absolute path, so it is not read", path);
     }
     if (!slash || *path != '/' || strlen(path) >= sizeof folder || strlen(slash) > sizeof name) return 0;
     if (is_true(secure_getenv("GPUCACHE_DISABLE"))) return 0;
@@ -71,7 +71,7 @@ static int begin_layer(void) {
     strcpy(name, slash + 1);
     if (level && *level && strcasecmp(level, "info") && strcasecmp(level, "debug") && strcasecmp(level, "warning") &&
         strcasecmp(level, "error") && strcasecmp(level, "critical"))
-        say("GPUCACHE_LOG=%.100s is no level; set it to debug, info or warning", level);
+        say("GPUCACHE_LOG=%.100s is not a level; set it to debug, info or warning", level);
     tells = is_true(secure_getenv("GPUCACHE_LAYER_TELL")) ||
             (level && (!strcasecmp(level, "info") || !strcasecmp(level, "debug")));
     begin_anywhere();
@@ -193,7 +193,8 @@ static int open_layer(struct index *index, char why[WHY_SIZE]) {
                  name);
     int sound = trusted && begin_index(index, (uint64_t)status.st_size);
     if (trusted && !sound)
-        snprintf(why, WHY_SIZE, "the index %.300s/%.100s is damaged or of another version", folder, name);
+        snprintf(why, WHY_SIZE, "the index %.300s/%.100s is damaged or has another version; export it again", folder,
+                 name);
     if (place >= 0) close(place);
     if (index->fd >= 0 && !sound) close(index->fd);
     return sound;
@@ -421,7 +422,7 @@ static int try_record(const struct question *question, const struct index *index
     int sound = read_record(index, row, WIRE_MAX_BYTES, &record, &title, &note);
     at_holes = record;
     sound = sound && is_same(question, &record, longest, why) && conditions_hold(question, &record, why);
-    if (sound) snprintf(why, WHY_SIZE, "what was kept is not there, or not what it was");
+    if (sound) snprintf(why, WHY_SIZE, "its stored result is missing or has changed");
     int answered = sound && make_answer(index, &record, note, reply);
     if (answered && !fill_holes(question, &at_holes, reply)) {
         if (reply->body != record.body) free(reply->body);

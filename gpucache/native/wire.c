@@ -77,8 +77,8 @@ int wire_asks(void) {
 int wire_requires(void) { return stands && is_true(secure_getenv("GPUCACHE_REQUIRE")); }
 
 char *wire_refusal(struct wire_reply *reply) {
-    static const char begin[] = "GPUCACHE_REQUIRE is set, and this build is no hit: ";
-    static const char nobody[] = "no cache could be asked, or none of its answers was in time";
+    static const char begin[] = "GPUCACHE_REQUIRE is set, and this build missed: ";
+    static const char nobody[] = "no cache could be queried, or its answer came too late";
     static const char unasked[] = "gpucache does not serve such a build";
     struct wire_bytes why = wire_text(wire_asks() ? unasked : nobody);
     if (reply && reply->kind == WIRE_REFUSED) wire_next(reply, &why);

@@ -60,6 +60,8 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
         return f"nothing was recorded: {unseen(summary.ended)}{outer}"
     told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
     left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
+    if not summary.builds:
+        return f"{told}{left}{outer}"
     warm = f"gpucache warm --recording {summary.recording}"
     use = f"'{warm}' builds what is there" if sources else f"'{warm} --check' says what is lacking"
     return f"{told}{left}; {use}{outer}"

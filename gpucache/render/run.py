@@ -45,7 +45,7 @@ def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
         made = format_count(
             binaries, "program was loaded from a binary", "programs were loaded from binaries"
         )
-        return f"{NOTHING_BUILT}; {made}, as out of PyOpenCL's own cache"
+        return f"{NOTHING_BUILT}; {made}, for example from PyOpenCL's own cache"
     return f"{NOTHING_BUILT}; a cache of the program's own may have answered"
 
 
@@ -86,7 +86,7 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
     if summary.failed:
         yield f"{summary.failed} did not compile"
     if summary.refused:
-        yield f"{summary.refused} had to fail, as GPUCACHE_REQUIRE is set"
+        yield f"{summary.refused} failed because GPUCACHE_REQUIRE is set"
     if summary.passed:
         yield f"{summary.passed} not served"
     if summary.ended.refused:

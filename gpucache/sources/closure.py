@@ -289,7 +289,7 @@ class _Walk:
         pasted = Hint.DEPENDENCY in told or can_paste(self._scans_found(), DEPENDENCY)
         if pasted and self._rule.heeds_dependency:
             self.uncacheable = (
-                "a #pragma GCC dependency makes the compiler look at the age of a file; leave it out"
+                "a #pragma GCC dependency makes the compiler compare the age of a file; leave it out"
             )
 
     def _hints(self) -> Hint:

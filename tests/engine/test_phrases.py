@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from gpucache.engine.phrases import phrases, weight
-from gpucache.keys import NOT_FOUND, Difference, difference
+from gpucache.keys import NOT_FOUND, SOURCE_NAME, Difference, difference
 from gpucache.model import KeyField
 
 _OLD, _NEW = "0" * 64, "1" * 64
@@ -75,6 +75,18 @@ def test_a_build_that_was_asked_for_in_another_way_is_told_in_one_sentence() -> 
         (phrase,) = phrases(differences)
         assert told in phrase
     assert any("older gpucache" in phrase for phrase in phrases([older, name]))
+
+
+def test_a_build_in_another_language_is_not_said_to_be_kept_for_another_way_of_asking() -> None:
+    """A CUDA program that has the name of an OpenCL one differs in the language first."""
+    told = phrases(
+        [
+            Difference("language", "opencl-c", "cuda-c++"),
+            Difference("option", "-DN=3", "-arch=sm_90", (("-DN=3",), ("-arch=sm_90",))),
+            Difference(SOURCE_NAME, None, "f"),
+        ]
+    )
+    assert told[0] == "language opencl-c -> cuda-c++" and len(told) > 1
 
 
 def test_a_header_that_has_longer_names_as_well_is_told_once() -> None:

@@ -83,7 +83,7 @@ for seed in "abc":
 closed = min((root / "v1" / "entries").iterdir())
 closed.chmod(0)
 say(len(list(store.scan())))
-say(store.unread() == [f"{closed} cannot be read: Permission denied; mend its rights"])
+say(store.unread() == [f"{closed} cannot be read: Permission denied; fix its permissions"])
 """
     assert _said(start(_DROP + script, open_place / "cache")) == ["2", "True"]
 

@@ -51,7 +51,7 @@ def test_a_killed_copy_is_told() -> None:
         yield share
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(WorkersError, match="was ended"):
+    with pytest.raises(WorkersError, match="was killed"):
         list(shared_out(work, 2))
 
 

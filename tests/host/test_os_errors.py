@@ -13,7 +13,7 @@ from gpucache.host import os_errors
     [
         (errno.ENOSPC, "make room on its disk"),
         (errno.EROFS, "mount it writable"),
-        (errno.EACCES, "mend its rights"),
+        (errno.EACCES, "fix its permissions"),
         (errno.EMFILE, "let the process open more files (ulimit -n)"),
         (errno.ESTALE, "mount it again"),
         (errno.EIO, "check its disk or server"),

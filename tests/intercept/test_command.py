@@ -119,7 +119,7 @@ def test_without_a_place_for_a_socket_a_command_runs_alone(
     assert main([*verb, "--", "sh", "-c", 'echo "words$LD_AUDIT"; exit 3']) == 3
     out, err = capfd.readouterr()
     assert out == "words\n"
-    assert "the command ran without gpucache: no directory for a socket can be made" in err
+    assert "the command ran without gpucache: cannot make a directory for a socket" in err
 
 
 @pytest.mark.parametrize("verb", ["run", "record -o recording"])
@@ -339,7 +339,7 @@ def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.Monke
     assert later.handlers[Kind.BUILD](Fields([])) == PASSED
     asked.set()
     (told,) = later.finish()
-    assert (told.result, told.reason) == (RunResult.PASSED, "what answers builds was not ready in time")
+    assert (told.result, told.reason) == (RunResult.PASSED, "the server was not ready in time")
 
 
 def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> None:
@@ -355,4 +355,4 @@ def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> N
     assert ended == Ended(Kind.PASS.value)
     (told,) = later.finish()
     assert told.result is RunResult.PASSED
-    assert told.reason == "what answers builds could not be started: nothing can be opened"
+    assert told.reason == "the server could not be started: nothing can be opened"

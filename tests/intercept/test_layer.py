@@ -363,7 +363,7 @@ def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) ->
     assert told[:3] == [
         "GPUCACHE_DISABLE=nope is neither yes nor no; set it to 1 or 0",
         "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0",
-        "GPUCACHE_LOG=inof is no level; set it to debug, info or warning",
+        "GPUCACHE_LOG=inof is not a level; set it to debug, info or warning",
     ]
     assert _results(told[3:]) == ["hit"]
 
@@ -374,7 +374,7 @@ def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> 
     required = {"GPUCACHE_REQUIRE": "1", "GPUCACHE_LAYER_TELL": "", "GPUCACHE_LOG": "info"}
     out, told = exported.run(*_python(PROGRAM, INTEL, "log", 2, 3), variables=required)
     assert out.startswith("128.0\nRuntimeError -11 ")
-    assert "GPUCACHE_REQUIRE is set, and this build is no hit: " in out
+    assert "GPUCACHE_REQUIRE is set, and this build missed: " in out
     assert "build options: now '-DFACTOR=3" in out
     assert _results(told) == ["hit", "miss"]
     (exported.folder / "index").unlink()

@@ -182,11 +182,11 @@ def test_settings_never_make_a_command_fail(program: Program, root: Path, variab
     [
         ("GPUCACHE_MAX_SIZE", "much", "the command ran without gpucache: GPUCACHE_MAX_SIZE: "),
         ("GPUCACHE_REQUIRE", "maybe", "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0"),
-        ("GPUCACHE_LOG", "inof", "GPUCACHE_LOG=inof is no level; set it to debug, info or warning"),
+        ("GPUCACHE_LOG", "inof", "GPUCACHE_LOG=inof is not a level; set it to debug, info or warning"),
         (
             "GPUCACHE_RUN_TIMEOUT_MS",
             "5s",
-            "GPUCACHE_RUN_TIMEOUT_MS=5s is no time from 1 to 600000; 5000 is used",
+            "GPUCACHE_RUN_TIMEOUT_MS=5s is not a number from 1 to 600000; 5000 is used",
         ),
         ("GPUCACHE_LAYER_TELL", "ture", "GPUCACHE_LAYER_TELL=ture is neither yes nor no; set it to 1 or 0"),
     ],
@@ -207,9 +207,9 @@ def test_a_miss_fails_where_a_hit_is_required(program: Program) -> None:
     done = program(INTEL, "log", "2", **_REQUIRE)
     assert (done.code, done.results, done.report["summary"]["refused"]) == (0, ["refused"], 1)
     assert done.out.startswith("RuntimeError -11 ")
-    assert "GPUCACHE_REQUIRE is set, and this build is no hit: scale for opencl:" in done.out
+    assert "GPUCACHE_REQUIRE is set, and this build missed: scale for opencl:" in done.out
     assert ": never-built: nothing was ever built as scale in " in done.out
-    assert "1 build: 0 hits, 1 miss" in done.err and "1 had to fail, as GPUCACHE_REQUIRE is set" in done.err
+    assert "1 build: 0 hits, 1 miss" in done.err and "1 failed because GPUCACHE_REQUIRE is set" in done.err
     program(INTEL, 2)
     assert program(INTEL, 2, **_REQUIRE).out == "128.0\n"
 

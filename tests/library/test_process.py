@@ -143,7 +143,7 @@ def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.Complete
     assert hit.startswith("gpucache: hit show for cuda:sm_90: ") and hit.endswith(" in memory")
     assert run(1, GPUCACHE_LOG="warning").stderr == run(1).stderr == ""
     (told,) = run(1, GPUCACHE_LOG="loud").stderr.splitlines()
-    assert "GPUCACHE_LOG=loud is no level" in told
+    assert "GPUCACHE_LOG=loud is not a level" in told
 
 
 def test_no_name_breaks_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

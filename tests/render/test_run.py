@@ -80,8 +80,8 @@ def test_a_run_is_told_in_one_line(outcomes: list[Intercepted], wanted: int, lea
         (
             Ended(0, loaded=True),
             2,
-            "nothing was built from source; 2 programs were loaded from binaries, as out of PyOpenCL's own "
-            "cache",
+            "nothing was built from source; 2 programs were loaded from binaries, for example from "
+            "PyOpenCL's own cache",
         ),
         (
             Ended(0, refused=("app (process 7, user 0)",)),

@@ -143,7 +143,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
     if asked.made_up and (hidden or (lined and linked)):
         raise OptionError(
-            "it tells, where nothing finds it, of a file that is another in each run, so it is not kept"
+            "it may contain a file name that differs in each run and cannot be found in it, so it is not kept"
         )
     # Line information holds full paths; debug information and what is enciphered the directory in any case.
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))

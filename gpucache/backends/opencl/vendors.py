@@ -43,7 +43,7 @@ def _unloadable(file: Path) -> Iterator[str]:
         with file.open(encoding="utf-8", errors="surrogateescape") as lines:
             library = lines.read(MOST_BYTES).strip()
     except OSError as error:
-        yield f"{file} cannot be read ({error.strerror}), so its driver is left out; mend its rights"
+        yield f"{file} cannot be read ({error.strerror}), so its driver is left out; fix its permissions"
         return
     yield from _refused(library, f"{file} names {library}")
 

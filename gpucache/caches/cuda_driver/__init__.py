@@ -65,7 +65,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         found = self._survey()
         if found.unread.count:
             self.closed_folders[self.root] = (
-                f"in {self.root} {found.unread} could not be read; mend their rights"
+                f"in {self.root} {found.unread} could not be read; fix their permissions"
             )
         if found.files:
             yield found

@@ -150,14 +150,14 @@ def refusal(root: Path, environ: Mapping[str, str]) -> str:
     """Why a path is never opened as a cache, there or not; empty where it may be. Raises nothing."""
     try:
         if root.exists() and not root.is_dir():
-            return f"{root} is no folder, and a cache of libsycl is one; {REMEDY}"
+            return f"{root} is not a folder, so it cannot be a cache of libsycl; {REMEDY}"
         blocked = next((one for one in root.parents if one.exists() and not one.is_dir()), None)
         real = os.path.realpath(root)
         homes = {os.path.realpath(one) for one in (environ.get("HOME"), _home()) if one}
     except (OSError, ValueError):
         return ""  # ``unreadable`` says so
     if blocked is not None:
-        return f"{blocked} is no folder, so there can be none in it; {REMEDY}"
+        return f"{blocked} is not a folder, so nothing can be in it; {REMEDY}"
     if real == os.path.realpath("/"):
         return f"{root} is the root of the machine, which is not searched for a cache; {REMEDY}"
     if real in homes:
@@ -175,7 +175,7 @@ def unreadable(root: Path) -> str:
         return ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        return f"{root} cannot be read ({reason}), so nothing is known of what it holds; {REMEDY}"
+        return f"{root} cannot be read ({reason}), so its contents are unknown; {REMEDY}"
     return ""
 
 

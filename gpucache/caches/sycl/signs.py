@@ -41,7 +41,7 @@ def foreign(root: Path) -> str:
         ours = any(_is_ours(folder, item) for item in folder.entries())
         if not ours and _names(root) and not recognises(root):
             return (
-                f"this is no cache of libsycl: {root} holds other things and no folder that libsycl "
+                f"this is not a cache of libsycl: {root} has other files and no folder that libsycl "
                 f"makes; {REMEDY}"
             )
     return ""

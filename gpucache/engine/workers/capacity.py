@@ -175,7 +175,7 @@ def _own_folder(shared: Path) -> Path:
     If another user has taken its name, it is the first with another ending that is ours.
     """
     if sys.platform != "linux":
-        raise OSError("no locks that go with their process are known here")
+        raise OSError("locks that end with their process are known for Linux only")
     usual = shared / f"gpucache-turns-{os.geteuid()}"
     with suppress(FileExistsError):
         usual.mkdir(mode=stat.S_IRWXU)

@@ -63,7 +63,7 @@ def test_how_much_is_kept(tmp_path: Path, environ: Mapping[str, str], limit: int
     """As many bytes as the variable says, and without an end where nothing is cleaned up."""
     location = _only({"HOME": str(tmp_path), **environ})
     assert location.limit_bytes == limit
-    assert any("is no number of bytes" in one for one in location.problems) == (environ[SIZE] == "10G")
+    assert any("is not a number of bytes" in one for one in location.problems) == (environ[SIZE] == "10G")
 
 
 def test_turned_off_it_is_not_in_use(tmp_path: Path) -> None:

@@ -268,4 +268,4 @@ def test_a_repair_without_the_right_to_write_says_why(key: str) -> None:
 
         (root / key / "info").write_bytes(b"")
         told = as_nobody(work)
-        assert "cannot be removed from" in told and "mend its rights" in told and "repaired=False" in told
+        assert "cannot be removed from" in told and "fix its permissions" in told and "repaired=False" in told

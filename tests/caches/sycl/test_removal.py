@@ -172,7 +172,7 @@ def test_a_size_with_another_name_is_left_and_told(tmp_path: Path) -> None:
     os.link(tmp_path / "mine", tmp_path / "cache" / "cache_size.txt")
     cache = opened(tmp_path / "cache")
     assert cache.remove(next(cache.scan()), "a test") is None
-    assert "has another name as well" in cache.finish_removals()[-1]
+    assert "has another hard link" in cache.finish_removals()[-1]
     assert (tmp_path / "mine").read_text() == "123"
 
 

@@ -30,7 +30,7 @@ def test_a_folder_of_other_things_is_refused_in_one_sentence(tmp_path: Path) -> 
     """Where it was named by hand; nobody is told to remove anything."""
     _fill(tmp_path)
 
-    with pytest.raises(CacheUnusableError, match=f"this is no cache of libsycl: {tmp_path} holds") as caught:
+    with pytest.raises(CacheUnusableError, match=f"this is not a cache of libsycl: {tmp_path} has") as caught:
         opened(tmp_path)
 
     assert "remove" not in str(caught.value)
@@ -124,7 +124,7 @@ def test_a_file_in_the_way_is_a_problem_and_no_error_of_the_system(name: str, tm
     with pytest.raises(CacheUnusableError) as caught:
         SYSTEM.open(location)
     assert str(caught.value) == problem
-    assert f"{tmp_path / 'file'} is no folder" in problem
+    assert f"{tmp_path / 'file'} is not a folder" in problem
 
 
 def test_a_device_file_is_no_cache() -> None:
@@ -132,7 +132,7 @@ def test_a_device_file_is_no_cache() -> None:
     (location,) = SYSTEM.locations({"SYCL_CACHE_DIR": "/dev/null", "SYCL_CACHE_PERSISTENT": "1"})
 
     assert len(location.problems) == 1
-    assert "/dev/null is no folder" in location.problems[0]
+    assert "/dev/null is not a folder" in location.problems[0]
 
 
 def test_numbered_folders_of_others_are_no_cache(tmp_path: Path) -> None:
@@ -142,5 +142,5 @@ def test_numbered_folders_of_others_are_no_cache(tmp_path: Path) -> None:
     (shard / "0.bin").write_bytes(b"data")
 
     assert not SYSTEM.recognises(tmp_path / "shards")
-    with pytest.raises(CacheUnusableError, match="no cache of libsycl"):
+    with pytest.raises(CacheUnusableError, match="not a cache of libsycl"):
         opened(tmp_path / "shards")
