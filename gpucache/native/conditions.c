@@ -262,7 +262,7 @@ static int path_holds(const struct question *question, const struct condition *o
     switch (one->kind) {
     case 'A':
         what = "was not there";
-        same = failed && failed != EIO && failed != ELOOP && failed != ESTALE && failed != ENOMEM;
+        same = failed == ENOENT || failed == ENOTDIR || failed == ENAMETOOLONG || failed == EINVAL;
         break;
     case 'D':
         what = "is not the folder that it was";

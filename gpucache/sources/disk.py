@@ -21,9 +21,7 @@ from gpucache.closures import Asked
 from gpucache.host.file_stamps import stamp_of
 from gpucache.keys import digest
 
-NO_FILE = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EINVAL}
-)
+NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
 _CHUNK = 64 * 1024
 # Without O_NONBLOCK opening a FIFO would wait for its other end.
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)

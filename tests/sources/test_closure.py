@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from gpucache.closures import Closure, Include
 from gpucache.keys import digest
 from gpucache.sources import Limits, Place, SearchRule, read_closure, reading
+from tests.unprivileged import as_nobody, needs_root
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -592,3 +594,17 @@ def test_a_link_that_leads_to_itself_is_uncacheable(tree: Tree) -> None:
     root = tree({"a/y.h": b"", "b/x.h": b"x"})
     (root / "a" / "x.h").symlink_to("x.h")
     assert "cannot be read" in (_closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
+
+
+@needs_root
+def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
+    """NVRTC searches on behind it, and for clang it is an error."""
+    with TemporaryDirectory() as place:
+        root = Path(place)
+        for name, mode in (("a", 0o600), ("b", 0o644)):
+            (root / name).mkdir()
+            (root / name / "x.h").write_bytes(b"x")
+            (root / name / "x.h").chmod(mode)
+        root.chmod(0o755)
+        told = as_nobody(lambda: _closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
+    assert "cannot be read" in told
