@@ -396,7 +396,7 @@ def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone:
 def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_path: Path) -> None:
     """What it lacks could not be told from what is gone."""
     outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
-    assert (outcome.result, "did not give all" in outcome.reason) == (RunResult.LEFT, True)
+    assert (outcome.result, "did not return all" in outcome.reason) == (RunResult.LEFT, True)
     assert not list((tmp_path / "root").rglob("*.gpc"))
 
 
