@@ -20,7 +20,6 @@ from gpucache.engine.workers.capacity import (
     turns,
     worker_count,
 )
-from tests.patience import wait_until
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 GIB = 1024**3
@@ -150,42 +149,50 @@ def test_workers_share_some_of_the_free_memory() -> None:
     assert alone == 2 * GIB or alone < free_bytes()
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder as /dev/shm, in which any user may make what they like."""
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
-def test_a_turn_is_held_by_one_alone() -> None:
+def test_a_turn_is_held_by_one_alone(shared: Path) -> None:
     """What one holds another cannot, until it is given back."""
     most = 4
     with ExitStack() as others, ExitStack() as ends:
-        one, other = Turns(most, ends), Turns(most, others)
-        wait_until(one.take)
+        one, other = Turns(most, ends, shared), Turns(most, others, shared)
+        assert one.take()
         while one.take():
             pass
         assert 1 <= one.count <= most and not other.take()
         ends.close()
-        wait_until(other.take)
+        assert other.take()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
-def test_nobody_waits_for_ever_for_a_turn() -> None:
+def test_nobody_waits_for_ever_for_a_turn(shared: Path) -> None:
     """Whoever holds all turns may have been stopped: after some patience one worker starts all the same."""
     waited: list[int] = []
     with ExitStack() as ends:
-        one = Turns(turn_count(), ends)
+        one = Turns(turn_count(), ends, shared)
         while one.take():
             pass
-        with turns(2, 0.05, lambda: waited.append(1)) as team:
+        with turns(2, 0.05, lambda: waited.append(1), shared) as team:
             assert waited and team.count >= 1
-    with turns(3, None, lambda: None) as team:
+    with turns(3, None, lambda: None, shared) as team:
         assert team.count == 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
-def test_a_queue_that_moves_is_waited_for() -> None:
+def test_a_queue_that_moves_is_waited_for(shared: Path) -> None:
     """As long as turns change hands nobody goes on without one, however long the queue is."""
     most, calls = turn_count(), 0
     with ExitStack() as ends:
 
         def take_all() -> None:
-            team = Turns(most, ends)
+            team = Turns(most, ends, shared)
             while team.take():
                 pass
 
@@ -197,12 +204,12 @@ def test_a_queue_that_moves_is_waited_for() -> None:
                 take_all()
 
         take_all()
-        with turns(1, 5.0, change_hands):
+        with turns(1, 5.0, change_hands, shared):
             assert calls > 5
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
-def test_the_whole_wait_for_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_wait_for_a_turn_is_bounded(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue in which turns change hands for ever is left after ten times the patience."""
     monkeypatch.setattr(capacity, "_LONGEST_PAUSE_S", 0.01)
     calls = 0
@@ -212,22 +219,14 @@ def test_the_whole_wait_for_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         calls += 1
         assert calls < 1000
         ends.close()
-        other = Turns(turn_count(), ends)
+        other = Turns(turn_count(), ends, shared)
         while other.take():
             pass
 
     with ExitStack() as ends:
         change_hands()
-        with turns(1, 0.2, change_hands) as team:
+        with turns(1, 0.2, change_hands, shared) as team:
             assert team.count == 1
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder as /dev/shm, in which any user may make what they like."""
-    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
-        Path(folder).chmod(0o1777)
-        yield Path(folder)
 
 
 @needs_root
