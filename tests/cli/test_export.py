@@ -191,5 +191,5 @@ def test_a_damaged_layer_is_not_added_to(run: Run, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o755)
     (tmp_path / "out" / "index").write_bytes(b"GPCINDEX and no more")
     done = run("export", "layer", tmp_path / "out", "--", "touch", tmp_path / "ran")
-    assert done.code == 5 and "remove it and export anew" in done.err
+    assert done.code == 5 and "remove it and export again" in done.err
     assert not (tmp_path / "ran").exists()
