@@ -151,7 +151,7 @@ def evicted_by_hand(group: Path, root: Path) -> None:
 DAMAGES = (
     Damage(killed_writer, "locked", "programs write their copy above 0 (now 1)"),
     Damage(hole, "misplaced", "programs stop looking at 0, which is missing"),
-    Damage(stale_lock, "locked", "programs pass this entry over"),
+    Damage(stale_lock, "misplaced", "programs pass this entry over"),
     Damage(truncated_binary, "truncated", "gets nothing"),
     Damage(short_binary, "truncated", "less than a header"),
     Damage(huge_binary, "corrupt", "claims 1152921504606846976 bytes of binary"),

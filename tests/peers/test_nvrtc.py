@@ -74,7 +74,10 @@ def _printed(*command: object, environ: Any = None) -> str:
 
 
 def test_cupy_is_served(run: Run, tmp_path: Path) -> None:
-    """All that it compiles hits the second time, also what it names after a temporary folder."""
+    """What it compiles hits the second time, but for a source that may tell its name.
+
+    CuPy names it after a temporary folder, which is gone before NVRTC is called: such a name counts as it is.
+    """
     if find_spec("cupy") is None:
         pytest.skip("cupy is not installed")
     script = tmp_path / "script.py"
@@ -84,7 +87,8 @@ def test_cupy_is_served(run: Run, tmp_path: Path) -> None:
     except RuntimeError as error:  # an NVRTC of CuPy's version, or headers, are not there
         pytest.skip(f"CuPy compiles nothing here: {str(error).splitlines()[-1]}")
     assert run(sys.executable, script)[0] == bare
-    assert run(sys.executable, script) == (bare, ["hit"] * 4)
+    again, results = run(sys.executable, script)
+    assert (again, results.count("hit")) == (bare, 3)
 
 
 def test_two_versions_in_one_process_are_served(run: Run, tmp_path: Path) -> None:
