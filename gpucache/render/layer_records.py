@@ -1,6 +1,7 @@
 """The record of a build in a layer's JSON document, and the keys of the summary of an export."""
 
 from gpucache.outcomes import Layered, LayerResult
+from gpucache.render.run_records import OF_A_COMMAND
 from gpucache.render.schema import Key, Record, one_of
 
 RECORDS = (
@@ -17,17 +18,7 @@ RECORDS = (
     ),
 )
 SUMMARY = (
-    Key("command", "text", "What was run."),
-    Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
-    Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
-    Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
-    Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
-    Key(
-        "unanswered",
-        "list of text",
-        "Its processes that asked as another user, and had no answer.",
-        "ended.refused",
-    ),
+    *OF_A_COMMAND,
     Key("layer", "text", "The folder."),
     Key("exported", "number", "Builds that are served from there."),
     Key("left", "number", "Builds that are not."),

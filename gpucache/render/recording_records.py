@@ -2,6 +2,7 @@
 
 from gpucache.outcomes import PassedOver, RecordedProgram, Unrecorded
 from gpucache.render.records import PROGRAM
+from gpucache.render.run_records import OF_A_COMMAND
 from gpucache.render.schema import Key, Record
 
 RECORDS = (
@@ -58,17 +59,7 @@ RECORDS = (
 )
 """Every record of recordings; those that others hold follow them."""
 SUMMARY = (
-    Key("command", "text", "What was run."),
-    Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
-    Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
-    Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
-    Key("loaded", "true or false", "Whether a library of gpucache was loaded into it.", "ended.loaded"),
-    Key(
-        "unanswered",
-        "list of text",
-        "Its processes that asked as another user, and had no answer.",
-        "ended.refused",
-    ),
+    *OF_A_COMMAND,
     Key("recording", "text", "The folder that was written."),
     Key("builds", "number", "How many builds were written, each once."),
     Key("unrecorded", "number", "How many were not."),

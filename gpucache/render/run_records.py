@@ -25,8 +25,8 @@ RECORDS = (
         Intercepted,
     ),
 )
-SUMMARY = (
-    Key("command", "text", "What was run."),
+OF_A_COMMAND = (
+    Key("command", "text", "The command."),
     Key("exit_code", "number", "How it ended; 128 and the number of a signal that ended it.", "ended.code"),
     Key("signal", "number", "The signal that ended it; 0 where none did.", "ended.signal"),
     Key("alone", "text", "Why it ran as without gpucache; empty where it did not.", "ended.alone"),
@@ -37,6 +37,10 @@ SUMMARY = (
         "Its processes that asked as another user, and had no answer.",
         "ended.refused",
     ),
+)
+"""The keys of every summary of a command: its name, its end, and how gpucache reached it."""
+SUMMARY = (
+    *OF_A_COMMAND,
     Key("builds", "number", "How many builds it asked for, without those that were passed."),
     Key("hits", "number", "Builds that were served."),
     Key("misses", "number", "Builds that were not there."),
