@@ -6,6 +6,7 @@ when something else is asked for. Must not know what is in a payload.
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -30,7 +31,7 @@ RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before a hit records another one."""
 
 
-class EntryReader:
+class EntryReader(ABC):
     """What a hit needs of a ``DirectoryStore``, which extends it."""
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
@@ -107,11 +108,11 @@ class EntryReader:
             with suppress(OSError):
                 os.utime(fd, ns=(now_ns, now_ns))
 
+    @abstractmethod
     def _take(
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
         """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
-        raise NotImplementedError
 
 
 class HitStore(EntryReader):
